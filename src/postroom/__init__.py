@@ -1,0 +1,3 @@
+"""Postroom: the mail room for AI agents."""
+
+__version__ = "0.1.0"

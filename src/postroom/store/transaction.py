@@ -1,0 +1,39 @@
+"""What a store's functions see of a database: one transaction, plain SQL, named parameters.
+
+Every function of the store is written once against these two protocols; an engine (SQLite,
+PostgreSQL) runs them in a thread, inside one transaction that is committed when they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+class Transaction(Protocol):
+    """One open transaction. `:name` parameters in the SQL take their values from the keywords."""
+
+    def all(self, sql: str, /, **params: object) -> list[Row]:
+        """Run a statement and return every row."""
+
+    def one(self, sql: str, /, **params: object) -> Row | None:
+        """Run a statement and return its first row, or None."""
+
+    def run(self, sql: str, /, **params: object) -> int:
+        """Run a statement for its effect and return how many rows it changed."""
+
+    def many(self, sql: str, rows: Iterable[Mapping[str, object]], /) -> None:
+        """Run one statement once for each mapping of parameters."""
+
+
+class Engine(Protocol):
+    """A database that runs functions inside transactions, off the event loop."""
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run *work* on one consistent snapshot."""
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run *work* atomically; when this returns, what it wrote is on disk."""
