@@ -1,0 +1,36 @@
+.DEFAULT_GOAL := help
+.PHONY: help run setup test check unit format pins build clean
+SHELL := /bin/bash
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+
+run: ## Start Postroom with a demo inbox, in .run/, on 127.0.0.1:8700
+	@scripts/setup run
+	@exec .venv/bin/postroom serve --demo --data .run
+
+setup: ## Make .venv ready for work (run and test do it by themselves)
+	@scripts/setup test
+
+test: setup ## Run every check and every test
+	@scripts/test all
+
+check: setup ## Run only the linters, the type checker and the import contract
+	@scripts/test check
+
+unit: setup ## Run only the quick tests, on every Python that is found
+	@scripts/test unit
+
+format: setup ## Format the code and mend what ruff can mend
+	@.venv/bin/ruff check --fix-only --quiet .
+	@.venv/bin/ruff format --quiet .
+
+pins: setup ## Write constraints/ anew after a change of dependencies (UPGRADE=1: newest versions)
+	@scripts/pins $(if $(UPGRADE),--upgrade)
+
+build: setup ## Build the wheel into dist/, byte for byte the same each time
+	@scripts/build dist
+
+clean: ## Remove what was built and cached, but neither .venv nor .run
+	@rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
