@@ -1,0 +1,156 @@
+"""What a stranger finds in the repository: targets that explain themselves, pins, one wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PINNED = re.compile(r"^(?P<name>[a-z0-9][a-z0-9._-]*)==\S+")
+
+
+def run(*command: str, **env: str) -> str:
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    ).stdout
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^A-Za-z0-9._-]", r, maxsplit=1)[0].lower() for r in requirements}
+
+
+def pins(set_name: str) -> list[str]:
+    """The logical lines of a constraints file: one requirement with its hashes each."""
+    text = (ROOT / "constraints" / f"{set_name}.txt").read_text()
+    return [row for row in text.replace("\\\n", " ").splitlines() if row.strip()]
+
+
+def pinned_names(set_name: str) -> set[str]:
+    return {match["name"] for row in pins(set_name) if (match := PINNED.match(row))}
+
+
+def test_plain_make_lists_every_target_with_its_purpose():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"^([a-z][a-z-]*):", makefile, flags=re.MULTILINE)
+
+    listing = run("make", "--no-print-directory")
+
+    assert targets == re.findall(r"^  make ([a-z-]+) +\S", listing, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("set_name", ["setup", "run", "test"])
+def test_every_pin_has_an_exact_version_and_a_hash(set_name):
+    loose = [row for row in pins(set_name) if not (PINNED.match(row) and "--hash=sha256:" in row)]
+
+    assert [] == loose
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "constraints").iterdir()), ids=lambda p: p.name)
+def test_pins_say_what_and_not_where_from(path):
+    assert "://" not in path.read_text()
+
+
+def test_every_dependency_is_pinned():
+    groups = PROJECT["dependency-groups"]
+
+    assert names(PROJECT["project"]["dependencies"]) <= pinned_names("run")
+    assert names(groups["test"]) <= pinned_names("test")
+    assert names(groups["setup"]) <= pinned_names("setup")
+    assert names(PROJECT["build-system"]["requires"]) <= pinned_names("setup")
+
+
+def test_the_sets_of_pins_agree():
+    test = set(pins("test"))
+
+    assert set(pins("run")) <= test
+    assert set(pins("setup")) <= test
+
+
+def test_few_packages_are_needed_to_run():
+    assert len(PROJECT["project"]["dependencies"]) <= 25
+
+
+def test_two_builds_of_the_wheel_are_equal(tmp_path):
+    digests = []
+    for attempt in ("first", "second"):
+        run("scripts/build", str(tmp_path / attempt), SOURCE_DATE_EPOCH="1700000000")
+        [wheel] = (tmp_path / attempt).glob("*.whl")
+        digests.append(hashlib.sha256(wheel.read_bytes()).hexdigest())
+
+    assert digests[0] == digests[1]
+
+
+def test_the_wheel_holds_the_whole_package(tmp_path):
+    run("scripts/build", str(tmp_path))
+    [wheel] = tmp_path.glob("*.whl")
+    package = ROOT / "src" / "postroom"
+    files = {
+        str(path.relative_to(package.parent))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+    packed = set(zipfile.ZipFile(wheel).namelist())
+
+    assert "postroom/py.typed" in packed
+    assert set() == files - packed
+
+
+@pytest.mark.parametrize("script", ["setup", "system-packages", "pythons", "pins", "test", "build"])
+def test_scripts_can_be_run_and_read(script):
+    path = ROOT / "scripts" / script
+
+    assert os.access(path, os.X_OK)
+    run("bash", "-n", str(path))
+
+
+def test_ci_does_what_the_readme_says():
+    readme = (ROOT / "README.md").read_text()
+
+    assert "make test" in readme
+    assert "make run" in readme
+    assert "exec make test" in (ROOT / ".ci" / "run").read_text()
+
+
+SKIPPING = """
+import pytest
+
+def test_without_a_server():
+    pytest.skip("no server here")
+
+@pytest.mark.may_skip("not every kernel can")
+def test_without_a_kernel():
+    pytest.skip("an old kernel")
+"""
+
+
+@pytest.mark.parametrize(("ci", "closing"), [("true", "1 failed, 1 skipped"), ("", "2 skipped")])
+def test_ci_fails_on_a_skip_that_nothing_excuses(tmp_path, ci, closing):
+    (tmp_path / "test_skipping.py").write_text(SKIPPING)
+
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.plugins.skips", "-W", "ignore", "."],
+        cwd=tmp_path,
+        env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert closing in result.stdout
