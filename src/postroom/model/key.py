@@ -1,0 +1,50 @@
+"""Callers and what they may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from postroom.model.inbox import Visible
+
+
+class Scope(StrEnum):
+    """What a key allows. Nothing includes another: a key that reads and sends has both."""
+
+    READ = "read"
+    WRITE = "write"
+    SEND = "send"
+    ADMIN = "admin"
+
+
+ALL_SCOPES = frozenset(Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A caller with scopes. `key` is the secret itself, shown once, when it is made."""
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    inboxes: tuple[str, ...] | None
+    namespaces: tuple[str, ...] | None
+    accounts: tuple[str, ...] | None
+    created_at: datetime
+    last_used_at: datetime | None
+    key: str | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is asking. `key_id` names whose limits and idempotency keys apply."""
+
+    key_id: str
+    scopes: frozenset[Scope] = ALL_SCOPES
+    inboxes: Visible = None
+    is_metered: bool = True
+
+
+OWNER = Caller(key_id="owner", is_metered=False)
+"""The person at the terminal, or the agent they started over stdio."""

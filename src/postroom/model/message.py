@@ -1,0 +1,153 @@
+"""One mail in one inbox, in the shapes a caller sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from postroom.model.attachment import Attachment, BlobKey
+
+INTERNAL = {"internal": True}
+"""Marks a field that no caller is shown."""
+
+Direction = Literal["inbound", "outbound"]
+
+FLAGS = ("seen", "flagged", "answered", "draft")
+"""In the order in which they are shown and, as bits, stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressLine:
+    """A name and an address in one role: from, sender, to, cc, bcc or reply_to."""
+
+    role: str
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """One header of a mail as it came, decoded."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """What became of a sent mail for one recipient."""
+
+    address: str
+    status: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A message in a list: what it takes to choose one, without bodies."""
+
+    id: str
+    thread_id: str
+    inbox_id: str
+    direction: Direction
+    subject: str
+    from_address: str
+    from_name: str
+    to_addresses: tuple[str, ...]
+    to_count: int | None
+    date: datetime
+    snippet: str
+    labels: tuple[str, ...]
+    flags: tuple[str, ...]
+    mailboxes: tuple[str, ...]
+    has_attachment: bool
+    excerpt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMessage(MessageRow):
+    """A message inside its thread: a row with what it adds to the conversation."""
+
+    new_text: str = ""
+    text: str | None = None
+    truncated: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A whole message."""
+
+    id: str
+    thread_id: str
+    inbox_id: str
+    direction: Direction
+    subject: str
+    from_address: str
+    from_name: str
+    to_addresses: tuple[str, ...]
+    cc_addresses: tuple[str, ...]
+    bcc_addresses: tuple[str, ...]
+    reply_to_addresses: tuple[str, ...]
+    addresses: tuple[AddressLine, ...]
+    date: datetime
+    received_at: datetime
+    internet_message_id: str | None
+    in_reply_to: str | None
+    references: tuple[str, ...]
+    snippet: str
+    labels: tuple[str, ...]
+    flags: tuple[str, ...]
+    mailboxes: tuple[str, ...]
+    has_attachment: bool
+    size_bytes: int
+    text: str
+    attachments: tuple[Attachment, ...]
+    auth: dict[str, Any]
+    security: dict[str, Any]
+    defects: tuple[str, ...]
+    raw: BlobKey = field(metadata=INTERNAL)
+    new_text: str | None = field(default=None, kw_only=True)
+    quoted_text: str | None = field(default=None, kw_only=True)
+    signature: str | None = field(default=None, kw_only=True)
+    html: str | None = field(default=None, kw_only=True)
+    headers: tuple[Header, ...] | None = field(default=None, kw_only=True)
+    truncated: bool | None = field(default=None, kw_only=True)
+    total_chars: int | None = field(default=None, kw_only=True)
+    next_offset: int | None = field(default=None, kw_only=True)
+    status: str | None = field(default=None, kw_only=True)
+    recipients: tuple[Recipient, ...] | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAction:
+    """Why an action did not work on one message."""
+
+    message_id: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """What an action did, message by message."""
+
+    status: Literal["ok", "partial", "failed"]
+    succeeded: tuple[str, ...]
+    failed: tuple[FailedAction, ...]
+
+    @classmethod
+    def of(cls, succeeded: tuple[str, ...], failed: tuple[FailedAction, ...]) -> ActionResult:
+        """Build the result with the status that follows from both lists."""
+        if not failed:
+            return cls("ok", succeeded, failed)
+        return cls("partial" if succeeded else "failed", succeeded, failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What became of a mail at arrival."""
+
+    message_id: str
+    thread_id: str
+    status: Literal["received", "duplicate"]

@@ -1,0 +1,35 @@
+"""What becomes of mail that is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from postroom.model.message import Recipient
+
+WORST_FIRST = (
+    "failed",
+    "unknown",
+    "bounced",
+    "queued",
+    "scheduled",
+    "captured",
+    "sent",
+    "delivered",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The answer to every send. `status` is the worst of the recipients'."""
+
+    message_id: str
+    thread_id: str
+    status: str
+    recipients: tuple[Recipient, ...]
+    deduplicated: bool | None = None
+    warnings: tuple[str, ...] | None = None
+
+
+def overall_status(recipients: tuple[Recipient, ...]) -> str:
+    """Return the worst status among the recipients."""
+    return min((r.status for r in recipients), key=WORST_FIRST.index)

@@ -1,0 +1,143 @@
+"""Files that came with messages: listed and read."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from postroom.errors import NotFound, TooLarge
+from postroom.model.attachment import Attachment, AttachmentContent, Download
+from postroom.model.key import Scope
+from postroom.model.page import Page
+from postroom.model.stored import AttachmentQuery
+from postroom.operations.context import Context
+from postroom.operations.messages import MessageId, message_of, refuse_other_kind
+from postroom.operations.operation import operation
+from postroom.operations.request import Id, OptionalId, Paged, Request
+
+AttachmentId = Annotated[Id, Field(description="The attachment.", examples=["att_6p1r4z"])]
+
+
+class ListAttachments(Paged):
+    """List the attachments (metadata) of a message, a thread or an inbox, newest first."""
+
+    message_id: Annotated[
+        OptionalId, Field(description="Only this message.", examples=["msg_4h8t2w"])
+    ] = None
+    thread_id: Annotated[
+        OptionalId, Field(description="All messages of this thread.", examples=["thr_9d3f1x"])
+    ] = None
+    inbox_id: Annotated[
+        OptionalId, Field(description="All messages of this inbox.", examples=["inb_7k2m9q"])
+    ] = None
+
+    @model_validator(mode="after")
+    def _has_a_filter(self) -> Self:
+        if not (self.message_id or self.thread_id or self.inbox_id):
+            raise ValueError("give at least one of message_id, thread_id, inbox_id")
+        return self
+
+
+@operation(Scope.READ)
+async def list_attachments(ctx: Context, request: ListAttachments) -> Page[Attachment]:
+    query = AttachmentQuery(
+        visible=ctx.visible,
+        message_id=request.message_id,
+        thread_id=request.thread_id,
+        inbox_id=request.inbox_id,
+        page=ctx.cursors.slice(request),
+    )
+    return ctx.cursors.page(request, await ctx.store.attachments(query))
+
+
+class GetAttachment(Request):
+    """Get the metadata of one attachment."""
+
+    attachment_id: AttachmentId
+
+
+@operation(Scope.READ)
+async def get_attachment(ctx: Context, request: GetAttachment) -> Attachment:
+    return await attachment_of(ctx, request.attachment_id)
+
+
+async def attachment_of(ctx: Context, attachment_id: str) -> Attachment:
+    """The attachment, if it exists for the caller. Raises NotFound."""
+    refuse_other_kind(attachment_id, "att", _READERS)
+    attachment = await ctx.store.attachment(attachment_id, ctx.visible)
+    if attachment is None:
+        raise NotFound(f"no attachment {attachment_id}; list_attachments shows what there is")
+    return attachment
+
+
+_READERS = {"msg": "list_attachments", "thr": "list_attachments", "inb": "list_attachments"}
+
+
+class GetAttachmentContent(Request):
+    """Get the content of an attachment as base64. Over 1 MB, read it in parts."""
+
+    attachment_id: AttachmentId
+    offset: Annotated[
+        int, Field(ge=0, le=2**53, description="First byte to read.", examples=[0])
+    ] = 0
+    max_bytes: Annotated[
+        int | None,
+        Field(ge=1, le=1_048_576, description="Bytes to read at most.", examples=[65536]),
+    ] = None
+
+
+@operation(Scope.READ)
+async def get_attachment_content(ctx: Context, request: GetAttachmentContent) -> AttachmentContent:
+    attachment = await attachment_of(ctx, request.attachment_id)
+    if request.max_bytes is None and attachment.size - request.offset > ctx.limits.inline_bytes:
+        raise TooLarge(
+            f"{attachment.filename} has {attachment.size} bytes; read it in parts with offset and "
+            f"max_bytes, or download GET /v1/attachments/{attachment.id}/content"
+        )
+    size = request.max_bytes or ctx.limits.inline_bytes
+    content = await ctx.blobs.read(attachment.sha256, offset=request.offset, size=size)
+    end = request.offset + len(content)
+    return AttachmentContent(
+        content=b64encode(content).decode(),
+        content_type=attachment.content_type,
+        filename=attachment.filename,
+        size=attachment.size,
+        offset=request.offset,
+        next_offset=end if end < attachment.size else None,
+    )
+
+
+class DownloadAttachment(Request):
+    """Download an attachment as it is."""
+
+    attachment_id: AttachmentId
+
+
+@operation(Scope.READ)
+async def download_attachment(ctx: Context, request: DownloadAttachment) -> Download:
+    attachment = await attachment_of(ctx, request.attachment_id)
+    return Download(
+        chunks=ctx.blobs.stream(attachment.sha256),
+        size=attachment.size,
+        content_type=attachment.content_type,
+        filename=attachment.filename,
+    )
+
+
+class DownloadMessage(Request):
+    """Download the source of a message, byte for byte as it came."""
+
+    message_id: MessageId
+
+
+@operation(Scope.READ)
+async def download_message(ctx: Context, request: DownloadMessage) -> Download:
+    message = await message_of(ctx, request.message_id)
+    return Download(
+        chunks=ctx.blobs.stream(message.raw),
+        size=message.size_bytes,
+        content_type="message/rfc822",
+        filename=f"{message.id}.eml",
+    )

@@ -1,0 +1,164 @@
+"""Addresses whose mail we keep."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from postroom.errors import Forbidden, InvalidInput, NotFound
+from postroom.mail.compose import parse_address
+from postroom.model.inbox import Inbox
+from postroom.model.key import Scope
+from postroom.model.page import Page
+from postroom.operations.context import Context
+from postroom.operations.operation import operation
+from postroom.operations.request import Id, Paged, Request
+
+Name = Annotated[str, Field(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class CreateInbox(Request):
+    """Create an inbox with its own e-mail address. Without arguments the address is random."""
+
+    name: Annotated[
+        Name | None,
+        Field(description="The name shown as sender.", examples=["Support agent"]),
+    ] = None
+    username: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=64,
+            pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$",
+            description="The part before the @; the domain is ours.",
+            examples=["support"],
+        ),
+    ] = None
+    address: Annotated[
+        str | None,
+        Field(
+            min_length=3,
+            max_length=254,
+            description="The whole address, at a domain we serve; instead of username.",
+            examples=["support@postroom.localhost"],
+        ),
+    ] = None
+    client_id: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=256,
+            description="Your own id for it: the same id and arguments give the same inbox.",
+            examples=["agent-7"],
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_address(self) -> Self:
+        if self.username and self.address:
+            raise ValueError("give username or address, not both")
+        return self
+
+
+@operation(Scope.WRITE)
+async def create_inbox(ctx: Context, request: CreateInbox) -> Inbox:
+    if ctx.visible is not None:
+        raise Forbidden("a key that is limited to inboxes cannot create one; use another key")
+    address = _address(ctx, request)
+    inbox = Inbox(
+        id=ctx.new_id("inb"),
+        address=address,
+        name=request.name or "",
+        account_id=None,
+        created_at=ctx.clock().replace(microsecond=0),
+    )
+    body = request.model_dump(exclude={"client_id"}, exclude_none=True)
+    payload = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()
+    return await ctx.store.add_inbox(inbox, client_id=request.client_id, payload=payload)
+
+
+def _address(ctx: Context, request: CreateInbox) -> str:
+    if request.address is None:
+        username = request.username or ctx.new_id("agent").replace("_", "-")[:18]
+        return f"{username}@{ctx.domains[0]}".lower()
+    name, address = parse_address(request.address)
+    domain = address.rpartition("@")[2].lower()
+    if name:
+        raise InvalidInput("address: give the bare address; the name has its own argument")
+    if domain not in ctx.domains:
+        raise InvalidInput(
+            f"address: we do not serve the domain {domain}; served are {', '.join(ctx.domains)}"
+        )
+    return address.lower()
+
+
+class ListInboxes(Paged):
+    """List the inboxes you may use, oldest first."""
+
+
+@operation(Scope.READ)
+async def list_inboxes(ctx: Context, request: ListInboxes) -> Page[Inbox]:
+    found = await ctx.store.inboxes(ctx.visible, ctx.cursors.slice(request))
+    return ctx.cursors.page(request, found)
+
+
+InboxId = Annotated[Id, Field(description="The inbox.", examples=["inb_7k2m9q"])]
+
+
+class GetInbox(Request):
+    """Get one inbox."""
+
+    inbox_id: InboxId
+
+
+@operation(Scope.READ)
+async def get_inbox(ctx: Context, request: GetInbox) -> Inbox:
+    return await inbox_of(ctx, request.inbox_id)
+
+
+async def inbox_of(ctx: Context, inbox_id: str) -> Inbox:
+    """The inbox, if it exists for the caller. Raises NotFound."""
+    inbox = await ctx.store.inbox(inbox_id, ctx.visible)
+    if inbox is None:
+        raise no_inbox(inbox_id)
+    return inbox
+
+
+def no_inbox(inbox_id: str) -> NotFound:
+    """What we say of an inbox that is not there, or not for this caller."""
+    return NotFound(f"no inbox {inbox_id}; list_inboxes shows those you may use")
+
+
+class RenameInbox(Request):
+    """Change the name of an inbox; its address stays."""
+
+    inbox_id: InboxId
+    name: Annotated[Name, Field(description="The new name.", examples=["Support agent"])]
+
+
+@operation(Scope.WRITE)
+async def rename_inbox(ctx: Context, request: RenameInbox) -> Inbox:
+    inbox = await ctx.store.rename_inbox(request.inbox_id, request.name, ctx.visible)
+    if inbox is None:
+        raise no_inbox(request.inbox_id)
+    return inbox
+
+
+class DeleteInbox(Request):
+    """Delete an inbox for good. One that holds mail needs force."""
+
+    inbox_id: InboxId
+    force: Annotated[
+        bool, Field(description="Delete its mail with it.", examples=[True])
+    ] = False
+
+
+@operation(Scope.ADMIN, destroys=True)
+async def delete_inbox(ctx: Context, request: DeleteInbox) -> None:
+    unused = await ctx.store.remove_inbox(request.inbox_id, ctx.visible, force=request.force)
+    if unused is None:
+        raise no_inbox(request.inbox_id)
+    await ctx.blobs.discard(unused, ctx.store.used_blobs)

@@ -1,0 +1,284 @@
+"""A letter on its way: who sends it, what it answers, its bytes, and one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from postroom.blocking import in_thread
+from postroom.errors import InvalidInput, NotFound
+from postroom.mail.compose import (
+    Outgoing,
+    OutgoingAttachment,
+    compose,
+    parse_address,
+    reply_subject,
+)
+from postroom.mail.parse import parse_message
+from postroom.model.inbox import Inbox
+from postroom.model.message import Message, Recipient
+from postroom.model.page import Slice
+from postroom.model.sending import Sent
+from postroom.model.stored import NewMessage, NewSend
+from postroom.operations.context import Context
+from postroom.operations.enclosures import Enclosure, collect
+from postroom.operations.inboxes import inbox_of
+from postroom.operations.messages import message_of
+from postroom.pipeline.receive import Arrival, as_sent, check_size, put_away
+
+Pair = tuple[str, str]
+"""A name and an address."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Letter:
+    """What a caller wants to send, whichever tool they used to say so."""
+
+    inbox_id: str | None = None
+    sender: str | None = None
+    to: list[Pair]
+    cc: list[Pair] = field(default_factory=list)
+    bcc: list[Pair] = field(default_factory=list)
+    subject: str
+    text: str | None = None
+    html: str | None = None
+    in_reply_to: str | None = None
+    thread_id: str | None = None
+    enclosures: list[Enclosure] = field(default_factory=list)
+    idempotency_key: str | None = None
+    allow_duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What a reply answers: the headers that say so, and the thread it stays in."""
+
+    internet_message_id: str | None = None
+    references: tuple[str, ...] = ()
+    thread_id: str | None = None
+    message_id: str | None = None
+
+
+async def send_letter(ctx: Context, letter: Letter) -> Sent:
+    """Send a letter exactly once; when this returns, it is on disk.
+
+    Raises:
+        InvalidInput, TooLarge, NotFound: something in the letter is wrong; nothing was sent.
+        Conflict: its idempotency key was used for another letter.
+        RateLimited: the caller has sent its share of this hour.
+    """
+    _check_recipients(ctx, letter)
+    inbox, parent = await _origin(ctx, letter)
+    files = await collect(ctx, letter.enclosures)
+    outgoing = _outgoing(ctx, letter, inbox, parent, files)
+    raw = await in_thread(compose, outgoing)
+    check_size(raw, ctx.limits.message_bytes)
+    message, deliveries = await _messages(ctx, raw, inbox, outgoing, parent)
+    return await ctx.store.record_send(
+        NewSend(
+            message=message,
+            deliveries=deliveries,
+            caller=ctx.caller.key_id,
+            payload=_payload(inbox.id, outgoing),
+            idempotency_key=letter.idempotency_key,
+            allow_duplicate=letter.allow_duplicate,
+            most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
+            answered=parent.message_id,
+        )
+    )
+
+
+def _check_recipients(ctx: Context, letter: Letter) -> None:
+    count = len(letter.to) + len(letter.cc) + len(letter.bcc)
+    if not count:
+        raise InvalidInput("to: at least one recipient is required")
+    if count > ctx.limits.recipients:
+        raise InvalidInput(f"to: {count} recipients; the limit is {ctx.limits.recipients}")
+
+
+async def _origin(ctx: Context, letter: Letter) -> tuple[Inbox, Parent]:
+    """Decide which inbox sends, and what the letter answers."""
+    if letter.in_reply_to and letter.in_reply_to.startswith("msg_"):
+        answered = await message_of(ctx, letter.in_reply_to)
+        inbox = await _sender(ctx, letter, answered.inbox_id)
+        if inbox.id != answered.inbox_id:
+            raise NotFound(f"no message {letter.in_reply_to} in the inbox {inbox.id}")
+        return inbox, _answering(answered)
+    inbox = await _sender(ctx, letter, None)
+    if letter.thread_id:
+        return inbox, await _thread_parent(ctx, letter.thread_id, inbox)
+    if letter.in_reply_to:
+        return inbox, await _foreign_parent(ctx, letter.in_reply_to, inbox)
+    return inbox, Parent()
+
+
+async def _sender(ctx: Context, letter: Letter, default: str | None) -> Inbox:
+    if letter.sender:
+        inbox = await _inbox_at(ctx, letter.sender)
+        if letter.inbox_id not in (None, inbox.id):
+            raise InvalidInput(f"from: {inbox.address} is not the address of {letter.inbox_id}")
+        return inbox
+    if letter.inbox_id or default:
+        return await inbox_of(ctx, letter.inbox_id or default or "")
+    found = await ctx.store.inboxes(ctx.visible, Slice(limit=20))
+    if found.total == 1:
+        return found.rows[0]
+    if not found.total:
+        raise InvalidInput("there is no inbox to send from; create_inbox makes one")
+    names = ", ".join(f"{inbox.id} ({inbox.address})" for inbox in found.rows)
+    raise InvalidInput(f"inbox_id: there are several inboxes; name one of {names}")
+
+
+async def _inbox_at(ctx: Context, sender: str) -> Inbox:
+    _, address = parse_address(sender)
+    inbox = (await ctx.store.inboxes_at([address])).get(address.lower())
+    if inbox is None or (ctx.visible is not None and inbox.id not in ctx.visible):
+        raise InvalidInput(f"from: you have no inbox with the address {address}")
+    return inbox
+
+
+def _answering(message: Message) -> Parent:
+    own = message.internet_message_id
+    before = message.references or ((message.in_reply_to,) if message.in_reply_to else ())
+    references = (*before, own) if own else before
+    return Parent(own, references, message.thread_id, message.id)
+
+
+async def _thread_parent(ctx: Context, thread_id: str, inbox: Inbox) -> Parent:
+    newest = await ctx.store.newest_message(thread_id, ctx.visible)
+    if newest is None or newest.inbox_id != inbox.id:
+        raise NotFound(f"no thread {thread_id} in the inbox {inbox.id}")
+    return _answering(newest)
+
+
+async def _foreign_parent(ctx: Context, in_reply_to: str, inbox: Inbox) -> Parent:
+    """A Message-ID: a mail we hold, or one we have never seen."""
+    internet_id = in_reply_to.strip().removeprefix("<").removesuffix(">")
+    if not internet_id or any(c.isspace() or c in "<>" for c in internet_id):
+        raise InvalidInput("in_reply_to: give the id of a message (msg_…) or its Message-ID")
+    held = await ctx.store.message_by_internet_id(inbox.id, internet_id)
+    return _answering(held) if held else Parent(internet_id, (internet_id,))
+
+
+def _outgoing(
+    ctx: Context,
+    letter: Letter,
+    inbox: Inbox,
+    parent: Parent,
+    files: tuple[OutgoingAttachment, ...],
+) -> Outgoing:
+    is_reply = parent.internet_message_id is not None or parent.thread_id is not None
+    domain = inbox.address.rpartition("@")[2]
+    return Outgoing(
+        sender=(inbox.name, inbox.address),
+        to=tuple(letter.to),
+        cc=tuple(letter.cc),
+        bcc=tuple(letter.bcc),
+        subject=reply_subject(letter.subject) if is_reply else letter.subject,
+        text=letter.text,
+        html=letter.html,
+        attachments=files,
+        internet_message_id=f"{ctx.new_id('mail')}@{domain}",
+        date=ctx.clock().replace(microsecond=0),
+        in_reply_to=parent.internet_message_id,
+        references=parent.references,
+    )
+
+
+async def _messages(
+    ctx: Context, raw: bytes, inbox: Inbox, outgoing: Outgoing, parent: Parent
+) -> tuple[NewMessage, tuple[NewMessage, ...]]:
+    """The sender's copy and one for each local inbox, from the same bytes."""
+    addresses = _unique(pair[1] for pair in outgoing.to + outgoing.cc + outgoing.bcc)
+    local = await ctx.store.inboxes_at(addresses)
+    parsed = await in_thread(parse_message, raw, ctx.limits)
+    inboxes = [inbox.id, *dict.fromkeys(i.id for i in local.values())]
+    copies = await put_away(ctx, [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes])
+    recipients = tuple(_recipient(ctx, address, local) for address in addresses)
+    sent = as_sent(copies[0], [address for _, address in outgoing.bcc])
+    sent = replace(sent, recipients=recipients, thread_id=parent.thread_id)
+    return sent, tuple(copies[1:])
+
+
+def _recipient(ctx: Context, address: str, local: dict[str, Inbox]) -> Recipient:
+    """Without a relay, local inboxes receive and everyone else's copy stays here."""
+    if address.lower() in local:
+        return Recipient(address, "delivered")
+    if address.rpartition("@")[2].lower() in ctx.domains:
+        return Recipient(address, "failed", "no inbox has this address")
+    return Recipient(address, "captured", "no relay is configured, so it was not sent")
+
+
+def _unique(addresses: Iterable[str]) -> list[str]:
+    """Each address once, compared without case, as it was first written."""
+    seen: dict[str, str] = {}
+    for address in addresses:
+        seen.setdefault(address.lower(), address)
+    return list(seen.values())
+
+
+def _payload(inbox_id: str, outgoing: Outgoing) -> bytes:
+    """What makes two sends the same mail: everything but its id and its date."""
+    text = json.dumps(
+        [
+            inbox_id,
+            outgoing.to,
+            outgoing.cc,
+            outgoing.bcc,
+            outgoing.subject,
+            outgoing.text,
+            outgoing.html,
+            outgoing.in_reply_to,
+            [
+                (a.filename, a.content_type, hashlib.sha256(a.content).hexdigest())
+                for a in outgoing.attachments
+            ],
+        ]
+    )
+    return hashlib.sha256(text.encode()).digest()
+
+
+def reply_recipients(
+    parent: Message, own_address: str, *, reply_all: bool
+) -> tuple[list[Pair], list[Pair]]:
+    """Who gets the answer: the sender, or whom we wrote to if the message was ours."""
+    names = {a.address.lower(): a.name for a in parent.addresses}
+    own = own_address.lower()
+    if parent.direction == "outbound":
+        to = list(parent.to_addresses)
+    else:
+        to = list(parent.reply_to_addresses) or [parent.from_address]
+    cc = [*parent.to_addresses, *parent.cc_addresses] if reply_all else []
+    main = _unique([a for a in to if a and a.lower() != own] or [a for a in to if a])
+    others = [a for a in _unique(cc) if a.lower() not in {own, *(m.lower() for m in main)}]
+    if not main:
+        raise InvalidInput(f"{parent.id} has no sender to reply to; use send_message")
+    return (
+        [(names.get(a.lower(), ""), a) for a in main],
+        [(names.get(a.lower(), ""), a) for a in others],
+    )
+
+
+def forward_letter(original: Message, text: str) -> Letter:
+    """A letter that carries a message on: its text below ours, its files attached."""
+    lines = [
+        "---------- Forwarded message ----------",
+        f"From: {original.from_name} <{original.from_address}>".replace("  ", " "),
+        f"Date: {original.date:%a, %d %b %Y %H:%M:%S} +0000",
+        f"Subject: {original.subject}",
+        f"To: {', '.join(original.to_addresses)}",
+        "",
+        original.text,
+    ]
+    subject = original.subject
+    return Letter(
+        inbox_id=original.inbox_id,
+        to=[],
+        subject=subject if subject.lower().startswith("fwd:") else f"Fwd: {subject}",
+        text="\n".join(([text, ""] if text else []) + lines),
+        enclosures=[
+            Enclosure(attachment_id=a.id) for a in original.attachments if not a.inline
+        ],
+    )

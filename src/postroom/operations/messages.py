@@ -1,0 +1,356 @@
+"""Finding, reading and organising messages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from postroom.errors import InvalidInput, NotFound
+from postroom.mail.fold import fold
+from postroom.model.inbox import TRASH, Label
+from postroom.model.key import Scope
+from postroom.model.message import ActionResult, Message, MessageRow
+from postroom.model.page import Page
+from postroom.model.stored import Change, MessageQuery
+from postroom.operations.context import Context
+from postroom.operations.operation import operation
+from postroom.operations.reading import read_message
+from postroom.operations.request import Id, Moment, OptionalId, Paged, Request
+
+MessageId = Annotated[Id, Field(description="The message.", examples=["msg_4h8t2w"])]
+
+
+def _label(name: str) -> str:
+    if not 1 <= len(name) <= 128 or not name.strip() or not name.isprintable():
+        raise ValueError("a label is 1 to 128 printable characters")
+    return name
+
+
+LabelName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_label)]
+MailboxName = Annotated[
+    str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$"), AfterValidator(str)
+]
+
+
+class MessageFilter(Paged):
+    """The filters that lists and searches share."""
+
+    inbox_id: Annotated[
+        OptionalId, Field(description="Only this inbox.", examples=["inb_7k2m9q"])
+    ] = None
+    thread_id: Annotated[
+        OptionalId, Field(description="Only this thread.", examples=["thr_9d3f1x"])
+    ] = None
+    q: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=256,
+            description="Text to find in subject, body, sender and attachment names; "
+            "any part of a word, case ignored, every character literal.",
+            examples=["invoice.pdf"],
+        ),
+    ] = None
+    query: Annotated[
+        str | None,
+        Field(min_length=1, max_length=256, description="The same as q.", examples=["invoice"]),
+    ] = None
+    labels: Annotated[
+        list[LabelName],
+        Field(max_length=50, description="Carries all of these labels.", examples=[["Work"]]),
+    ] = []
+    sender: Annotated[
+        str | None,
+        Field(
+            alias="from",
+            min_length=1,
+            max_length=256,
+            description="Sender: an address, @domain, or a part of address or name.",
+            examples=["@example.com"],
+        ),
+    ] = None
+    recipient: Annotated[
+        str | None,
+        Field(
+            alias="to",
+            min_length=1,
+            max_length=256,
+            description="To, cc or bcc: an address, @domain, or a part of address or name.",
+            examples=["ana@example.com"],
+        ),
+    ] = None
+    has_attachment: Annotated[
+        bool | None, Field(description="With or without attachments.", examples=[True])
+    ] = None
+    after_date: Annotated[
+        Moment, Field(description="From this time on.", examples=["2026-01-31"])
+    ] = None
+    before_date: Annotated[
+        Moment, Field(description="Before this time.", examples=["2026-02-28T12:00:00Z"])
+    ] = None
+    mailbox: Annotated[
+        MailboxName | None,
+        Field(
+            description="Only this mailbox; * for all. Default: all but Trash and Junk.",
+            examples=["Archive"],
+        ),
+    ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _query_is_q(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("query") is None:
+            return data
+        if data.get("q") not in (None, data["query"]):
+            raise ValueError("q and query differ; they mean the same, so give one")
+        rest = {name: value for name, value in data.items() if name != "query"}
+        return {**rest, "q": data["query"]}
+
+    def criteria(self, ctx: Context) -> MessageQuery:
+        """What the store is asked. Raises InvalidInput when a text folds to nothing."""
+        return MessageQuery(
+            visible=ctx.visible,
+            inbox_id=self.inbox_id,
+            thread_id=self.thread_id,
+            q=_folded("q", self.q),
+            sender=_folded("from", self.sender),
+            recipient=_folded("to", self.recipient),
+            labels=tuple(self.labels),
+            has_attachment=self.has_attachment,
+            after=self.after_date,
+            before=self.before_date,
+            mailbox=self.mailbox,
+            page=ctx.cursors.slice(self),
+        )
+
+
+def _folded(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    folded = fold(text)
+    if not folded:
+        raise InvalidInput(f"{name}: there is nothing to look for in it but space")
+    return folded
+
+
+class ListMessages(MessageFilter):
+    """List the messages of an inbox or a thread, newest first; q and filters narrow it down."""
+
+    @model_validator(mode="after")
+    def _inbox_or_thread(self) -> Self:
+        if not self.inbox_id and not self.thread_id:
+            raise ValueError("at least one filter (inbox_id or thread_id) is required")
+        return self
+
+
+@operation(Scope.READ)
+async def list_messages(ctx: Context, request: ListMessages) -> Page[MessageRow]:
+    found = await ctx.store.messages(request.criteria(ctx))
+    return ctx.cursors.page(request, found)
+
+
+class SearchMessages(MessageFilter):
+    """Search messages by text and filters in one inbox, one thread or everywhere, newest first.
+
+    The answer has the exact total; `excerpt` shows the match.
+    """
+
+    mode: Annotated[
+        Literal["exact"],
+        Field(description="exact: the text as it is written.", examples=["exact"]),
+    ] = "exact"
+
+    @model_validator(mode="after")
+    def _something_to_look_for(self) -> Self:
+        if self.model_fields_set <= {"limit", "offset", "cursor", "mode"} or not self._criteria():
+            raise ValueError(
+                "at least one criterion is required, such as q, from, labels or inbox_id"
+            )
+        return self
+
+    def _criteria(self) -> dict[str, Any]:
+        pages = {"limit", "offset", "cursor", "mode"}
+        return self.model_dump(exclude=pages, exclude_defaults=True, exclude_none=True)
+
+
+@operation(Scope.READ)
+async def search_messages(ctx: Context, request: SearchMessages) -> Page[MessageRow]:
+    found = await ctx.store.messages(request.criteria(ctx))
+    return ctx.cursors.page(request, found)
+
+
+class GetMessage(Request):
+    """Read one message: addresses, text, attachments as metadata."""
+
+    message_id: MessageId
+    include_attachments: Annotated[
+        bool, Field(description="Add the content as base64, if small.", examples=[True])
+    ] = False
+    include_html: Annotated[
+        bool, Field(description="Add the sanitised HTML.", examples=[True])
+    ] = False
+    include_headers: Annotated[
+        bool, Field(description="Add all headers in order.", examples=[True])
+    ] = False
+    include_quoted: Annotated[
+        bool, Field(description="Add quoted text and signature apart.", examples=[True])
+    ] = False
+    max_chars: Annotated[
+        int,
+        Field(ge=1, le=100_000, description="Cut each text here.", examples=[4000]),
+    ] = 12_000
+    text_offset: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=2**53,
+            description="Read text on from here: next_offset of the answer before.",
+            examples=[12000],
+        ),
+    ] = 0
+
+
+@operation(Scope.READ)
+async def get_message(ctx: Context, request: GetMessage) -> Message:
+    return await read_message(
+        ctx,
+        await message_of(ctx, request.message_id),
+        include_attachments=request.include_attachments,
+        include_html=request.include_html,
+        include_headers=request.include_headers,
+        include_quoted=request.include_quoted,
+        max_chars=request.max_chars,
+        text_offset=request.text_offset,
+    )
+
+
+async def message_of(ctx: Context, message_id: str) -> Message:
+    """The message, if it exists for the caller.
+
+    Raises:
+        InvalidInput: the id is one of another kind.
+        NotFound: there is no such message.
+    """
+    refuse_other_kind(message_id, "msg", _READERS)
+    message = await ctx.store.message(message_id, ctx.visible)
+    if message is None:
+        raise NotFound(f"no message {message_id}")
+    return message
+
+
+_READERS = {
+    "thr": "get_thread",
+    "att": "get_attachment_content",
+    "inb": "list_messages",
+    "imap:": "imap_get_message",
+}
+
+
+def refuse_other_kind(given: str, wanted: str, readers: dict[str, str]) -> None:
+    """Refuse an id of another kind with the name of the tool that takes it."""
+    for prefix, tool in readers.items():
+        if given.startswith(prefix if prefix.endswith(":") else f"{prefix}_"):
+            raise InvalidInput(f"{given} is not a {wanted}_ id; use {tool} for it")
+
+
+class UpdateMessage(Request):
+    """Set the flags or the labels of a message; each list replaces the one before."""
+
+    message_id: MessageId
+    flags: Annotated[
+        list[Literal["seen", "flagged", "answered", "draft"]] | None,
+        Field(max_length=4, description="All flags it shall have.", examples=[["seen"]]),
+    ] = None
+    labels: Annotated[
+        list[LabelName] | None,
+        Field(max_length=50, description="All labels it shall have.", examples=[["Work"]]),
+    ] = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.flags is None and self.labels is None:
+            raise ValueError("give flags or labels, or both")
+        return self
+
+
+@operation(Scope.WRITE)
+async def update_message(ctx: Context, request: UpdateMessage) -> ActionResult:
+    change = Change(
+        flags=None if request.flags is None else tuple(request.flags),
+        labels=None if request.labels is None else tuple(request.labels),
+    )
+    return await ctx.store.change_messages([request.message_id], change, ctx.visible)
+
+
+class ApplyLabel(Request):
+    """Put a label on messages, or take it off with remove. A new label is made on first use."""
+
+    message_ids: Annotated[
+        list[Id],
+        Field(min_length=1, max_length=1000, description="The messages.", examples=[["msg_4h8t2w"]]),
+    ]
+    label: Annotated[LabelName, Field(description="The label.", examples=["Work"])]
+    remove: Annotated[bool, Field(description="Take it off instead.", examples=[True])] = False
+
+
+@operation(Scope.WRITE)
+async def apply_label(ctx: Context, request: ApplyLabel) -> ActionResult:
+    if request.remove:
+        change = Change(remove_labels=(request.label,))
+    else:
+        change = Change(add_labels=(request.label,))
+    ids = list(dict.fromkeys(request.message_ids))
+    return await ctx.store.change_messages(ids, change, ctx.visible)
+
+
+class MoveMessage(Request):
+    """Move a message to another mailbox, such as Archive or Trash; a new one is made."""
+
+    message_id: MessageId
+    destination: Annotated[
+        MailboxName, Field(description="The mailbox.", examples=["Archive"])
+    ]
+
+    @model_validator(mode="after")
+    def _one_mailbox(self) -> Self:
+        if self.destination == "*":
+            raise ValueError("destination: * means every mailbox; name one")
+        return self
+
+
+@operation(Scope.WRITE)
+async def move_message(ctx: Context, request: MoveMessage) -> ActionResult:
+    change = Change(move_to=request.destination)
+    return await ctx.store.change_messages([request.message_id], change, ctx.visible)
+
+
+class DeleteMessage(Request):
+    """Move a message to Trash; with permanent, remove it for good."""
+
+    message_id: MessageId
+    permanent: Annotated[
+        bool, Field(description="Remove it for good.", examples=[True])
+    ] = False
+
+
+@operation(Scope.WRITE, destroys=True)
+async def delete_message(ctx: Context, request: DeleteMessage) -> ActionResult:
+    if not request.permanent:
+        change = Change(move_to=TRASH)
+        return await ctx.store.change_messages([request.message_id], change, ctx.visible)
+    unused = await ctx.store.remove_message(request.message_id, ctx.visible)
+    if unused is None:
+        raise NotFound(f"no message {request.message_id}")
+    await ctx.blobs.discard(unused, ctx.store.used_blobs)
+    return ActionResult.of((request.message_id,), ())
+
+
+class ListLabels(Paged):
+    """List the labels in use, by name."""
+
+
+@operation(Scope.READ)
+async def list_labels(ctx: Context, request: ListLabels) -> Page[Label]:
+    found = await ctx.store.labels(ctx.visible, ctx.cursors.slice(request))
+    return ctx.cursors.page(request, found)

@@ -1,0 +1,79 @@
+"""The shape of every use case, and the one way to call it."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from postroom.errors import Forbidden
+from postroom.model.key import Scope
+from postroom.operations.context import Context
+from postroom.operations.request import Request, parse_request
+
+R = TypeVar("R", bound=Request)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Operation(Generic[R, T]):
+    """`async def verb_noun(ctx, request) -> result`, with the scope that it needs.
+
+    `destroys` marks what cannot be taken back; surfaces warn of it.
+    """
+
+    run: Callable[[Context, R], Awaitable[T]]
+    scope: Scope
+    destroys: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+    @cached_property
+    def request(self) -> type[R]:
+        return typing.cast(type[R], self._hints["request"])
+
+    @cached_property
+    def result(self) -> Any:
+        return self._hints["return"]
+
+    @property
+    def description(self) -> str:
+        return " ".join((self.request.__doc__ or "").split())
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return typing.get_type_hints(self.run)
+
+    async def __call__(self, ctx: Context, request: R) -> T:
+        return await self.run(ctx, request)
+
+
+def operation(
+    scope: Scope, *, destroys: bool = False
+) -> Callable[[Callable[[Context, R], Awaitable[T]]], Operation[R, T]]:
+    """Make a use case of a function."""
+    return lambda run: Operation(run, scope, destroys)
+
+
+async def call(
+    ctx: Context, operation: Operation[Any, T], arguments: Mapping[str, Any]
+) -> T:
+    """Answer a caller: check what they may do, then what they ask, then do it.
+
+    Raises:
+        RateLimited: the caller asks too fast.
+        Forbidden: the caller lacks the scope.
+        InvalidInput: the arguments are wrong; nothing was done.
+    """
+    if ctx.rates is not None and ctx.caller.is_metered:
+        ctx.rates.take(ctx.caller.key_id)
+    if operation.scope not in ctx.caller.scopes:
+        raise Forbidden(
+            f"this needs a key with the scope {operation.scope}; "
+            f"yours has {', '.join(sorted(ctx.caller.scopes)) or 'none'}"
+        )
+    return await operation.run(ctx, parse_request(operation.request, arguments))

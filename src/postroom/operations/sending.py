@@ -1,0 +1,240 @@
+"""Sending: three names and a reply, one way out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from postroom.mail.compose import parse_address_list
+from postroom.model.key import Scope
+from postroom.model.sending import Sent
+from postroom.operations.context import Context
+from postroom.operations.enclosures import Enclosures
+from postroom.operations.inboxes import InboxId
+from postroom.operations.letters import (
+    Letter,
+    forward_letter,
+    reply_recipients,
+    send_letter,
+)
+from postroom.operations.messages import MessageId, message_of
+from postroom.operations.operation import operation
+from postroom.operations.request import OptionalId, Request
+
+Subject = Annotated[str, Field(max_length=998, description="The subject.", examples=["Hello"])]
+Body = Annotated[str, Field(max_length=5_000_000)]
+
+
+def _as_list(value: object) -> object:
+    """Accept one text with commas where a list is wanted."""
+    return [value] if isinstance(value, str) else value
+
+
+Addresses = Annotated[list[str], BeforeValidator(_as_list), Field(max_length=500)]
+
+
+class Sending(Request):
+    """What every send takes beside the mail itself."""
+
+    idempotency_key: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=256,
+            description="Your own key for this send: repeated with it, the mail goes out once.",
+            examples=["order-1042-confirmation"],
+        ),
+    ] = None
+    allow_duplicate: Annotated[
+        bool,
+        Field(
+            description="Send even if the same mail was sent minutes ago.",
+            examples=[True],
+        ),
+    ] = False
+
+
+class SendEmail(Sending):
+    """Send a plain-text mail without attachments; with thread_id it replies in that thread."""
+
+    inbox_id: Annotated[InboxId, Field(description="The inbox to send from.")]
+    recipient: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=20_000,
+            description="The address, or several with commas.",
+            examples=["ana@example.com"],
+        ),
+    ]
+    subject: Subject
+    body: Annotated[Body, Field(description="The text.", examples=["Hi Ana, thanks!"])]
+    thread_id: Annotated[
+        OptionalId, Field(description="Reply in this thread.", examples=["thr_9d3f1x"])
+    ] = None
+
+
+@operation(Scope.SEND)
+async def send_email(ctx: Context, request: SendEmail) -> Sent:
+    return await send_letter(ctx, _plain_letter(request))
+
+
+class SendEmailWithAttachments(SendEmail):
+    """Send a plain-text mail with attachments; with thread_id it replies in that thread."""
+
+    attachments: Annotated[Enclosures, Field(min_length=1)]
+
+
+@operation(Scope.SEND)
+async def send_email_with_attachments(ctx: Context, request: SendEmailWithAttachments) -> Sent:
+    letter = _plain_letter(request)
+    letter.enclosures.extend(request.attachments)
+    return await send_letter(ctx, letter)
+
+
+def _plain_letter(request: SendEmail) -> Letter:
+    return Letter(
+        inbox_id=request.inbox_id,
+        to=parse_address_list(request.recipient, field="recipient"),
+        subject=request.subject,
+        text=request.body,
+        thread_id=request.thread_id,
+        idempotency_key=request.idempotency_key,
+        allow_duplicate=request.allow_duplicate,
+    )
+
+
+class SendMessage(Sending):
+    """Send a mail with any of text, HTML, cc, bcc and attachments; in_reply_to makes it a reply."""
+
+    to: Annotated[Addresses, Field(description="Recipients.", examples=[["ana@example.com"]])]
+    subject: Subject
+    body_text: Annotated[
+        Body | None, Field(description="The text.", examples=["Hi Ana, thanks!"])
+    ] = None
+    body_html: Annotated[
+        Body | None, Field(description="The HTML version.", examples=["<p>Hi Ana, thanks!</p>"])
+    ] = None
+    cc: Annotated[
+        Addresses, Field(description="Copies to.", examples=[["bo@example.com"]])
+    ] = []
+    bcc: Annotated[
+        Addresses, Field(description="Hidden copies to.", examples=[["cy@example.com"]])
+    ] = []
+    in_reply_to: Annotated[
+        str | None,
+        Field(
+            max_length=998,
+            description="The message this answers: its id or Message-ID.",
+            examples=["msg_4h8t2w"],
+        ),
+    ] = None
+    attachments: Enclosures = []
+    inbox_id: Annotated[
+        OptionalId,
+        Field(description="The inbox to send from, if you have several.", examples=["inb_7k2m9q"]),
+    ] = None
+    sender: Annotated[
+        str | None,
+        Field(
+            alias="from",
+            max_length=320,
+            description="Or its address.",
+            examples=["support@postroom.localhost"],
+        ),
+    ] = None
+    thread_id: Annotated[
+        OptionalId, Field(description="Reply in this thread.", examples=["thr_9d3f1x"])
+    ] = None
+
+    @model_validator(mode="after")
+    def _has_a_body(self) -> Self:
+        if self.body_text is None and self.body_html is None:
+            raise ValueError("give body_text or body_html, or both")
+        if self.in_reply_to and self.thread_id:
+            raise ValueError("give in_reply_to or thread_id, not both")
+        return self
+
+
+@operation(Scope.SEND)
+async def send_message(ctx: Context, request: SendMessage) -> Sent:
+    letter = Letter(
+        inbox_id=request.inbox_id,
+        sender=request.sender,
+        to=_addresses("to", request.to),
+        cc=_addresses("cc", request.cc),
+        bcc=_addresses("bcc", request.bcc),
+        subject=request.subject,
+        text=request.body_text,
+        html=request.body_html,
+        in_reply_to=request.in_reply_to,
+        thread_id=request.thread_id,
+        enclosures=list(request.attachments),
+        idempotency_key=request.idempotency_key,
+        allow_duplicate=request.allow_duplicate,
+    )
+    return await send_letter(ctx, letter)
+
+
+def _addresses(field: str, texts: list[str]) -> list[tuple[str, str]]:
+    return [
+        pair
+        for number, text in enumerate(texts)
+        for pair in parse_address_list(text, field=f"{field}[{number}]")
+    ]
+
+
+class ReplyToMessage(Sending):
+    """Reply to a message: recipients, subject and thread follow from it."""
+
+    message_id: MessageId
+    body_text: Annotated[Body, Field(description="The text.", examples=["Thanks, got it."])]
+    body_html: Annotated[
+        Body | None, Field(description="The HTML version.", examples=["<p>Thanks, got it.</p>"])
+    ] = None
+    reply_all: Annotated[
+        bool, Field(description="To everyone who got it too.", examples=[True])
+    ] = False
+    attachments: Enclosures = []
+
+
+@operation(Scope.SEND)
+async def reply_to_message(ctx: Context, request: ReplyToMessage) -> Sent:
+    parent = await message_of(ctx, request.message_id)
+    inbox = await ctx.store.inbox(parent.inbox_id, ctx.visible)
+    own = inbox.address if inbox else ""
+    to, cc = reply_recipients(parent, own, reply_all=request.reply_all)
+    letter = Letter(
+        inbox_id=parent.inbox_id,
+        to=to,
+        cc=cc,
+        subject=parent.subject,
+        text=request.body_text,
+        html=request.body_html,
+        in_reply_to=parent.id,
+        enclosures=list(request.attachments),
+        idempotency_key=request.idempotency_key,
+        allow_duplicate=request.allow_duplicate,
+    )
+    return await send_letter(ctx, letter)
+
+
+class ForwardMessage(Sending):
+    """Forward a message with its attachments to someone else."""
+
+    message_id: MessageId
+    to: Annotated[Addresses, Field(description="Recipients.", examples=[["ana@example.com"]])]
+    body_text: Annotated[
+        Body, Field(description="What to say above it.", examples=["See below."])
+    ] = ""
+
+
+@operation(Scope.SEND)
+async def forward_message(ctx: Context, request: ForwardMessage) -> Sent:
+    original = await message_of(ctx, request.message_id)
+    letter = forward_letter(original, request.body_text)
+    letter.to.extend(_addresses("to", request.to))
+    letter.idempotency_key = request.idempotency_key
+    letter.allow_duplicate = request.allow_duplicate
+    return await send_letter(ctx, letter)

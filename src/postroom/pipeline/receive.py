@@ -1,0 +1,163 @@
+"""A mail arrives: parse it, put its bytes away, store it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from postroom.blocking import in_thread
+from postroom.errors import InvalidInput, TooLarge
+from postroom.mail.fingerprint import fingerprint
+from postroom.mail.fold import fold
+from postroom.mail.message import ParsedAttachment, ParsedMessage
+from postroom.mail.parse import PARSER_VERSION, parse_message
+from postroom.mail.threads import base_subject, is_reply_subject, thread_keys
+from postroom.model.inbox import INBOX, SENT
+from postroom.model.message import AddressLine, Direction
+from postroom.model.stored import FIELD_BORDER, Added, NewAttachment, NewMessage
+from postroom.pipeline.house import House
+
+CLOCK_SKEW = timedelta(hours=24)
+UNKNOWN_AUTH = {"spf": "unknown", "dkim": "unknown", "dmarc": "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A mail at the door: its bytes and the inbox it is for."""
+
+    raw: bytes
+    inbox_id: str
+    mailbox: str = INBOX
+    direction: Direction = "inbound"
+    flags: tuple[str, ...] = ()
+
+
+async def receive(house: House, arrival: Arrival) -> Added:
+    """Take in one mail; when this returns, it is on disk.
+
+    Raises:
+        InvalidInput: there are no bytes.
+        TooLarge: it is over the limit for a message.
+        NotFound: the inbox is gone.
+    """
+    return (await receive_many(house, [arrival]))[0]
+
+
+async def receive_many(house: House, arrivals: Sequence[Arrival]) -> list[Added]:
+    """Take in several mails with one sync of the disk for all of them."""
+    for arrival in arrivals:
+        check_size(arrival.raw, house.limits.message_bytes)
+    parsed = await in_thread(_parse_all, house, arrivals)
+    new = await put_away(house, [(a, p) for a, p in zip(arrivals, parsed, strict=True)])
+    return await house.store.add_messages(new)
+
+
+def check_size(raw: bytes, most: int) -> None:
+    """Refuse a message that is empty or over the limit."""
+    if not raw:
+        raise InvalidInput("the message is empty; send the whole mail, headers first")
+    if len(raw) > most:
+        raise TooLarge(f"the message has {len(raw)} bytes; the limit is {most}")
+
+
+def _parse_all(house: House, arrivals: Sequence[Arrival]) -> list[ParsedMessage]:
+    return [parse_message(arrival.raw, house.limits) for arrival in arrivals]
+
+
+async def put_away(
+    house: House, mails: Sequence[tuple[Arrival, ParsedMessage]]
+) -> list[NewMessage]:
+    """Write raw bytes and attachments to the blob store and return the messages to store."""
+    contents: list[bytes] = []
+    for arrival, parsed in mails:
+        contents.append(arrival.raw)
+        contents.extend(a.content for a in parsed.attachments)
+    keys = iter(await house.blobs.put(contents))
+    now = house.clock()
+    return [_new_message(house, arrival, parsed, keys, now) for arrival, parsed in mails]
+
+
+def _new_message(
+    house: House, arrival: Arrival, parsed: ParsedMessage, keys: Any, now: datetime
+) -> NewMessage:
+    raw = next(keys)
+    attachments = tuple(_new_attachment(house, a, next(keys)) for a in parsed.attachments)
+    received_at = now.replace(microsecond=0)
+    return NewMessage(
+        id=house.new_id("msg"),
+        inbox_id=arrival.inbox_id,
+        direction=arrival.direction,
+        subject=parsed.subject,
+        addresses=tuple(AddressLine(a.role, a.name, a.address) for a in parsed.addresses),
+        date=effective_date(parsed.date, received_at),
+        received_at=received_at,
+        internet_message_id=parsed.internet_message_id,
+        in_reply_to=parsed.in_reply_to,
+        references=parsed.references,
+        parents=thread_keys(parsed),
+        base_subject=fold(base_subject(parsed.subject)),
+        is_reply=is_reply_subject(parsed.subject),
+        text=parsed.text,
+        new_text=parsed.new_text if len(parsed.new_text) < len(parsed.text) else None,
+        snippet=parsed.snippet,
+        searchable=searchable(parsed),
+        size_bytes=parsed.size_bytes,
+        raw=raw,
+        fingerprint=fingerprint(parsed),
+        parser_version=PARSER_VERSION,
+        attachments=attachments,
+        defects=parsed.defects,
+        auth=UNKNOWN_AUTH,
+        security=_security(parsed),
+        mailboxes=(arrival.mailbox,),
+        flags=arrival.flags,
+    )
+
+
+def _new_attachment(house: House, attachment: ParsedAttachment, key: str) -> NewAttachment:
+    return NewAttachment(
+        id=house.new_id("att"),
+        filename=attachment.filename,
+        content_type=attachment.content_type,
+        size=len(attachment.content),
+        is_inline=attachment.inline,
+        sha256=key,
+    )
+
+
+def _security(parsed: ParsedMessage) -> dict[str, Any]:
+    """What is worth a warning; an ordinary mail has nothing to say."""
+    from dataclasses import asdict
+
+    return {name: value for name, value in asdict(parsed.security).items() if value}
+
+
+def effective_date(stated: datetime | None, received_at: datetime) -> datetime:
+    """The Date header if it can be believed, else the arrival."""
+    if stated is None or stated > received_at + CLOCK_SKEW:
+        return received_at
+    return stated.replace(microsecond=0)
+
+
+def searchable(parsed: ParsedMessage) -> str:
+    """Fold each field that a search looks at; a match lies within one of them."""
+    sender = parsed.sender
+    fields = [parsed.subject, parsed.text]
+    if sender is not None:
+        fields += [sender.address, sender.name]
+    fields += [a.filename for a in parsed.attachments]
+    return FIELD_BORDER.join(fold(field) for field in fields)
+
+
+def as_sent(message: NewMessage, bcc: Sequence[str]) -> NewMessage:
+    """The sender's own copy: in Sent, seen, and the only one that knows the bcc."""
+    hidden = tuple(AddressLine("bcc", "", address) for address in bcc)
+    return replace(
+        message,
+        direction="outbound",
+        mailboxes=(SENT,),
+        flags=("seen",),
+        addresses=message.addresses + hidden,
+    )

@@ -1,0 +1,45 @@
+"""The door to bytes: raw mail and attachments, kept under the SHA-256 of their content."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from postroom.model.attachment import BlobKey
+
+UsedBlobs = Callable[[Sequence[BlobKey]], Awaitable[frozenset[BlobKey]]]
+"""Tells which of some blobs are still needed."""
+
+
+class BlobStore(Protocol):
+    """Content-addressed bytes."""
+
+    async def put(self, contents: Iterable[bytes]) -> list[BlobKey]:
+        """Keep each content and return its key; when this returns, all of it is on disk.
+
+        Raises:
+            StorageFull: there is no space; nothing that was there before is harmed.
+        """
+
+    async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
+        """Return the bytes from *offset* on, at most *size* of them.
+
+        Raises:
+            NotFound: there is no such blob.
+        """
+
+    def stream(self, key: BlobKey) -> AsyncIterator[bytes]:
+        """Yield the bytes in pieces. Raises NotFound at the first piece."""
+
+    async def damage(self, key: BlobKey, size: int) -> str | None:
+        """Read a blob and say what is wrong with it; None if it is whole."""
+
+    async def discard(self, keys: Sequence[BlobKey], used: UsedBlobs) -> None:
+        """Remove those of the blobs that are not in use."""
+
+    async def sweep(self, used: UsedBlobs, *, older_than: timedelta) -> int:
+        """Remove every old blob that is not in use and return how many there were.
+
+        Safe while others write: a blob that is put again counts as new.
+        """

@@ -1,0 +1,167 @@
+"""JSON Schema of requests and answers, from the types alone.
+
+Requests come out flat, without anyOf, $ref or lists of types: several MCP clients refuse those.
+Nothing here builds a pydantic validator, so that listing the tools costs a start almost nothing.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic.fields import FieldInfo
+
+from postroom.model.page import Page
+from postroom.operations.request import Request
+from postroom.surfaces.shapes import ROWS, carries_mail, shown_fields
+
+Schema = dict[str, Any]
+_PLAIN: dict[Any, Schema] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    datetime: {"type": "string"},
+    bytes: {"type": "string"},
+    Any: {},
+}
+
+
+def request_schema(model: type[Request]) -> Schema:
+    """The arguments of an operation as one flat object."""
+    infos = model.model_fields.items()
+    schema: Schema = {
+        "type": "object",
+        "properties": {info.alias or name: field_schema(info) for name, info in infos},
+    }
+    required = [info.alias or name for name, info in infos if info.is_required()]
+    if required:
+        schema["required"] = required
+    return {**schema, "additionalProperties": False}
+
+
+def field_schema(info: FieldInfo) -> Schema:
+    """One argument: its type, bounds, description, default and example."""
+    schema = _argument(info.annotation) | _bounds(info.metadata, info.annotation)
+    if info.description:
+        schema["description"] = info.description
+    if not info.is_required() and info.default not in (None, [], ""):
+        schema["default"] = info.default
+    if info.examples:
+        schema["examples"] = info.examples
+    return schema
+
+
+def _argument(annotation: Any) -> Schema:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _argument(args[0]) | _annotations(args[1:], args[0])
+    if origin in (Union, types.UnionType):
+        return _argument(next(arg for arg in args if arg is not type(None)))
+    if origin is Literal:
+        return {"type": "string", "enum": list(args)}
+    if origin is list:
+        return {"type": "array", "items": _argument(args[0])}
+    if isinstance(annotation, type) and issubclass(annotation, Request):
+        return request_schema(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return {"type": "string", "enum": [item.value for item in annotation]}
+    return dict(_PLAIN[annotation])
+
+
+def _annotations(metadata: tuple[Any, ...], annotation: Any) -> Schema:
+    schema: Schema = {}
+    for item in metadata:
+        found = item.metadata if isinstance(item, FieldInfo) else [item]
+        schema |= _bounds(found, annotation)
+    return schema
+
+
+def _bounds(metadata: list[Any], annotation: Any) -> Schema:
+    schema: Schema = {}
+    size = "Items" if _is_list(annotation) else "Length"
+    for item in metadata:
+        if isinstance(item, FieldInfo):
+            schema |= _bounds(item.metadata, annotation)
+        elif isinstance(item, Ge):
+            schema["minimum"] = item.ge
+        elif isinstance(item, Le):
+            schema["maximum"] = item.le
+        elif isinstance(item, MinLen):
+            schema["min" + size] = item.min_length
+        elif isinstance(item, MaxLen):
+            schema["max" + size] = item.max_length
+        elif pattern := getattr(item, "pattern", None):
+            schema["pattern"] = pattern
+    return schema
+
+
+def _is_list(annotation: Any) -> bool:
+    if get_origin(annotation) in (Union, types.UnionType, Annotated):
+        return any(_is_list(arg) for arg in get_args(annotation))
+    return get_origin(annotation) is list
+
+
+def result_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
+    """The answer of an operation; *refer* says how a shape inside it is written."""
+    schema = _page_schema(result, refer) if get_origin(result) is Page else shape(result, refer)
+    if carries_mail(result):
+        schema["properties"] = {"untrusted": {"type": "boolean"}, **schema["properties"]}
+    return schema
+
+
+def _page_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
+    number = {"type": "integer"}
+    names = ("count", "total", "total_count", "limit", "offset")
+    return {
+        "type": "object",
+        "properties": {
+            "results": {"type": "array", "items": refer(get_args(result)[0])},
+            **dict.fromkeys(names, number),
+            "has_more": {"type": "boolean"},
+            "next_cursor": {"type": "string"},
+        },
+        "required": ["results", *names, "has_more"],
+    }
+
+
+def shape(kind: Any, refer: Callable[[type], Schema]) -> Schema:
+    """A dataclass as an object; what a row may leave out is not required."""
+    if kind is type(None):
+        return {"type": "object", "properties": {}}
+    hints = typing.get_type_hints(kind)
+    shown = shown_fields(kind)
+    always = [name for name, optional in shown if not optional]
+    if issubclass(kind, ROWS):
+        always = [name for name in always if hints[name] in (bool, int, datetime)] + ["id"]
+    return {
+        "type": "object",
+        "properties": {name: _value(hints[name], refer, optional) for name, optional in shown},
+        "required": sorted(set(always), key=[name for name, _ in shown].index),
+    }
+
+
+def _value(hint: Any, refer: Callable[[type], Schema], optional: bool) -> Schema:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        inner = _value(next(a for a in args if a is not type(None)), refer, optional)
+        if optional or "type" not in inner:
+            return inner
+        return {**inner, "type": [inner["type"], "null"]}
+    if origin is Literal:
+        return {"type": "string", "enum": list(args)}
+    if origin in (tuple, list):
+        return {"type": "array", "items": _value(args[0], refer, optional)}
+    if origin is dict:
+        return {"type": "object"}
+    if is_dataclass(hint) and isinstance(hint, type):
+        return refer(hint)
+    if hint is datetime:
+        return {"type": "string", "format": "date-time"}
+    return dict(_PLAIN[hint])
