@@ -1,0 +1,198 @@
+"""Which parts of a mail are its text, and which are files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from postroom.mail.charsets import clean, decode
+from postroom.mail.filenames import safe_filename
+from postroom.mail.filetypes import detect_type
+from postroom.mail.headers import split_header
+from postroom.mail.message import ParsedAttachment
+from postroom.mail.mime import Part, is_embedded_message
+from postroom.mail.transfer import find_uu
+from postroom.model.limits import Limits
+
+_META_CHARSET = re.compile(
+    rb"<meta[^>]{1,200}?charset\s{0,9}=\s{0,9}[\"']?([\w-]{1,40})", re.IGNORECASE
+)
+_EXTENSIONS = {
+    "text/plain": "txt", "text/html": "html", "text/calendar": "ics", "text/csv": "csv",
+    "image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/svg+xml": "svg",
+    "application/pdf": "pdf", "application/zip": "zip", "message/rfc822": "eml",
+    "application/pgp-signature": "asc", "application/pkcs7-signature": "p7s",
+    "application/x-pkcs7-signature": "p7s", "application/ms-tnef": "dat", "text/vcard": "vcf",
+    "text/x-vcard": "vcf", "message/delivery-status": "txt", "text/rfc822-headers": "txt",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Body:
+    """One stretch of the text: as plain text, as HTML, or as both."""
+
+    plain: str | None = None
+    html: str | None = None
+
+
+@dataclass(slots=True)
+class Contents:
+    """Bodies and files of a mail, in the order in which they stand."""
+
+    bodies: list[Body] = field(default_factory=list)
+    attachments: list[ParsedAttachment] = field(default_factory=list)
+    defects: list[str] = field(default_factory=list)
+    parts: dict[str, Part] = field(default_factory=dict)
+
+    def note(self, defect: str | None) -> None:
+        if defect and defect not in self.defects:
+            self.defects.append(defect)
+
+
+def collect(root: Part, limits: Limits) -> Contents:
+    """Sort the parts of a mail into text and files."""
+    contents = Contents()
+    _collect(root, contents, limits, is_root=True)
+    return contents
+
+
+def _collect(part: Part, contents: Contents, limits: Limits, *, is_root: bool = False) -> None:
+    contents.parts.setdefault(part.content_type, part)
+    if part.content_type == "multipart/alternative" and part.children:
+        _collect_alternative(part, contents, limits)
+    elif part.children:
+        for child in part.children:
+            _collect(child, contents, limits)
+    elif _is_body(part, is_root=is_root):
+        _add_body(part, contents)
+    elif part.content_type.startswith("multipart/"):
+        _add_broken_multipart(part, contents)
+    else:
+        contents.attachments.append(_attachment(part, contents, limits))
+
+
+def _collect_alternative(part: Part, contents: Contents, limits: Limits) -> None:
+    """The ways to say the same become one body; what else is in there stays a file."""
+    inner = Contents(parts=contents.parts)
+    for child in part.children:
+        _collect(child, inner, limits)
+    body = Body()
+    plains = [b.plain for b in inner.bodies if b.plain is not None]
+    htmls = [b.html for b in inner.bodies if b.html is not None]
+    if plains:
+        body.plain = "\n\n".join(plains)
+    if htmls:
+        body.html = "\n".join(htmls)
+    if plains or htmls:
+        contents.bodies.append(body)
+    contents.attachments += inner.attachments
+    for defect in inner.defects:
+        contents.note(defect)
+
+
+def _is_body(part: Part, *, is_root: bool) -> bool:
+    if part.content_type not in ("text/plain", "text/html", "text/enriched", "text/richtext"):
+        return False
+    disposition, parameters = part.disposition
+    if disposition == "attachment":
+        return False
+    return is_root or not (parameters.get("filename") or part.parameters.get("name"))
+
+
+def _add_body(part: Part, contents: Contents) -> None:
+    data = part.decoded()
+    charset = part.parameters.get("charset")
+    if part.content_type == "text/html":
+        meta = _META_CHARSET.search(data[:4_096]) if not charset else None
+        text, defect = decode(data, meta[1].decode() if meta else charset)
+        contents.bodies.append(Body(html=text))
+    else:
+        if b"\nbegin " in data or data.startswith(b"begin "):
+            data = _take_uu_files(data, contents)
+        text, defect = decode(data, charset)
+        contents.bodies.append(Body(plain=_plain(text, part)))
+    contents.note(defect)
+
+
+def _plain(text: str, part: Part) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if part.content_type in ("text/enriched", "text/richtext"):
+        return _without_markup(text)
+    if part.parameters.get("format", "").lower() == "flowed":
+        return unflow(text, delsp=part.parameters.get("delsp", "").lower() == "yes")
+    return text
+
+
+def _without_markup(text: str) -> str:
+    """text/enriched (RFC 1896) without its commands."""
+    text = re.sub(r"<param>[^<]*+</param>", "", text, flags=re.IGNORECASE)
+    text = re.sub(r"<nl>", "\n", text, flags=re.IGNORECASE)
+    return re.sub(r"</?[A-Za-z][\w-]{0,60}>", "", text).replace("<<", "<")
+
+
+def unflow(text: str, *, delsp: bool) -> str:
+    """Join the lines that format=flowed split (RFC 3676)."""
+    out: list[str] = []
+    open_depth = -1
+    for line in text.split("\n"):
+        depth = len(line) - len(line.lstrip(">"))
+        content = line[depth:]
+        content = content[1:] if content[:1] == " " else content
+        is_flowed = content.endswith(" ") and content != "-- "
+        if is_flowed and delsp:
+            content = content[:-1]
+        if depth == open_depth and content != "-- ":
+            out[-1] += content
+        else:
+            out.append(">" * depth + (" " if depth and content else "") + content)
+        open_depth = depth if is_flowed else -1
+    return "\n".join(out)
+
+
+def _take_uu_files(data: bytes, contents: Contents) -> bytes:
+    kept: list[bytes] = []
+    at = 0
+    for start, end, name, content in find_uu(data):
+        kept.append(data[at:start])
+        at = end
+        contents.attachments.append(
+            ParsedAttachment(
+                filename=safe_filename(name),
+                content_type="application/octet-stream",
+                detected_type=detect_type(content, "application/octet-stream"),
+                content=content,
+            )
+        )
+    return b"".join((*kept, data[at:]))
+
+
+def _add_broken_multipart(part: Part, contents: Contents) -> None:
+    """A multipart in which no part was found: what is there is the text."""
+    text, defect = decode(part.decoded(), part.parameters.get("charset"))
+    contents.note(defect)
+    if text.strip():
+        contents.bodies.append(Body(plain=text.replace("\r\n", "\n")))
+
+
+def _attachment(part: Part, contents: Contents, limits: Limits) -> ParsedAttachment:
+    content = part.decoded()
+    disposition, parameters = part.disposition
+    content_id = part.fields.first("content-id").strip().strip("<>") or None
+    name = parameters.get("filename") or part.parameters.get("name") or ""
+    return ParsedAttachment(
+        filename=safe_filename(name) if name else _made_up_name(part, content, contents, limits),
+        content_type=part.content_type,
+        detected_type=detect_type(content, part.content_type),
+        content=content,
+        inline=disposition != "attachment" and (disposition == "inline" or content_id is not None),
+        content_id=content_id,
+    )
+
+
+def _made_up_name(part: Part, content: bytes, contents: Contents, limits: Limits) -> str:
+    extension = _EXTENSIONS.get(part.content_type, "bin")
+    if is_embedded_message(part):
+        block = split_header(content, 0, len(content), limits=limits)
+        subject = block.fields.decoded("subject")[:100]
+        return safe_filename(f"{clean(subject)}.eml", default="message.eml")
+    return f"attachment-{len(contents.attachments) + 1}.{extension}"

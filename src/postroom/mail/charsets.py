@@ -1,0 +1,161 @@
+"""Bytes to text, whatever charset they claim to be in."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from functools import lru_cache
+
+REPLACEMENT = "\ufffd"
+
+# Names seen in mail that Python does not know, or knows as something narrower than what
+# senders mean (the WHATWG encoding standard makes the same choices).
+_ALIASES = {
+    "ascii": "ascii", "us-ascii": "ascii", "ansi_x3.4-1968": "ascii", "7bit": "ascii",
+    "8bit": "ascii", "binary": "ascii", "none": "ascii", "unknown": "ascii",
+    "unknown-8bit": "ascii", "x-unknown": "ascii", "default": "ascii", "default_charset": "ascii",
+    "utf8": "utf-8", "utf-8": "utf-8", "unicode-1-1-utf-8": "utf-8", "utf8mb4": "utf-8",
+    "unicode-1-1-utf-7": "utf-7", "x-unicode-2-0-utf-7": "utf-7", "unicode-2-0-utf-7": "utf-7",
+    "cp-850": "cp850", "x-cp850": "cp850", "latin1": "cp1252", "latin-1": "cp1252",
+    "iso-8859-1": "cp1252", "iso8859-1": "cp1252", "iso_8859-1": "cp1252", "iso88591": "cp1252",
+    "windows-1252": "cp1252", "x-ansi": "cp1252", "ansi": "cp1252", "iso-8859-9": "cp1254",
+    "iso-8859-8-i": "iso8859-8", "iso-8859-8-e": "iso8859-8", "iso-8859-6-i": "iso8859-6",
+    "gb2312": "gb18030", "gbk": "gb18030", "x-gbk": "gb18030", "gb_2312-80": "gb18030",
+    "euc-cn": "gb18030", "x-euc-cn": "gb18030", "gb2312_charset": "gb18030", "cp936": "gb18030",
+    "cn-gb": "gb18030", "chinesebig5": "big5hkscs", "big5": "big5hkscs", "cn-big5": "big5hkscs",
+    "x-x-big5": "big5hkscs", "ks_c_5601-1987": "cp949", "ks_c_5601": "cp949", "euc-kr": "cp949",
+    "ksc5601": "cp949", "x-windows-949": "cp949", "windows-949": "cp949", "ksc_5601": "cp949",
+    "shift_jis": "cp932", "shift-jis": "cp932", "sjis": "cp932", "x-sjis": "cp932",
+    "ms_kanji": "cp932", "windows-31j": "cp932", "x-ms-cp932": "cp932", "x-euc-jp": "euc-jp",
+    "iso-2022-jp": "iso2022_jp_ext", "cp50220": "iso2022_jp_ext", "cp50221": "iso2022_jp_ext",
+    "iso-2022-jp-ms": "iso2022_jp_ext", "x-mac-cyrillic": "mac-cyrillic",
+    "x-mac-roman": "mac-roman", "x-mac-greek": "mac-greek", "x-mac-turkish": "mac-turkish",
+    "x-mac-ce": "mac-latin2", "x-mac-centraleurroman": "mac-latin2", "macintosh": "mac-roman",
+    "windows-874": "cp874", "tis-620": "cp874", "koi8": "koi8-r", "koi8-ru": "koi8-u",
+    "x-koi8-r": "koi8-r", "dos-866": "cp866", "x-cp1251": "cp1251", "x-cp1252": "cp1252",
+    "x-cp1250": "cp1250", "win-1251": "cp1251", "win1251": "cp1251", "utf-16": "utf-16",
+}  # fmt: skip
+
+# Codecs that are no charsets, or that take more than linear time.
+_REFUSED = frozenset(
+    ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem")
+)
+_WESTERN = frozenset(("ascii", "cp1252", "iso8859-15"))
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UTF8_LEAD = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")
+
+
+@lru_cache(maxsize=256)
+def codec_name(charset: str) -> str | None:
+    """The Python codec for a charset name as mail writes it, None if there is none."""
+    name = charset.strip().strip("'\"").lower()
+    name = name.removeprefix("charset=")
+    name = _ALIASES.get(name) or _ALIASES.get(name.replace("_", "-")) or name
+    if not name or len(name) > 40 or not name.isascii() or "\0" in name:
+        return None
+    try:
+        info = codecs.lookup(name)
+    except (LookupError, ValueError):
+        return _without_prefix(name)
+    # `_is_text_encoding` is how the standard library keeps zlib and base64 out of str.decode
+    is_text = getattr(info, "_is_text_encoding", True)
+    return None if info.name in _REFUSED or not is_text else info.name
+
+
+def _without_prefix(name: str) -> str | None:
+    for prefix in ("x-", "windows-", "cs"):
+        if name.startswith(prefix) and len(name) > len(prefix):
+            return codec_name(name.removeprefix(prefix))
+    return None
+
+
+def clean(text: str) -> str:
+    """Take out what cannot be stored: NUL, and surrogates that stand alone."""
+    if "\0" in text:
+        text = text.replace("\0", "")
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub(REPLACEMENT, text)
+    return text
+
+
+def decode(data: bytes, charset: str | None = None) -> tuple[str, str | None]:
+    """The text, and what was wrong with its charset if anything was."""
+    if data.isascii() and not _is_stateful(charset):
+        return clean(data.decode("ascii")), None
+    codec = codec_name(charset) if charset else None
+    if charset and codec is None:
+        return guess(data), f"unknown charset {clean(charset)[:40]!r}"
+    if codec is None:
+        return guess(data), "8-bit text without a charset"
+    return _decode_as(data, codec)
+
+
+def _is_stateful(charset: str | None) -> bool:
+    """Charsets that spell other letters in ASCII bytes."""
+    if not charset:
+        return False
+    codec = codec_name(charset)
+    return codec is not None and (codec.startswith(("utf-7", "utf-16", "utf-32", "iso2022", "hz")))
+
+
+def _decode_as(data: bytes, codec: str) -> tuple[str, str | None]:
+    if codec in _WESTERN and not data.isascii() and (text := _utf8_in_disguise(data)) is not None:
+        return text, f"declared {codec}, but it is utf-8"
+    try:
+        return clean(data.decode(codec)), None
+    except (UnicodeError, ValueError):
+        pass
+    defect = f"not valid {codec}"
+    if codec == "ascii":
+        return guess(data), "8-bit text declared as us-ascii"
+    if codec == "cp1252":
+        return clean(data.decode("latin-1")), None
+    return _repaired(data, codec), defect
+
+
+def _repaired(data: bytes, codec: str) -> str:
+    """The declared charset with replacement characters, unless another one fits better."""
+    lenient = data.decode(codec, "replace")
+    wrong = lenient.count(REPLACEMENT)
+    if wrong * 20 <= len(data) and codec != "ascii" and not (codec == "utf-8" and _is_short(data)):
+        return clean(lenient)
+    other = guess(data)
+    return other if other.count(REPLACEMENT) < wrong else clean(lenient)
+
+
+def _is_short(data: bytes) -> bool:
+    return len(data) < 200 and not _UTF8_LEAD.search(data)
+
+
+def _utf8_in_disguise(data: bytes) -> str | None:
+    """UTF-8 sent under another name: by chance, other text is hardly ever valid UTF-8."""
+    if not _UTF8_LEAD.search(data):
+        return None
+    try:
+        return clean(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        return None
+
+
+def guess(data: bytes) -> str:
+    """Text of bytes whose charset nobody told: UTF-8 if they are, else what they look like."""
+    try:
+        return clean(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        pass
+    codec = _detected(data) or "cp1252"
+    try:
+        return clean(data.decode(codec))
+    except (UnicodeError, ValueError):
+        return clean(data.decode("cp1252", "replace"))
+
+
+def _detected(data: bytes) -> str | None:
+    import chardet
+
+    found = chardet.detect(data[:20_000])["encoding"]
+    return codec_name(found) if found else None

@@ -1,0 +1,76 @@
+"""The Date header, in the forms that senders use."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_tz
+
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
+    )
+}
+_USUAL = re.compile(
+    r"\s*(?:[A-Za-z]{3},)?\s{0,9}(\d{1,2})\s([A-Za-z]{3})\s(\d{4})\s"
+    r"(\d\d):(\d\d)(?::(\d\d))?\s([+-])(\d\d)(\d\d)\b"
+)
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ]+(\d\d):(\d\d)(?::(\d\d)(?:[.,]\d{1,9})?)?)?"
+    r"\s{0,9}(Z|[+-]\d\d:?\d\d)?"
+)
+
+
+def parse_date(value: str) -> datetime | None:
+    """The instant in UTC, None if there is none to be read."""
+    usual = _USUAL.match(value)
+    if usual:
+        return _usual(usual)
+    value = value.strip()[:200]
+    iso = _ISO.match(value)
+    return _iso(iso) if iso else _lenient(value)
+
+
+def _usual(match: re.Match[str]) -> datetime | None:
+    day, month, year, hour, minute, second, sign, hours, minutes = match.groups()
+    number = _MONTHS.get(month.lower())
+    if number is None:
+        return None
+    offset = timedelta(hours=int(hours), minutes=int(minutes))
+    clock = (int(hour), int(minute), int(second or 0))
+    return _instant((int(year), number, int(day)), clock, -offset if sign == "-" else offset)
+
+
+def _iso(match: re.Match[str]) -> datetime | None:
+    year, month, day, hour, minute, second, zone = match.groups()
+    offset = timedelta()
+    if zone and zone != "Z":
+        digits = zone[1:].replace(":", "")
+        offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+        offset = -offset if zone[0] == "-" else offset
+    clock = (int(hour or 0), int(minute or 0), int(second or 0))
+    return _instant((int(year), int(month), int(day)), clock, offset)
+
+
+def _lenient(value: str) -> datetime | None:
+    try:
+        parts = parsedate_tz(value)
+    except (ValueError, IndexError, TypeError, OverflowError):
+        return None
+    if parts is None:
+        return None
+    year, month, day, hour, minute, second = parts[:6]
+    offset = timedelta(seconds=parts[9] or 0)
+    return _instant((year, month, day), (hour, minute, second), offset)
+
+
+def _instant(
+    date: tuple[int, int, int], clock: tuple[int, int, int], offset: timedelta
+) -> datetime | None:
+    hour, minute, second = clock
+    try:
+        local = datetime(*date, hour, minute, min(second, 59), tzinfo=UTC)
+        return local - offset if abs(offset) < timedelta(days=1) else local
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,202 @@
+"""Reading a mail: from raw bytes to what it says. Never raises, never hangs."""
+
+from __future__ import annotations
+
+import re
+
+from postroom.mail.addresses import parse_mailboxes
+from postroom.mail.bodies import Body, Contents, collect
+from postroom.mail.calendars import parse_invitation
+from postroom.mail.charsets import clean, guess
+from postroom.mail.comparison import text_differs
+from postroom.mail.dates import parse_date
+from postroom.mail.filetypes import is_disguised
+from postroom.mail.headers import Fields, decoded_pairs
+from postroom.mail.html import HtmlText, html_to_text
+from postroom.mail.identifiers import parse_ids, parse_in_reply_to, parse_message_id
+from postroom.mail.invisible import strip_invisible
+from postroom.mail.lookalikes import find_lookalikes
+from postroom.mail.machines import is_auto_submitted, list_id, list_unsubscribe
+from postroom.mail.message import Address, HiddenText, Link, ParsedMessage, Role, Security
+from postroom.mail.mime import Part, Splitter
+from postroom.mail.protection import find_protection
+from postroom.mail.replies import split_reply
+from postroom.mail.reports import read_report
+from postroom.model.limits import Limits
+
+PARSER_VERSION = 1
+
+SNIPPET_CHARS = 120
+_ROLES: tuple[tuple[str, Role], ...] = (
+    ("from", "from"),
+    ("sender", "sender"),
+    ("reply-to", "reply_to"),
+    ("to", "to"),
+    ("cc", "cc"),
+    ("bcc", "bcc"),
+)
+_LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From [^\n]*+\n)?+")
+_DEFAULT_LIMITS = Limits()
+
+
+def parse_message(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> ParsedMessage:
+    """Everything the mail says, with what was odd about it in `defects`.
+
+    Bad mail is no error: there is always a message. Should our own code fail on a mail, the
+    mail is still there, with its beginning as text and a defect.
+    """
+    try:
+        return read_message(raw, limits)
+    except Exception as error:  # noqa: BLE001, the promise is that nothing comes through
+        return _unreadable(raw, type(error).__name__)
+
+
+def read_message(raw: bytes, limits: Limits) -> ParsedMessage:
+    """`parse_message` without the safety net, which is what the fuzzer wants."""
+    splitter = Splitter(raw, limits)
+    junk = _LEADING_JUNK.match(raw)
+    root = splitter.read_part(junk.end() if junk else 0, len(raw), depth=0)
+    contents = collect(root, limits)
+    words = _words(contents, limits)
+    for defect in (*splitter.defects, *words.defects):
+        contents.note(defect)
+    return _assemble(raw, root, contents, words, limits)
+
+
+def _unreadable(raw: bytes, reason: str) -> ParsedMessage:
+    text = guess(raw[:10_000])
+    return ParsedMessage(
+        subject="", addresses=(), date=None, internet_message_id=None, in_reply_to=None,
+        references=(), headers=(), text=text, new_text=text, quoted_text="", signature="",
+        snippet=snippet(text), html=None, attachments=(), size_bytes=len(raw),
+        defects=(f"could not be parsed ({reason})",),
+    )  # fmt: skip
+
+
+class _Words:
+    """The text of a mail and what came to light while reading it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.html: str | None = None
+        self.hidden: list[HiddenText] = []
+        self.links: list[Link] = []
+        self.remote_images = 0
+        self.tracking_pixels = 0
+        self.differs = False
+        self.defects: list[str] = []
+
+
+def _words(contents: Contents, limits: Limits) -> _Words:
+    words = _Words()
+    texts = [_body_text(body, words, limits) for body in contents.bodies]
+    text, hidden = strip_invisible("\n\n".join(text for text in texts if text.strip()))
+    words.hidden += hidden
+    if len(text) > limits.text_chars:
+        text = text[: limits.text_chars]
+        words.defects.append(f"text over {limits.text_chars} characters, cut there")
+    words.text = text.strip("\n")
+    htmls = [body.html for body in contents.bodies if body.html is not None]
+    words.html = "\n".join(htmls) if htmls else None
+    return words
+
+
+def _body_text(body: Body, words: _Words, limits: Limits) -> str:
+    if body.html is None:
+        return body.plain or ""
+    rendered = html_to_text(body.html, limits)
+    _take(rendered, words)
+    plain = body.plain
+    if plain is None or not plain.strip() or _is_stub(plain, rendered.text):
+        return rendered.text
+    words.differs = words.differs or text_differs(plain, rendered.text)
+    return plain
+
+
+def _take(rendered: HtmlText, words: _Words) -> None:
+    words.hidden += rendered.hidden
+    words.links += rendered.links
+    words.remote_images += rendered.remote_images
+    words.tracking_pixels += rendered.tracking_pixels
+    words.defects += rendered.defects
+
+
+_STUB = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
+
+
+def _is_stub(plain: str, rendered: str) -> bool:
+    """A plain part that only says that there is an HTML part."""
+    return len(plain) < 400 and len(rendered) > 3 * len(plain) and bool(_STUB.search(plain))
+
+
+def _assemble(
+    raw: bytes, root: Part, contents: Contents, words: _Words, limits: Limits
+) -> ParsedMessage:
+    fields = root.fields
+    addresses = _addresses(fields, contents, limits)
+    reply = split_reply(words.text)
+    date = parse_date(fields.first("date"))
+    if date is None:
+        contents.note("Date cannot be read" if fields.first("date") else "missing Date")
+    calendar = contents.parts.get("text/calendar")
+    return ParsedMessage(
+        subject=" ".join(fields.decoded("subject").split()),
+        addresses=addresses,
+        date=date,
+        internet_message_id=parse_message_id(fields.first("message-id")),
+        in_reply_to=parse_in_reply_to(fields.first("in-reply-to")),
+        references=tuple(parse_ids(" ".join(fields.all("references")))),
+        headers=tuple(decoded_pairs(fields)),
+        text=words.text,
+        new_text=reply.new_text,
+        quoted_text=reply.quoted_text,
+        signature=reply.signature,
+        snippet=snippet(reply.new_text or words.text),
+        html=words.html,
+        attachments=tuple(contents.attachments),
+        size_bytes=len(raw),
+        security=_security(addresses, contents, words),
+        auto_submitted=is_auto_submitted(fields),
+        list_id=list_id(fields),
+        list_unsubscribe=list_unsubscribe(fields),
+        report=read_report(fields, contents.attachments, limits),
+        invitation=parse_invitation(guess(calendar.decoded())) if calendar else None,
+        protection=find_protection(root, words.text),
+        links=tuple(words.links),
+        defects=tuple(contents.defects),
+    )
+
+
+def _addresses(fields: Fields, contents: Contents, limits: Limits) -> tuple[Address, ...]:
+    found: list[Address] = []
+    for name, role in _ROLES:
+        for value in fields.all(name)[:10]:
+            mailboxes, more = parse_mailboxes(value, most=limits.header_addresses)
+            if more:
+                contents.note(f"more than {limits.header_addresses} addresses in {name}")
+            found += [Address(role, mailbox.name, mailbox.address) for mailbox in mailboxes]
+    return tuple(found)
+
+
+def _security(addresses: tuple[Address, ...], contents: Contents, words: _Words) -> Security:
+    return Security(
+        hidden_text=tuple(words.hidden),
+        remote_images=words.remote_images,
+        tracking_pixels=words.tracking_pixels,
+        text_differs=words.differs,
+        lookalike=find_lookalikes(addresses),
+        disguised_attachments=tuple(
+            a.filename
+            for a in contents.attachments
+            if is_disguised(a.content_type, a.detected_type)
+        ),
+    )
+
+
+def snippet(text: str) -> str:
+    """The first words, at most 120 characters of them."""
+    words = " ".join(text[:1_000].split())
+    if len(words) <= SNIPPET_CHARS:
+        return clean(words)
+    cut = words[: SNIPPET_CHARS - 1]
+    return clean((cut.rpartition(" ")[0] if " " in cut[80:] else cut) + "…")

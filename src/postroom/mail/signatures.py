@@ -1,0 +1,81 @@
+"""Where a writer's words end and the signature begins."""
+
+from __future__ import annotations
+
+import re
+
+_MOST_LINES = 40
+_MOST_CLOSING_LINES = 12
+_SENT_FROM = re.compile(
+    r"\s{0,9}(?:\(?sent (?:from|via|with|using)\b|get outlook for\b|von meinem .{1,40} gesendet"
+    r"|gesendet (?:von|mit)\b|envoyé (?:de|depuis|à partir)\b|enviado (?:desde|do|de|via|pelo)\b"
+    r"|inviato (?:da|dal|con)\b|verzonden (?:vanaf|met|via|vanuit)\b|verstuurd vanaf\b"
+    r"|skickat från\b|sendt fra\b|lähetetty\b|wysłane z\b|odesláno z\b|отправлено (?:с|из)\b"
+    r"|sent by .{1,20} (?:mobile|phone)|발신|iphoneから送信|從我的|发自我的|发送自)",
+    re.IGNORECASE,
+)
+_CLOSING = re.compile(
+    r"(?:(?:kind|best|warm|warmest|kindest|many)?\s?(?:regards|thanks|wishes)(?: again)?|cheers"
+    r"|sincerely|yours (?:truly|sincerely|faithfully)|thank you|thanks and regards|best"
+    r"|mit (?:freundlichen|besten|herzlichen) grüßen|viele grüße|liebe grüße|beste grüße|mfg"
+    r"|cordialement|bien (?:à vous|cordialement)|salutations|saludos(?: cordiales)?|atentamente"
+    r"|un saludo|cordiali saluti|distinti saluti|saluti|met vriendelijke groet(?:en)?|groeten"
+    r"|mvh|med vänliga? hälsning(?:ar)?|med venlig hilsen|venlig hilsen|vennlig hilsen"
+    r"|ystävällisin terveisin|pozdrawiam|s pozdravem|с уважением|atenciosamente|abraços)"
+    r"\s{0,9}[,.!]?\s{0,9}$",
+    re.IGNORECASE,
+)
+_FOOTER_RULE = re.compile(r"\s{0,3}(?:_{2,80}|-{5,80}|={5,80})\s{0,9}$")
+_LIST_FOOTER = re.compile(
+    r"mailing list|unsubscribe|listinfo|to unsubscribe|majordomo|lists?\.|subscri|sf\.net|sponsor",
+    re.IGNORECASE,
+)
+
+
+def find_signature(lines: list[str]) -> int:
+    """The index of the first line of the signature; len(lines) if there is none."""
+    end = len(lines)
+    for find in (_delimiter, _footer, _sent_from, _closing):
+        end = min(end, find(lines[:end]))
+    return end
+
+
+def _delimiter(lines: list[str]) -> int:
+    """The line that is just two dashes (RFC 3676 §4.3)."""
+    first = max(0, len(lines) - _MOST_LINES)
+    for index in range(first, len(lines)):
+        if lines[index].rstrip() in ("--", "—", "––") and lines[index][:1] in "-—–":
+            return index
+    return len(lines)
+
+
+def _footer(lines: list[str]) -> int:
+    """What a mailing list appends under a rule."""
+    first = max(0, len(lines) - _MOST_LINES)
+    for index in range(first, len(lines)):
+        if lines[index][:1] in "_-= " and _FOOTER_RULE.match(lines[index]):
+            below = " ".join(lines[index + 1 : index + 9])
+            if _LIST_FOOTER.search(below[:600]):
+                return index
+    return len(lines)
+
+
+def _sent_from(lines: list[str]) -> int:
+    """`Sent from my phone` as the last words."""
+    for index in range(len(lines) - 1, max(-1, len(lines) - 8), -1):
+        if _SENT_FROM.match(lines[index][:200]) and len(lines[index]) < 200:
+            return index
+    return len(lines)
+
+
+def _closing(lines: list[str]) -> int:
+    """`Regards,` on a line of its own with a few short lines below."""
+    words_below = 0
+    for index in range(len(lines) - 1, max(-1, len(lines) - _MOST_CLOSING_LINES), -1):
+        line = lines[index].strip()
+        if line and len(line) <= 60 and _CLOSING.match(line):
+            return index if words_below else len(lines)
+        words_below += bool(line)
+        if len(line) > 70:
+            break
+    return len(lines)

@@ -1,0 +1,219 @@
+"""Styles of HTML mail, as far as one needs them to tell what a reader sees."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from postroom.mail.colours import BLACK, WHITE, Colour, gradient_colours, parse_colour
+
+Declarations = dict[str, str]
+
+_LENGTH = re.compile(
+    r"(-?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}))\s?(px|pt|em|rem|ex|%|vw|vh|in|cm|mm)?"
+)
+_PX = {"": 1.0, "px": 1.0, "pt": 4 / 3, "em": 16.0, "rem": 16.0, "ex": 8.0, "in": 96.0,
+       "cm": 37.8, "mm": 3.78, "vw": 8.0, "vh": 6.0, "%": 0.16}  # fmt: skip
+_SIZES = {"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0,
+          "x-large": 24.0, "xx-large": 32.0, "smaller": 13.0, "larger": 19.0}  # fmt: skip
+_FAR = -400.0
+_SMALL_PX = 2.0
+_FAINT = 0.1
+_SHRUNK = re.compile(r"scale[xy3d]{0,2}\(\s{0,9}(?:0?\.0\d*|0)\s{0,9}[,)]")
+_SHIFTED = re.compile(r"translate[xyz3d]{0,2}\(([^)]{0,80})\)")
+_CLIPPED = re.compile(
+    r"inset\(\s{0,9}(?:100|[5-9]\d)%|circle\(\s{0,9}0|polygon\(\s{0,9}0(?:px|%)?\s{1,9}0(?:px|%)?"
+    r"\s{0,9}(?:,\s{0,9}0(?:px|%)?\s{1,9}0(?:px|%)?\s{0,9})*\)"
+)
+_TINY_RECT = re.compile(r"rect\(\s{0,9}[01](?:px)?[\s,]{1,9}[01](?:px)?[\s,]{1,9}[01](?:px)?[\s,]")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What an element hands down to its children.
+
+    `gone` hides everything below for good; `unseen` is why text right here does not show.
+    A `background` of None is a picture: nobody can tell what it looks like.
+    """
+
+    gone: str = ""
+    invisible: bool = False
+    size_px: float = 16.0
+    colour: Colour | None = BLACK
+    background: Colour | None = WHITE
+    opacity: float = 1.0
+    clear_text: bool = False
+
+    @property
+    def unseen(self) -> str:
+        if self.gone:
+            return self.gone
+        if self.invisible:
+            return "visibility"
+        if self.size_px < _SMALL_PX:
+            return "font size"
+        if self.clear_text:
+            return "transparent text"
+        if self.colour and self.background and self.colour.vanishes_on(self.background):
+            return "colour on colour"
+        return ""
+
+
+def parse_declarations(css: str) -> Declarations:
+    """`name: value` pairs of a style attribute or rule; the last of a name wins."""
+    found: Declarations = {}
+    for piece in css.split(";"):
+        name, colon, value = piece.partition(":")
+        if colon:
+            name = name.strip().lower()
+            value = value.strip().lower()
+            if "!" in value or "!important" not in found.get(name, ""):
+                found[name] = value
+    return found
+
+
+def length_px(value: str, em_px: float = 16.0) -> float | None:
+    """A CSS length in pixels, None if it is none."""
+    match = _LENGTH.match(value.strip())
+    if match is None:
+        return None
+    unit = match[2] or ""
+    if unit == "em":
+        return float(match[1]) * em_px
+    if unit == "%":
+        return float(match[1]) * em_px / 100
+    return float(match[1]) * _PX[unit]
+
+
+def styled(parent: Style, css: Declarations) -> Style:
+    """The style of an element with these declarations inside `parent`."""
+    css = {name: value.partition("!")[0].strip() for name, value in css.items()}
+    gone = parent.gone or _why_gone(css)
+    opacity = parent.opacity * _opacity(css)
+    if not gone and opacity < _FAINT:
+        gone = "opacity"
+    style = replace(
+        parent,
+        gone=gone,
+        opacity=opacity,
+        invisible=_is_invisible(css, parent),
+        size_px=_size(css, parent.size_px),
+        background=_background(css, parent.background),
+    )
+    return _with_colour(style, css)
+
+
+def _is_invisible(css: Declarations, parent: Style) -> bool:
+    visibility = css.get("visibility")
+    if visibility is None or visibility == "inherit":
+        return parent.invisible
+    return visibility in ("hidden", "collapse")
+
+
+def _opacity(css: Declarations) -> float:
+    value = css.get("opacity", "")
+    if not value and "opacity=" in css.get("filter", ""):
+        value = css["filter"].partition("opacity=")[2].rstrip(") ") + "%"
+    if not value and (match := re.search(r"opacity\(([\d.]{1,9}%?)\)", css.get("filter", ""))):
+        value = match[1]
+    try:
+        return float(value[:-1]) / 100 if value.endswith("%") else float(value or 1.0)
+    except ValueError:
+        return 1.0
+
+
+def _size(css: Declarations, inherited: float) -> float:
+    value = css.get("font-size", "")
+    if not value and (match := re.search(r"(?:^|\s)(\d{1,4}(?:\.\d{1,4})?(?:px|pt|em|%))[/\s]",
+                                         css.get("font", "") + " ")):  # fmt: skip
+        value = match[1]
+    if not value:
+        return inherited
+    if value in _SIZES:
+        return _SIZES[value]
+    size = length_px(value, inherited)
+    return inherited if size is None else max(size, 0.0)
+
+
+def _background(css: Declarations, inherited: Colour | None) -> Colour | None:
+    shorthand = css.get("background", "")
+    colour = css.get("background-color", "")
+    picture = css.get("background-image", "") or shorthand
+    if "gradient" in picture:
+        shades = gradient_colours(picture)
+        return shades[0] if shades and all(s.vanishes_on(shades[0]) for s in shades) else None
+    if "url(" in picture:
+        return None
+    for word in [colour] if colour else [shorthand, *shorthand.split()]:
+        painted = parse_colour(word) if word else None
+        if painted is not None:
+            return _painted(painted, inherited)
+    return inherited
+
+
+def _painted(colour: Colour, below: Colour | None) -> Colour | None:
+    if colour.alpha >= 1 or below is None:
+        return colour if colour.alpha >= _FAINT else below
+    return colour.over(below)
+
+
+def _with_colour(style: Style, css: Declarations) -> Style:
+    fill = css.get("-webkit-text-fill-color") or css.get("color")
+    if not fill or fill in ("inherit", "currentcolor"):
+        return style
+    colour = parse_colour(fill)
+    if colour is None:
+        return replace(style, colour=None, clear_text=False)
+    is_clear = colour.alpha < _FAINT
+    # letters cut out of a picture are how gradients get into text; there the picture shows
+    if is_clear and "text" in (css.get("-webkit-background-clip"), css.get("background-clip")):
+        return replace(style, colour=None, clear_text=False)
+    return replace(style, colour=None if is_clear else colour, clear_text=is_clear)
+
+
+def _why_gone(css: Declarations) -> str:
+    """The reason why nothing of this element shows, whatever its children say."""
+    if not css:
+        return ""
+    if css.get("display") == "none" or css.get("mso-hide") == "all":
+        return "display"
+    if css.get("content-visibility") == "hidden":
+        return "visibility"
+    if _is_boxed_away(css):
+        return "zero size"
+    if _is_clipped(css):
+        return "clipped"
+    return "off screen" if _is_off_screen(css) else ""
+
+
+def _is_boxed_away(css: Declarations) -> bool:
+    clips = any(
+        css.get(name, "").startswith(("hidden", "clip"))
+        for name in ("overflow", "overflow-x", "overflow-y")
+    )
+    if not clips:
+        return False
+    for name in ("height", "max-height", "width", "max-width"):
+        size = length_px(css[name]) if name in css else None
+        if size is not None and size <= 1:
+            return True
+    return False
+
+
+def _is_clipped(css: Declarations) -> bool:
+    if _TINY_RECT.search(css.get("clip", "")) or _CLIPPED.search(css.get("clip-path", "")):
+        return True
+    return bool(_SHRUNK.search(css.get("transform", "")))
+
+
+def _is_off_screen(css: Declarations) -> bool:
+    names = ["text-indent", "margin-left", "margin-top", "margin-right", "margin"]
+    if css.get("position") in ("absolute", "fixed", "relative"):
+        names += ["left", "top", "right", "bottom", "inset"]
+        if any((length_px(css.get(name, "")) or 0) > 5_000 for name in ("left", "top", "right")):
+            return True
+    shifted = _SHIFTED.search(css.get("transform", ""))
+    values = [css[name] for name in names if name in css]
+    values += shifted[1].split(",") if shifted else []
+    lengths = [length_px(word) for value in values for word in value.split()]
+    return any(length is not None and length <= _FAR for length in lengths)

@@ -1,0 +1,157 @@
+"""The `<style>` element: rules that can hide text, and which elements they fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from postroom.mail.styles import Declarations, parse_declarations
+
+_COMMENT = re.compile(r"/\*.*?(?:\*/|$)|<!--|-->", re.DOTALL)
+_COMPOUND = re.compile(r"^([a-z0-9]{1,20}|\*)?((?:[.#][\w-]{1,100})*)$", re.ASCII)
+_MOST_RULES = 2_000
+_TELLING = (
+    "display", "visib", "opacity", "font", "color", "background", "height", "width", "indent",
+    "left", "top", "right", "bottom", "clip", "transform", "mso-hide", "filter", "margin", "inset",
+)  # fmt: skip
+_ALWAYS_ON = frozenset(("", "all", "screen", "only screen", "screen,print", "all,screen"))
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """What a selector can ask of an element."""
+
+    tag: str
+    id: str
+    classes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A chain of compounds, the last for the element itself, and what it declares."""
+
+    chain: tuple[Element, ...]
+    declarations: Declarations
+    weight: tuple[int, int]
+
+    def fits(self, element: Element, ancestors: Sequence[Element]) -> bool:
+        if not _fits(self.chain[-1], element):
+            return False
+        wanted = len(self.chain) - 2
+        for ancestor in reversed(ancestors):
+            if wanted < 0:
+                return True
+            if _fits(self.chain[wanted], ancestor):
+                wanted -= 1
+        return wanted < 0
+
+
+def _fits(compound: Element, element: Element) -> bool:
+    return (
+        compound.tag in ("", "*", element.tag)
+        and compound.id in ("", element.id)
+        and compound.classes <= element.classes
+    )
+
+
+class Stylesheet:
+    """Rules by the last thing they ask for, so that most elements look at none."""
+
+    def __init__(self, css: str) -> None:
+        self._by_key: dict[str, list[Rule]] = {}
+        self._count = 0
+        for selectors, body in _blocks(_COMMENT.sub(" ", css)):
+            self._add(selectors, body)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
+
+    def _add(self, selectors: str, body: str) -> None:
+        if not any(word in body.lower() for word in _TELLING):
+            return
+        declarations = parse_declarations(body)
+        for selector in selectors.split(",")[:100]:
+            chain = _chain(selector)
+            if chain and self._count < _MOST_RULES:
+                self._count += 1
+                weight = sum(100 * bool(c.id) + 10 * len(c.classes) + bool(c.tag) for c in chain)
+                rule = Rule(chain, declarations, (weight, self._count))
+                self._by_key.setdefault(_key(chain[-1]), []).append(rule)
+
+    def declarations(self, element: Element, ancestors: Sequence[Element]) -> Declarations:
+        """Everything the rules declare for an element; the most specific wins."""
+        keys = [element.tag, "*", f"#{element.id}", *(f".{name}" for name in element.classes)]
+        rules = [
+            rule
+            for key in keys
+            for rule in self._by_key.get(key, ())
+            if rule.fits(element, ancestors)
+        ]
+        merged: Declarations = {}
+        for rule in sorted(rules, key=lambda rule: rule.weight):
+            merge(merged, rule.declarations)
+        return merged
+
+
+def merge(into: Declarations, more: Declarations) -> None:
+    """Lay declarations over others; what is `!important` stays."""
+    for name, value in more.items():
+        if "!" in value or "!" not in into.get(name, ""):
+            into[name] = value
+
+
+def _key(compound: Element) -> str:
+    if compound.id:
+        return f"#{compound.id}"
+    if compound.classes:
+        return f".{min(compound.classes)}"
+    return compound.tag or "*"
+
+
+def _chain(selector: str) -> tuple[Element, ...] | None:
+    """A selector of plain compounds; None for anything that we do not understand."""
+    words = selector.replace(">", " ").strip().split()
+    compounds = [_compound(word) for word in words[:10]]
+    if not compounds or None in compounds:
+        return None
+    return tuple(compound for compound in compounds if compound is not None)
+
+
+def _compound(word: str) -> Element | None:
+    match = _COMPOUND.match(word)
+    if match is None:
+        lowered = _COMPOUND.match(word[:1].lower() + word[1:])
+        match = lowered or None
+    if match is None:
+        return None
+    names = re.findall(r"[.#][\w-]+", match[2] or "")
+    ids = [name[1:] for name in names if name[0] == "#"]
+    classes = frozenset(name[1:].lower() for name in names if name[0] == ".")
+    return Element((match[1] or "").lower(), ids[0].lower() if ids else "", classes)
+
+
+def _blocks(css: str) -> list[tuple[str, str]]:
+    """Selector and body of each rule; of at-rules only media that always apply."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while (brace := css.find("{", at)) >= 0:
+        head = css[at:brace].rpartition(";")[2].strip().lstrip("}").strip()
+        end = css.find("}", brace)
+        end = len(css) if end < 0 else end
+        if head.startswith("@"):
+            is_on = head.lower().removeprefix("@media").strip() in _ALWAYS_ON
+            at = brace + 1 if is_on else _end_of_block(css, brace)
+            continue
+        found.append((head, css[brace + 1 : end]))
+        at = end + 1
+    return found
+
+
+def _end_of_block(css: str, brace: int) -> int:
+    depth = 0
+    for match in re.compile(r"[{}]").finditer(css, brace):
+        depth += 1 if match[0] == "{" else -1
+        if depth == 0:
+            return match.end()
+    return len(css)

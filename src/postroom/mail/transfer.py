@@ -1,0 +1,95 @@
+"""Content-Transfer-Encoding: from what travelled to the bytes that were meant."""
+
+from __future__ import annotations
+
+import binascii
+import re
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+_NOT_BASE64 = bytes(set(range(256)) - set(_ALPHABET))
+_PADDING = re.compile(rb"=+")
+_PADDED_SOFT_BREAK = re.compile(rb"=[ \t]+(\r?\n)")
+_UU_BEGIN = re.compile(rb"^begin[ \t]+[0-7]{3,4}[ \t]+([^\r\n]*?)[ \t]*\r?$", re.MULTILINE)
+
+
+def decode_transfer(data: bytes, encoding: str) -> bytes:
+    """Undo a transfer encoding; one we do not know leaves the bytes as they are."""
+    if encoding == "base64":
+        return decode_base64(data)
+    if encoding == "quoted-printable":
+        return decode_quoted_printable(data)
+    if encoding in ("x-uuencode", "uuencode", "x-uue", "uue"):
+        return decode_uu(data)
+    return data
+
+
+def decode_base64(data: bytes) -> bytes:
+    """Decode base64 with line breaks, stray characters, missing or repeated padding."""
+    compact = data.translate(None, _NOT_BASE64)
+    body = compact.rstrip(b"=")
+    if b"=" in body:
+        return b"".join(_decode_unpadded(piece) for piece in _PADDING.split(body))
+    return _decode_unpadded(body)
+
+
+def _decode_unpadded(body: bytes) -> bytes:
+    spare = len(body) % 4
+    if spare == 1:  # six bits are no byte
+        body, spare = body[:-1], 0
+    return binascii.a2b_base64(body + b"=" * (-spare % 4))
+
+
+def decode_quoted_printable(data: bytes) -> bytes:
+    """Decode quoted-printable; a soft break may have grown white space on its way."""
+    if b"= " in data or b"=\t" in data:
+        data = _PADDED_SOFT_BREAK.sub(rb"=\1", data)
+    return binascii.a2b_qp(data)
+
+
+def decode_uu(data: bytes) -> bytes:
+    """Decode the first uuencoded file in the data."""
+    begin = _UU_BEGIN.search(data)
+    return _uu_lines(data, begin.end())[0] if begin else data
+
+
+def find_uu(data: bytes) -> list[tuple[int, int, str, bytes]]:
+    """Every uuencoded file inside a text: where it starts and ends, its name, its bytes."""
+    found: list[tuple[int, int, str, bytes]] = []
+    at = 0
+    while begin := _UU_BEGIN.search(data, at):
+        content, at = _uu_lines(data, begin.end())
+        if content:
+            found.append((begin.start(), at, begin[1].decode("utf-8", "replace"), content))
+    return found
+
+
+def _uu_lines(data: bytes, start: int) -> tuple[bytes, int]:
+    """The bytes of the lines up to `end`, and where the next line begins."""
+    pieces: list[bytes] = []
+    at = data.find(b"\n", start) + 1 or len(data)
+    while at < len(data):
+        end = data.find(b"\n", at) + 1 or len(data)
+        line = data[at:end].strip(b"\r\n")
+        if line.strip() == b"end":
+            return b"".join(pieces), end
+        piece = _uu_line(line)
+        if piece is None:
+            break
+        pieces.append(piece)
+        at = end
+    return b"".join(pieces), at
+
+
+def _uu_line(line: bytes) -> bytes | None:
+    try:
+        return binascii.a2b_uu(line)
+    except binascii.Error:
+        pass
+    if not line or not 32 <= line[0] <= 96:
+        return None
+    # some encoders append a checksum, or cut trailing spaces
+    wanted = ((line[0] - 32) & 63) * 4 // 3 + 3
+    try:
+        return binascii.a2b_uu(line[:wanted].ljust(wanted))
+    except binascii.Error:
+        return None

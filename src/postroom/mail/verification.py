@@ -1,0 +1,93 @@
+"""Reading a mail back that we wrote: what arrives must be what was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroom.errors import InvalidInput
+from postroom.mail.addresses import parse_mailboxes
+from postroom.mail.bodies import Body, collect
+from postroom.mail.headers import Fields
+from postroom.mail.identifiers import parse_ids
+from postroom.mail.mime import Splitter
+from postroom.mail.typed import check_address
+from postroom.model.limits import Limits
+
+if TYPE_CHECKING:
+    from postroom.mail.compose import Correspondent, Outgoing
+
+_LIMITS = Limits()
+
+
+def verify(raw: bytes, outgoing: Outgoing) -> None:
+    """Compare the bytes with the request, field by field.
+
+    Raises:
+        InvalidInput: naming the field that did not survive.
+    """
+    splitter = Splitter(raw, _LIMITS)
+    root = splitter.read_part(0, len(raw), depth=0)
+    fields = root.fields
+    _same("headers", _expected_names(outgoing), [name.lower() for name, _ in fields.pairs])
+    _same("subject", " ".join(outgoing.subject.split()), fields.decoded("subject"))
+    for name, people in (("from", (outgoing.sender,)), ("to", outgoing.to), ("cc", outgoing.cc),
+                         ("reply-to", outgoing.reply_to)):  # fmt: skip
+        _same(name, _expected_people(people, name), _found_people(fields, name))
+    _same(
+        "internet_message_id", [outgoing.internet_message_id], parse_ids(fields.first("message-id"))
+    )
+    _same(
+        "references",
+        list(dict.fromkeys(outgoing.references)),
+        parse_ids(fields.first("references")),
+    )
+    contents = collect(root, _LIMITS)
+    _same_bodies(outgoing, contents.bodies)
+    sent = [attachment.content for attachment in outgoing.attachments]
+    _same("attachments", sent, [attachment.content for attachment in contents.attachments])
+    _check_lines(raw)
+
+
+def _same(field: str, expected: object, found: object) -> None:
+    if expected != found:
+        raise InvalidInput(f"{field}: cannot be sent as it is; simplify it", field=field)
+
+
+def _expected_names(outgoing: Outgoing) -> list[str]:
+    present = [
+        ("from", True), ("to", bool(outgoing.to)), ("cc", bool(outgoing.cc)),
+        ("reply-to", bool(outgoing.reply_to)), ("subject", True), ("date", True),
+        ("message-id", True), ("in-reply-to", bool(outgoing.in_reply_to)),
+        ("references", bool(outgoing.references)),
+    ]  # fmt: skip
+    names = [name for name, is_there in present if is_there]
+    names += [name.lower() for name, _ in outgoing.headers]
+    tail = ["mime-version", "content-type"]
+    is_single = (outgoing.text is None or outgoing.html is None) and not outgoing.attachments
+    return [*names, *tail, "content-transfer-encoding"] if is_single else [*names, *tail]
+
+
+def _expected_people(people: tuple[Correspondent, ...], field: str) -> list[tuple[str, str]]:
+    return [
+        (" ".join(name.split()), check_address(address, field=field)) for name, address in people
+    ]
+
+
+def _found_people(fields: Fields, name: str) -> list[tuple[str, str]]:
+    mailboxes, _ = parse_mailboxes(fields.first(name), most=_LIMITS.header_addresses)
+    return [(mailbox.name, mailbox.address) for mailbox in mailboxes]
+
+
+def _same_bodies(outgoing: Outgoing, bodies: list[Body]) -> None:
+    body = bodies[0] if bodies else Body()
+    _same("text", _lines(outgoing.text), _lines(body.plain))
+    _same("html", _lines(outgoing.html), _lines(body.html))
+
+
+def _lines(text: str | None) -> str | None:
+    return None if text is None else text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
+
+
+def _check_lines(raw: bytes) -> None:
+    if any(len(line) > 998 for line in raw.split(b"\r\n")):
+        raise InvalidInput("a line of the mail would be too long to travel", field="headers")

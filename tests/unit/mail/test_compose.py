@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from postroom.errors import InvalidInput
+from postroom.mail.compose import (
+    Outgoing,
+    OutgoingAttachment,
+    compose,
+    parse_address,
+    parse_address_list,
+    reply_references,
+    reply_subject,
+)
+from postroom.mail.parse import parse_message
+
+
+def outgoing(**changes: Any) -> Outgoing:
+    fields: dict[str, Any] = {
+        "sender": ("Ada", "ada@example.org"),
+        "to": (("Bob", "bob@example.org"),),
+        "subject": "Hello",
+        "text": "Hi\n",
+        "internet_message_id": "1@example.org",
+        "date": datetime(2026, 10, 10, 8, tzinfo=UTC),
+    }
+    return Outgoing(**(fields | changes))
+
+
+def test_what_was_written_is_what_is_read() -> None:
+    raw = compose(
+        outgoing(
+            subject="Grüße 你好 " * 20,
+            text="ü" * 2_000,
+            html="<p>ü</p>",
+            to=(('Ölaf, the "Great"', "o@example.org"),),
+            attachments=(OutgoingAttachment("évidence 你.pdf", "application/pdf", b"%PDF\0\r\n"),),
+            references=("a@b", "c@d"),
+        )
+    )
+
+    parsed = parse_message(raw)
+
+    assert ("Grüße 你好 " * 20).strip() == parsed.subject
+    assert "ü" * 2_000 == parsed.text
+    assert 'Ölaf, the "Great"' == parsed.addresses[1].name
+    assert [("évidence 你.pdf", b"%PDF\0\r\n")] == [
+        (a.filename, a.content) for a in parsed.attachments
+    ]
+    assert ("a@b", "c@d") == parsed.references
+    assert max(map(len, raw.split(b"\r\n"))) <= 998
+    assert b"\n" not in raw.replace(b"\r\n", b"")
+
+
+def test_blind_copies_are_not_in_the_headers() -> None:
+    raw = compose(outgoing(bcc=(("", "secret@example.org"),)))
+
+    assert b"secret" not in raw
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("subject", {"subject": "x\r\nBcc: evil@example.org"}),
+        ("subject", {"subject": "x\u2028y"}),
+        ("to", {"to": (("", "bob@example.org\r\nBcc: e@e.org"),)}),
+        ("to", {"to": (("x\ny", "bob@example.org"),)}),
+        ("to", {"to": (("", "bob"),)}),
+        ("bcc", {"bcc": (("", "not an address"),)}),
+        ("in_reply_to", {"in_reply_to": "a@b> <c@d"}),
+        ("attachments[0].filename", {"attachments": (OutgoingAttachment("a\nb", "a/b", b""),)}),
+        ("attachments[0].content_type", {"attachments": (OutgoingAttachment("a", "x", b""),)}),
+        ("headers.X-A", {"headers": (("X-A", "b\r\nBcc: c@d"),)}),
+        ("headers", {"headers": (("Bcc", "c@d"),)}),
+        ("text", {"text": "nul\0"}),
+        ("text", {"text": None}),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_by_name(field: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        compose(outgoing(**changes))
+
+    assert field == refused.value.details["field"]
+
+
+def test_an_encoded_newline_in_a_subject_stays_text() -> None:
+    subject = "x=?UTF-8?Q?=0A?=Bcc: evil@example.org"
+
+    raw = compose(outgoing(subject=subject))
+
+    assert subject == parse_message(raw).subject
+    assert "bcc" not in {name.lower() for name, _ in parse_message(raw).headers}
+
+
+def test_typed_addresses_are_read_strictly() -> None:
+    assert ("Ada L", "ada@example.org") == parse_address("Ada L <ada@example.org>")
+    assert (("", "a@b.org"), ("C, D", "c@d.org")) == parse_address_list('a@b.org, "C, D" <c@d.org>')
+
+
+@pytest.mark.parametrize(
+    "text", ["", "bob", "a@b@c", "a b@c.org", "<a@b.org", "a@-b.org", "a@b.org, x"]
+)
+def test_bad_typed_addresses_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_address_list(text)
+
+
+def test_a_reply_has_one_re() -> None:
+    assert "Re: [list] Hi" == reply_subject("RE: AW: Re[2]: [list] Hi")
+
+
+def test_a_reply_refers_to_the_whole_chain() -> None:
+    parent = parse_message(b"Message-ID: <3@x>\nReferences: <1@x>\n\t<2@x>\n\nHi")
+
+    assert ("1@x", "2@x", "3@x") == reply_references(parent)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.mail.fold import fold
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("CAFÉ", "café"),
+        ("Straße", "strasse"),
+        ("  a \t\r\n b\u00a0c ", "a b c"),
+        ("in\u00advoice", "invoice"),
+        ("zero\u200bwidth", "zerowidth"),
+        ("ＦＵＬＬ", "full"),
+        ("ﬁle", "file"),
+        ("İ", "i̇"),
+        ("100%_\\*", "100%_\\*"),
+        ("\u200b\u00ad", ""),
+    ],
+)
+def test_folding_makes_equal_what_looks_equal(text: str, folded: str) -> None:
+    assert folded == fold(text)
+
+
+def test_accents_count() -> None:
+    assert fold("resume") != fold("résumé")
+
+
+@given(st.text())
+def test_folding_twice_changes_nothing(text: str) -> None:
+    once = fold(text)
+
+    assert once == fold(once)
+
+
+@given(st.text(st.characters(codec="ascii")))
+def test_the_fast_path_agrees_with_the_long_one(text: str) -> None:
+    assert fold(text) == fold(text + "\u00ad")
