@@ -1,0 +1,19 @@
+"""Settings: the command line, then the environment, then `postroom.toml`, then defaults.
+
+This is the only package that sees the environment. A new setting is a field of `Settings`, a row
+of `SETTINGS` and a line of `docs/settings.md`.
+"""
+
+from postroom.config.reading import ConfigError, Configuration, Value, load, read_settings
+from postroom.config.table import SETTINGS, Setting, Settings
+
+__all__ = [
+    "SETTINGS",
+    "ConfigError",
+    "Configuration",
+    "Setting",
+    "Settings",
+    "Value",
+    "load",
+    "read_settings",
+]

@@ -1,0 +1,197 @@
+"""From what is written somewhere to settings that are right, with the origin of each value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from postroom.config.table import PREFIX, SETTINGS, Setting, Settings
+from postroom.errors import InvalidInput
+from postroom.model.limits import Limits
+
+FILE_VARIABLE = PREFIX + "CONFIG"
+FILE_NAME = "postroom.toml"
+DEFAULT = "default"
+MASK = "********"
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+class ConfigError(InvalidInput):
+    """Settings are wrong; `problems` in the details names each one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting as it stands, and where it comes from."""
+
+    setting: Setting
+    value: Any
+    origin: str
+
+    @property
+    def shown(self) -> str:
+        """The value for people to read; a secret stays one."""
+        if self.setting.is_secret and self.value:
+            return MASK
+        if isinstance(self.value, tuple):
+            return ",".join(self.value)
+        if isinstance(self.value, bool):
+            return str(self.value).lower()
+        return "" if self.value is None else str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The settings, and each value with its origin."""
+
+    settings: Settings
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A value as somebody wrote it: under which name, where, and seen from which folder."""
+
+    written: str
+    name: str
+    raw: object
+    origin: str
+    folder: Path
+
+
+def load(given: Mapping[str, object] | None = None) -> Configuration:
+    """Read the settings of this process; *given* comes from the command line and wins."""
+    return read_settings(os.environ, given)
+
+
+def read_settings(
+    environ: Mapping[str, str],
+    given: Mapping[str, object] | None = None,
+    folder: Path | None = None,
+) -> Configuration:
+    """Turn what is set into settings.
+
+    Raises:
+        ConfigError: with one problem for each name or value that is wrong.
+    """
+    folder = folder or Path.cwd()
+    problems: list[tuple[str, str]] = []
+    entries = [
+        *_from_file(environ, folder, problems),
+        *_from_environment(environ, folder),
+        *_from_command_line(given or {}, folder),
+    ]
+    values = _read(entries, problems)
+    if problems:
+        raise ConfigError(
+            "; ".join(f"{name}: {problem}" for name, problem in problems),
+            problems=[{"field": name, "problem": problem} for name, problem in problems],
+        )
+    return _configuration(values)
+
+
+def _from_file(
+    environ: Mapping[str, str], folder: Path, problems: list[tuple[str, str]]
+) -> Iterator[_Entry]:
+    named = environ.get(FILE_VARIABLE)
+    path = folder / Path(named or FILE_NAME).expanduser()
+    if not named and not path.is_file():
+        return
+    try:
+        tables = _tables(path)
+    except (OSError, ValueError) as error:
+        problems.append((FILE_VARIABLE if named else FILE_NAME, f"cannot be read: {error}"))
+        return
+    for written, raw in tables:
+        name = written.replace("limits.", "limit_", 1)
+        yield _Entry(written, name, raw, str(path), path.parent)
+
+
+def _tables(path: Path) -> list[tuple[str, object]]:
+    """Every key of the file, those of a table with its name in front."""
+    import tomllib
+
+    rows: list[tuple[str, object]] = []
+    for key, value in tomllib.loads(path.read_text("utf-8")).items():
+        if isinstance(value, dict):
+            rows += [(f"{key}.{inner}", item) for inner, item in value.items()]
+        else:
+            rows.append((key, value))
+    return rows
+
+
+def _from_environment(environ: Mapping[str, str], folder: Path) -> Iterator[_Entry]:
+    """A variable that is empty counts as not set."""
+    for variable, raw in sorted(environ.items()):
+        if variable.startswith(PREFIX) and variable != FILE_VARIABLE and raw:
+            name = variable.removeprefix(PREFIX).lower()
+            yield _Entry(variable, name, raw, "environment", folder)
+
+
+def _from_command_line(given: Mapping[str, object], folder: Path) -> Iterator[_Entry]:
+    for name, raw in given.items():
+        option = _BY_NAME[name].option or "--" + name.replace("_", "-")
+        yield _Entry(option, name, raw, option, folder)
+
+
+def _read(entries: Iterable[_Entry], problems: list[tuple[str, str]]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for entry in entries:
+        setting = _BY_NAME.get(entry.name)
+        if setting is None:
+            problems.append((entry.written, _unknown(entry)))
+            continue
+        try:
+            value = setting.read(entry.raw)
+        except ValueError as error:
+            problems.append((entry.written, str(error)))
+            continue
+        if isinstance(value, Path):
+            value = entry.folder / value
+        values[setting.name] = Value(setting, value, entry.origin)
+    return values
+
+
+def _unknown(entry: _Entry) -> str:
+    """Suggest a name in the spelling of the one that is wrong."""
+    import difflib
+
+    close = difflib.get_close_matches(entry.name, _BY_NAME, n=1, cutoff=0.75)
+    if not close:
+        return "unknown setting; `postroom config --help` lists those there are"
+    name = close[0]
+    known = _BY_NAME[name].variable if entry.written.startswith(PREFIX) else in_file(name)
+    return f"unknown setting; did you mean {known}?"
+
+
+def in_file(name: str) -> str:
+    """How a setting is spelled in the file: limits have a table of their own."""
+    return name.replace("limit_", "limits.", 1) if name.startswith("limit_") else name
+
+
+def _configuration(read: Mapping[str, Value]) -> Configuration:
+    placed = {v.setting.place or v.setting.name: v.value for v in read.values()}
+    if "data_dir" not in placed:
+        placed["data_dir"] = _user_folder()
+    limits = {name[7:]: value for name, value in placed.items() if name.startswith("limits.")}
+    plain = {name: value for name, value in placed.items() if not name.startswith("limits.")}
+    settings = Settings(**plain, limits=Limits(**limits))
+    return Configuration(settings, tuple(_standing(s, settings, read) for s in SETTINGS))
+
+
+def _standing(setting: Setting, settings: Settings, read: Mapping[str, Value]) -> Value:
+    if setting.name in read:
+        return read[setting.name]
+    holder: object = settings
+    for step in (setting.place or setting.name).split("."):
+        holder = getattr(holder, step)
+    return Value(setting, holder, DEFAULT)
+
+
+def _user_folder() -> Path:
+    from platformdirs import user_data_path
+
+    return user_data_path("postroom", appauthor=False)

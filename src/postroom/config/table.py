@@ -1,0 +1,198 @@
+"""What can be set: one row for each setting, and how its value is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from postroom.model.limits import Limits
+
+PREFIX = "POSTROOM_"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set, checked. No toolset named means all of them."""
+
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 8700
+    domains: tuple[str, ...] = ("postroom.localhost",)
+    api_key: str | None = field(default=None, repr=False)
+    public_url: str | None = None
+    toolsets: tuple[str, ...] = ()
+    read_only: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row: its name in the file, how it is read and what is accepted.
+
+    `place` is the field of `Settings`, or of `Limits` if it starts with `limits.`; `option` is how
+    the command line spells it.
+    """
+
+    name: str
+    read: Callable[[Any], Any]
+    accepts: str
+    summary: str
+    default: str = ""
+    place: str = ""
+    option: str = ""
+    is_secret: bool = False
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+
+def _text(raw: object) -> str:
+    if not isinstance(raw, (str, Path)) or not str(raw).isprintable():
+        raise ValueError("must be text")
+    return str(raw)
+
+
+def _integer(least: int, most: int, raw: object) -> int:
+    try:
+        number = int(raw) if isinstance(raw, str) else raw
+    except ValueError:
+        number = None
+    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+        raise ValueError(f"must be a whole number from {least} to {most}")
+    return number
+
+
+def _truth(raw: object) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    value = words.get(raw.lower()) if isinstance(raw, str) else raw
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
+def _words(pattern: str, wanted: str, raw: object) -> tuple[str, ...]:
+    items = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(items, (list, tuple)) or not items:
+        raise ValueError(f"must be {wanted}")
+    words = tuple(dict.fromkeys(_text(item).strip().lower() for item in items))
+    for word in words:
+        if not re.fullmatch(pattern, word):
+            raise ValueError(f"{word or 'an empty name'} is not one of {wanted}")
+    return words
+
+
+def _path(raw: object) -> Path:
+    return Path(_text(raw)).expanduser()
+
+
+def _host(raw: object) -> str:
+    host = _text(raw)
+    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,255}", host):
+        raise ValueError("must be an IP address or a host name")
+    return host
+
+
+def _key(raw: object) -> str:
+    key = _text(raw)
+    if not re.fullmatch(r"[!-~]{8,256}", key):
+        raise ValueError("must be 8 to 256 visible ASCII characters without spaces")
+    return key
+
+
+def _url(raw: object) -> str:
+    url = _text(raw).rstrip("/")
+    if not re.fullmatch(r"https?://[A-Za-z0-9.-]{1,255}(:\d{1,5})?(/[!-~]*)?", url):
+        raise ValueError("must be like https://mail.example.com")
+    return url
+
+
+_DOMAIN = r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
+_MOST = {"mime_depth": 100}
+"""Where a hundred times the default would be too much."""
+
+
+def _limit(name: str, default: int) -> Setting:
+    most = _MOST.get(name, default * 100)
+    return Setting(
+        f"limit_{name}",
+        partial(_integer, 1, most),
+        f"1 to {most}",
+        _LIMIT_SUMMARIES[name],
+        str(default),
+        f"limits.{name}",
+    )
+
+
+_LIMIT_SUMMARIES = {
+    "message_bytes": "A message, as received or sent.",
+    "attachments_bytes": "The attachments of a sent message together, decoded.",
+    "attachments_count": "Attachments of a sent message.",
+    "header_bytes": "The header block that is parsed.",
+    "header_count": "Headers that are parsed.",
+    "mime_parts": "MIME parts that are parsed.",
+    "mime_depth": "Depth of MIME parts that is parsed.",
+    "header_addresses": "Addresses that are parsed in one header.",
+    "filename_chars": "Characters of an attachment's file name.",
+    "html_bytes": "HTML that goes into the sanitiser.",
+    "recipients": "Recipients of a sent message.",
+    "request_bytes": "The body of a request and the arguments of a tool.",
+    "text_chars": "Characters of a message's text that are kept and searched.",
+    "inline_bytes": "An attachment that is answered whole as base64.",
+    "requests_per_second": "Requests a second of one key.",
+    "requests_burst": "Requests of one key at once.",
+    "sends_per_hour": "Messages that one key may send an hour.",
+}
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "data_dir",
+        _path,
+        "a folder",
+        "Where everything is kept.",
+        "the user's data folder",
+        option="--data",
+    ),
+    Setting("host", _host, "an address", "Where the server listens.", "127.0.0.1"),
+    Setting(
+        "port",
+        partial(_integer, 0, 65_535),
+        "0 to 65535",
+        "The port of the server; 0 takes any that is free.",
+        "8700",
+    ),
+    Setting(
+        "domain",
+        partial(_words, _DOMAIN, "domain names, several with commas"),
+        "domain names, with commas",
+        "The domains whose mail we receive; new inboxes get the first.",
+        "postroom.localhost",
+        place="domains",
+    ),
+    Setting(
+        "api_key",
+        _key,
+        "8 to 256 characters",
+        "The owner's key; without it, the first `serve` makes one.",
+        is_secret=True,
+    ),
+    Setting(
+        "public_url",
+        _url,
+        "an http or https URL",
+        "The address others reach the server under, if it is behind a proxy.",
+    ),
+    Setting(
+        "toolsets",
+        partial(_words, r"[a-z]+", "names of toolsets, several with commas"),
+        "names, with commas",
+        "The MCP toolsets to show.",
+        "all",
+    ),
+    Setting("read_only", _truth, "true or false", "Hide every MCP tool that writes.", "false"),
+    *(_limit(f.name, f.default) for f in fields(Limits) if isinstance(f.default, int)),
+)

@@ -1,0 +1,179 @@
+"""Settings come from four places, and everything wrong is said at once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from postroom.config import SETTINGS, ConfigError, Settings, read_settings
+from postroom.model.limits import Limits
+
+DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def problems(error: pytest.ExceptionInfo[ConfigError]) -> dict[str, str]:
+    return {p["field"]: p["problem"] for p in error.value.details["problems"]}
+
+
+def origins(configuration) -> dict[str, str]:
+    return {value.setting.name: value.origin for value in configuration.values}
+
+
+def test_without_anything_set_the_defaults_hold(tmp_path):
+    settings = read_settings({}, folder=tmp_path).settings
+
+    assert ("127.0.0.1", 8700, ("postroom.localhost",)) == (
+        settings.host,
+        settings.port,
+        settings.domains,
+    )
+    assert Limits() == settings.limits
+    assert settings.data_dir.is_absolute()
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path):
+    (tmp_path / "postroom.toml").write_text('port = 1\nhost = "10.0.0.1"\nread_only = true\n')
+    environ = {"POSTROOM_PORT": "2", "POSTROOM_HOST": "10.0.0.2"}
+
+    configuration = read_settings(environ, {"port": 3}, tmp_path)
+
+    settings = configuration.settings
+    assert (3, "10.0.0.2", True) == (settings.port, settings.host, settings.read_only)
+    assert ["--port", "environment", str(tmp_path / "postroom.toml"), "default"] == [
+        origins(configuration)[name] for name in ("port", "host", "read_only", "domain")
+    ]
+
+
+def test_a_file_elsewhere_can_be_named(tmp_path):
+    file = tmp_path / "deep" / "mail.toml"
+    file.parent.mkdir()
+    file.write_text('domain = ["A.example", "b.example"]\n[limits]\nrecipients = 7\n')
+
+    settings = read_settings({"POSTROOM_CONFIG": str(file)}, folder=tmp_path).settings
+
+    assert (("a.example", "b.example"), 7) == (settings.domains, settings.limits.recipients)
+
+
+def test_a_folder_in_the_file_is_seen_from_the_file(tmp_path):
+    file = tmp_path / "deep" / "postroom.toml"
+    file.parent.mkdir()
+    file.write_text('data_dir = "mail"\n')
+
+    settings = read_settings({"POSTROOM_CONFIG": str(file)}, folder=tmp_path).settings
+
+    assert tmp_path / "deep" / "mail" == settings.data_dir
+
+
+def test_every_problem_is_reported_at_once_by_its_name(tmp_path):
+    (tmp_path / "postroom.toml").write_text('domian = "x"\n[limits]\nmessage_byte = 3\n')
+    environ = {
+        "POSTROOM_PORT": "99999",
+        "POSTROOM_READ_ONLY": "perhaps",
+        "POSTROOM_TOOLSET": "inbox",
+        "POSTROOM_LIMIT_RECIPIENTS": "0",
+        "POSTROOM_RELAY_URL": "smtp://relay.example",
+    }
+
+    with pytest.raises(ConfigError) as error:
+        read_settings(environ, folder=tmp_path)
+
+    assert {
+        "domian": "unknown setting; did you mean domain?",
+        "limits.message_byte": "unknown setting; did you mean limits.message_bytes?",
+        "POSTROOM_PORT": "must be a whole number from 0 to 65535",
+        "POSTROOM_READ_ONLY": "must be true or false",
+        "POSTROOM_TOOLSET": "unknown setting; did you mean POSTROOM_TOOLSETS?",
+        "POSTROOM_LIMIT_RECIPIENTS": "must be a whole number from 1 to 5000",
+        "POSTROOM_RELAY_URL": "unknown setting; `postroom config --help` lists those there are",
+    } == problems(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "-1"),
+        ("PORT", "eighty"),
+        ("PORT", "1e3"),
+        ("HOST", "a b"),
+        ("DOMAIN", "exa mple.com"),
+        ("DOMAIN", "a.example,,b.example"),
+        ("DOMAIN", "user@example.com"),
+        ("API_KEY", "short"),
+        ("API_KEY", "with a space"),
+        ("PUBLIC_URL", "mail.example.com"),
+        ("PUBLIC_URL", "javascript:alert(1)"),
+        ("TOOLSETS", "in-box"),
+        ("LIMIT_MIME_DEPTH", "101"),
+        ("DATA_DIR", "a\nb"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused(tmp_path, name, value):
+    with pytest.raises(ConfigError) as error:
+        read_settings({f"POSTROOM_{name}": value}, folder=tmp_path)
+
+    assert [f"POSTROOM_{name}"] == list(problems(error))
+
+
+@pytest.mark.parametrize("content", ["port = ", "port = [1]", "port = true", "\xff"])
+def test_a_file_that_cannot_be_used_is_said_and_not_passed_over(tmp_path, content):
+    (tmp_path / "postroom.toml").write_bytes(content.encode("latin-1"))
+
+    with pytest.raises(ConfigError):
+        read_settings({}, folder=tmp_path)
+
+
+def test_a_file_that_is_named_must_exist(tmp_path):
+    with pytest.raises(ConfigError) as error:
+        read_settings({"POSTROOM_CONFIG": str(tmp_path / "none.toml")}, folder=tmp_path)
+
+    assert ["POSTROOM_CONFIG"] == list(problems(error))
+
+
+def test_an_empty_variable_counts_as_not_set(tmp_path):
+    configuration = read_settings({"POSTROOM_PORT": ""}, folder=tmp_path)
+
+    assert "default" == origins(configuration)["port"]
+
+
+def test_a_secret_is_shown_nowhere(tmp_path):
+    secret = "canary-0123456789"
+
+    configuration = read_settings({"POSTROOM_API_KEY": secret}, folder=tmp_path)
+
+    [shown] = [v.shown for v in configuration.values if v.setting.name == "api_key"]
+    assert secret == configuration.settings.api_key
+    assert secret not in repr(configuration.settings) + shown
+
+
+def test_a_bad_secret_is_not_repeated_in_the_error(tmp_path):
+    with pytest.raises(ConfigError) as error:
+        read_settings({"POSTROOM_API_KEY": "canary 0123456789"}, folder=tmp_path)
+
+    assert "canary" not in str(error.value)
+
+
+def test_every_limit_and_every_field_is_a_setting():
+    places = {setting.place or setting.name for setting in SETTINGS}
+
+    assert {f"limits.{f.name}" for f in fields(Limits)} <= places
+    assert {f.name for f in fields(Settings)} - {"limits"} <= places
+
+
+def test_the_documentation_lists_exactly_the_settings_there_are():
+    row = re.compile(r"\| `(POSTROOM_\w+)` \| `([\w.]+)` \| (.+?) \| (.+?) \| (.+?) \|\n")
+
+    documented = row.findall(DOCS.read_text())
+
+    assert [
+        (
+            s.variable,
+            re.sub("^limit_", "limits.", s.name),
+            s.accepts,
+            s.default or "none",
+            s.summary,
+        )
+        for s in SETTINGS
+    ] == documented
