@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+SCRIPTS = ROOT / "scripts"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PINNED = re.compile(r"^(?P<name>[a-z0-9][a-z0-9._-]*)==\S+")
 
@@ -65,6 +67,13 @@ def test_pins_say_what_and_not_where_from(path):
     assert "://" not in path.read_text()
 
 
+def test_the_lock_of_the_conformance_suite_says_what_and_not_where_from():
+    lock = json.loads((ROOT / "tests" / "conformance" / "package-lock.json").read_text())
+    packages = [entry for path, entry in lock["packages"].items() if path]
+
+    assert [] == [entry for entry in packages if "integrity" not in entry or "resolved" in entry]
+
+
 def test_every_dependency_is_pinned():
     groups = PROJECT["dependency-groups"]
 
@@ -111,9 +120,9 @@ def test_the_wheel_holds_the_whole_package(tmp_path):
     assert set() == files - packed
 
 
-@pytest.mark.parametrize("script", ["setup", "system-packages", "pythons", "pins", "test", "build"])
+@pytest.mark.parametrize("script", sorted(p.name for p in SCRIPTS.iterdir() if not p.suffix))
 def test_scripts_can_be_run_and_read(script):
-    path = ROOT / "scripts" / script
+    path = SCRIPTS / script
 
     assert os.access(path, os.X_OK)
     run("bash", "-n", str(path))
