@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build clean
+.PHONY: help run setup test check unit format pins build bench-import clean
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -30,6 +30,10 @@ pins: setup ## Write constraints/ anew after a change of dependencies (UPGRADE=1
 
 build: setup ## Build the wheel into dist/, byte for byte the same each time
 	@scripts/build dist
+
+bench-import: ## Measure the import of a mailbox: make bench-import MBOX=some.mbox
+	@scripts/setup run
+	@.venv/bin/python bench/import_mbox.py "$(MBOX)"
 
 clean: ## Remove what was built and cached, but neither .venv nor .run
 	@rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
