@@ -50,9 +50,9 @@ class Enclosure(Request):
 Enclosures = Annotated[
     list[Enclosure],
     Field(
-        description="Files to send: filename, content_type and content as base64, "
+        description="Files: filename, content_type, content (base64); "
         "or attachment_id of one we hold.",
-        examples=[[{"filename": "hi.txt", "content_type": "text/plain", "content": "SGk="}]],
+        examples=[[{"filename": "a.txt", "content": "SGk="}, {"attachment_id": "att_6p1r4z"}]],
     ),
 ]
 

@@ -42,8 +42,8 @@ class CreateInbox(Request):
         Field(
             min_length=3,
             max_length=254,
-            description="The whole address, at a domain we serve; instead of username.",
-            examples=["support@postroom.localhost"],
+            description="The whole address instead, at a domain we serve.",
+            examples=["help@postroom.localhost"],
         ),
     ] = None
     client_id: Annotated[
@@ -51,7 +51,7 @@ class CreateInbox(Request):
         Field(
             min_length=1,
             max_length=256,
-            description="Your own id for it: the same id and arguments give the same inbox.",
+            description="Your own id: repeated, it gives the same inbox.",
             examples=["agent-7"],
         ),
     ] = None

@@ -47,8 +47,8 @@ class MessageFilter(Paged):
         Field(
             min_length=1,
             max_length=256,
-            description="Text to find in subject, body, sender and attachment names; "
-            "any part of a word, case ignored, every character literal.",
+            description="Text to find, literally but in any case: "
+            "in subject, body, sender or attachment names.",
             examples=["invoice.pdf"],
         ),
     ] = None
@@ -58,7 +58,7 @@ class MessageFilter(Paged):
     ] = None
     labels: Annotated[
         list[LabelName],
-        Field(max_length=50, description="Carries all of these labels.", examples=[["Work"]]),
+        Field(max_length=50, description="With all of these labels.", examples=[["Work"]]),
     ] = []
     sender: Annotated[
         str | None,
@@ -66,7 +66,7 @@ class MessageFilter(Paged):
             alias="from",
             min_length=1,
             max_length=256,
-            description="Sender: an address, @domain, or a part of address or name.",
+            description="Sender: address, @domain, or a part of address or name.",
             examples=["@example.com"],
         ),
     ] = None
@@ -76,7 +76,7 @@ class MessageFilter(Paged):
             alias="to",
             min_length=1,
             max_length=256,
-            description="To, cc or bcc: an address, @domain, or a part of address or name.",
+            description="The same for to, cc and bcc.",
             examples=["ana@example.com"],
         ),
     ] = None
@@ -87,12 +87,12 @@ class MessageFilter(Paged):
         Moment, Field(description="From this time on.", examples=["2026-01-31"])
     ] = None
     before_date: Annotated[
-        Moment, Field(description="Before this time.", examples=["2026-02-28T12:00:00Z"])
+        Moment, Field(description="Before this time.", examples=["2026-02-28T12:00Z"])
     ] = None
     mailbox: Annotated[
         MailboxName | None,
         Field(
-            description="Only this mailbox; * for all. Default: all but Trash and Junk.",
+            description="Only this mailbox; * is all. Default: all but Trash, Junk.",
             examples=["Archive"],
         ),
     ] = None
@@ -135,7 +135,7 @@ def _folded(name: str, text: str | None) -> str | None:
 
 
 class ListMessages(MessageFilter):
-    """List the messages of an inbox or a thread, newest first; q and filters narrow it down."""
+    """List messages of an inbox or a thread (give one), newest first; q and filters narrow it."""
 
     @model_validator(mode="after")
     def _inbox_or_thread(self) -> Self:
@@ -181,11 +181,11 @@ async def search_messages(ctx: Context, request: SearchMessages) -> Page[Message
 
 
 class GetMessage(Request):
-    """Read one message: addresses, text, attachments as metadata."""
+    """Read one message: addresses, text, attachments as metadata. A long text comes in parts."""
 
     message_id: MessageId
     include_attachments: Annotated[
-        bool, Field(description="Add the content as base64, if small.", examples=[True])
+        bool, Field(description="Add contents as base64, if small.", examples=[True])
     ] = False
     include_html: Annotated[
         bool, Field(description="Add the sanitised HTML.", examples=[True])
@@ -205,7 +205,7 @@ class GetMessage(Request):
         Field(
             ge=0,
             le=2**53,
-            description="Read text on from here: next_offset of the answer before.",
+            description="Read text on from next_offset of the answer before.",
             examples=[12000],
         ),
     ] = 0

@@ -53,18 +53,18 @@ Id = Annotated[str, Field(min_length=1, max_length=64)]
 OptionalId = Annotated[str | None, BeforeValidator(_nothing_if_empty), Field(max_length=64)]
 Moment = Annotated[datetime | None, BeforeValidator(_moment)]
 Limit = Annotated[
-    int, Field(ge=1, le=100, description="How many results at most.", examples=[20])
+    int, Field(ge=1, le=100, description="Results at most.", examples=[20])
 ]
 Offset = Annotated[
-    int, Field(ge=0, le=2**53, description="How many results to pass over.", examples=[0])
+    int, Field(ge=0, le=2**53, description="Results to pass over.", examples=[0])
 ]
 Cursor = Annotated[
     str | None,
     BeforeValidator(_nothing_if_empty),
     Field(
         max_length=512,
-        description="`next_cursor` of the page before; instead of `offset`.",
-        examples=["eyJ2IjoxfQ.c2ln"],
+        description="next_cursor of the page before.",
+        examples=["WzE3Niw5XQ"],
     ),
 ]
 

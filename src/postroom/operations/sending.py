@@ -42,14 +42,14 @@ class Sending(Request):
         Field(
             min_length=1,
             max_length=256,
-            description="Your own key for this send: repeated with it, the mail goes out once.",
-            examples=["order-1042-confirmation"],
+            description="Your own key for this send: repeat it and the mail goes out once.",
+            examples=["order-1042"],
         ),
     ] = None
     allow_duplicate: Annotated[
         bool,
         Field(
-            description="Send even if the same mail was sent minutes ago.",
+            description="Send again what was sent minutes ago.",
             examples=[True],
         ),
     ] = False
@@ -133,7 +133,7 @@ class SendMessage(Sending):
     attachments: Enclosures = []
     inbox_id: Annotated[
         OptionalId,
-        Field(description="The inbox to send from, if you have several.", examples=["inb_7k2m9q"]),
+        Field(description="The inbox to send from, if there are several.", examples=["inb_7k2m9q"]),
     ] = None
     sender: Annotated[
         str | None,
