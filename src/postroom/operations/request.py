@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import math
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self, TypeVar
+from functools import cache
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -15,9 +17,26 @@ from postroom.errors import InvalidInput
 R = TypeVar("R", bound="Request")
 
 
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """What JSON Schema can say of a value beyond type and bounds: OpenAPI is to be exact."""
+
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What holds between several arguments, as JSON Schema. A validator is what enforces it."""
+
+    name: str
+    arguments: tuple[str, ...]
+    schema: Mapping[str, Any]
+
+
 class Request(BaseModel):
     """What a caller asks. The docstring is the tool's description and the command's help."""
 
+    together: ClassVar[tuple[Together, ...]] = ()
     model_config = ConfigDict(
         extra="forbid", frozen=True, defer_build=True, validate_by_alias=True, validate_by_name=True
     )
@@ -29,35 +48,55 @@ def _nothing_if_empty(value: object) -> object:
 
 def _moment(value: object) -> object:
     """Read RFC 3339 or a bare date; without an offset it is UTC."""
-    if not isinstance(value, str) or not value:
-        return None if value == "" else value
+    if value is None or value == "" or isinstance(value, datetime):
+        return value or None
+    written = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
     try:
-        moment = datetime.fromisoformat(value)
+        seconds = _seconds(*written.groups()) if written else None
     except ValueError:
-        raise ValueError("write it as 2026-01-31 or 2026-01-31T09:30:00Z") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return _whole_seconds(moment)
-
-
-def _whole_seconds(moment: datetime) -> datetime:
-    """Round up, since stored times are whole: both bounds then keep their meaning."""
-    seconds = math.ceil((moment - _EPOCH).total_seconds())
+        seconds = None
+    if seconds is None:
+        raise ValueError("write it as 2026-01-31 or 2026-01-31T09:30:00Z")
     return datetime.fromtimestamp(min(max(seconds, _FIRST), _LAST), UTC)
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+def _seconds(date: str, minutes: str | None, second: str, fraction: str, offset: str | None) -> int:
+    """Seconds since 1970, rounded up since stored times are whole: both bounds keep their meaning.
+
+    RFC 3339 knows a year 0, which `datetime` does not, and a second 60.
+    """
+    year = max(int(date[:4]), 1)
+    moment = datetime.fromisoformat(f"{year:04}{date[4:]}T{minutes or '00:00'}:00+00:00")
+    seconds = int(moment.timestamp()) + int(second or 0) + (int(fraction or 0) > 0)
+    if offset in (None, "Z", "z"):
+        return seconds
+    sign = -1 if offset.startswith("-") else 1
+    return seconds - sign * (int(offset[1:3]) * 3600 + int(offset[-2:]) * 60)
+
+
+_WRITTEN = re.compile(
+    r"(\d{4}-\d\d-\d\d)"
+    r"(?:[Tt ](\d\d:\d\d)(?::([0-5]\d|60)(?:\.(\d{1,100}))?)?"
+    r"([Zz]|[+-](?:[01]\d|2[0-3]):?[0-5]\d)?)?",
+    re.ASCII,
+)
 _FIRST, _LAST = -62135596800, 253402300799
 
-Id = Annotated[str, Field(min_length=1, max_length=64)]
-OptionalId = Annotated[str | None, BeforeValidator(_nothing_if_empty), Field(max_length=64)]
-Moment = Annotated[datetime | None, BeforeValidator(_moment)]
-Limit = Annotated[
-    int, Field(ge=1, le=100, description="Results at most.", examples=[20])
+
+Id = Annotated[str, Field(min_length=1, max_length=64), Accepts({"pattern": "^[A-Za-z0-9_-]+$"})]
+OptionalId = Annotated[
+    str | None,
+    BeforeValidator(_nothing_if_empty),
+    Field(max_length=64),
+    Accepts({"pattern": "^[A-Za-z0-9_-]*$"}),
 ]
-Offset = Annotated[
-    int, Field(ge=0, le=2**53, description="Results to pass over.", examples=[0])
+Moment = Annotated[
+    datetime | None,
+    BeforeValidator(_moment),
+    Accepts({"anyOf": [{"format": "date-time"}, {"format": "date"}, {"maxLength": 0}]}),
 ]
+Limit = Annotated[int, Field(ge=1, le=100, description="Results at most.", examples=[20])]
+Offset = Annotated[int, Field(ge=0, le=2**53, description="Results to pass over.", examples=[0])]
 Cursor = Annotated[
     str | None,
     BeforeValidator(_nothing_if_empty),
@@ -72,6 +111,13 @@ Cursor = Annotated[
 class Paged(Request):
     """A request for a slice of a list."""
 
+    together: ClassVar[tuple[Together, ...]] = (
+        Together(
+            "page",
+            ("limit", "offset", "cursor"),
+            {"not": {"required": ["offset", "cursor"], "properties": {"offset": {"minimum": 1}}}},
+        ),
+    )
     limit: Limit = 50
     offset: Offset = 0
     cursor: Cursor = None
@@ -89,14 +135,65 @@ def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:
     Raises:
         InvalidInput: with `problems`, one for each bad field.
     """
-    try:
-        return model.model_validate(arguments)
-    except ValidationError as error:
-        problems = [_problem(model, item) for item in error.errors(include_url=False)]
+    given: dict[str, object] = {}
+    problems: list[dict[str, object]] = []
+    for name, value in arguments.items():
+        try:
+            given[name] = _plain_value(_plain_kinds(model).get(name), value)
+        except ValueError as error:
+            problems.append({"field": name, "problem": str(error)})
+    if not problems:
+        try:
+            return model.model_validate(given, by_alias=True, by_name=False)
+        except ValidationError as error:
+            problems = [_problem(model, item) for item in error.errors(include_url=False)]
     text = "; ".join(
         f"{p['field']}: {p['problem']}" if p["field"] else str(p["problem"]) for p in problems
     )
     raise InvalidInput(text, problems=problems)
+
+
+@cache
+def _plain_kinds(model: type[Request]) -> dict[str, type]:
+    """The arguments that are whole numbers or booleans."""
+    kinds = {
+        info.alias or name: next((k for k in (bool, int) if _is(k, info.annotation)), None)
+        for name, info in model.model_fields.items()
+    }
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def _is(kind: type, annotation: Any) -> bool:
+    return kind in (annotation, *get_args(annotation))
+
+
+def _plain_value(kind: type | None, value: object) -> object:
+    """Numbers and booleans may come as text, but written in one way only. Raises ValueError."""
+    if _has_nul(value):
+        raise ValueError("must not contain the character NUL")
+    if kind is bool and isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if kind is int and isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value)
+    if kind is bool and not (value is None or isinstance(value, bool)):
+        raise ValueError("must be true or false")
+    if kind is int and isinstance(value, (bool, str)):
+        raise ValueError("must be a whole number")
+    return value
+
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,99})", re.ASCII)
+
+
+def _has_nul(value: object) -> bool:
+    """No database we use can be trusted with it in a text."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, list):
+        return any(_has_nul(item) for item in value)
+    if isinstance(value, dict):
+        return any(_has_nul(item) for pair in value.items() for item in pair)
+    return False
 
 
 def argument_names(model: type[Request]) -> list[str]:
