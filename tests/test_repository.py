@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -20,11 +21,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PINNED = re.compile(r"^(?P<name>[a-z0-9][a-z0-9._-]*)==\S+")
 
 
-def run(*command: str, **env: str) -> str:
+def run(*command: str, cwd: Path = ROOT) -> str:
     return subprocess.run(
         command,
-        cwd=ROOT,
-        env={**os.environ, **env},
+        cwd=cwd,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -95,10 +96,17 @@ def test_few_packages_are_needed_to_run():
 
 
 def test_two_builds_of_the_wheel_are_equal(tmp_path):
+    """Neither the folder nor the times of the files may leave a trace in the wheel."""
+    first, second = tmp_path / "first", tmp_path / "elsewhere" / "second"
+    shutil.copytree(ROOT / "src", first / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, first)
+    shutil.copytree(first, second, copy_function=shutil.copyfile)
+
     digests = []
-    for attempt in ("first", "second"):
-        run("scripts/build", str(tmp_path / attempt), SOURCE_DATE_EPOCH="1700000000")
-        [wheel] = (tmp_path / attempt).glob("*.whl")
+    for tree in (first, second):
+        run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", cwd=tree)
+        [wheel] = (tree / "dist").glob("*.whl")
         digests.append(hashlib.sha256(wheel.read_bytes()).hexdigest())
 
     assert digests[0] == digests[1]
