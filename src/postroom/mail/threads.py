@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from postroom.mail.fold import fold
-from postroom.mail.message import ParsedMessage
 from postroom.mail.subjects import base_subject, is_reply_subject
 
-__all__ = ["Candidate", "base_subject", "choose_thread", "is_reply_subject", "subject_key",
+__all__ = ["Candidate", "Threadable", "base_subject", "choose_thread", "is_reply_subject", "subject_key",
            "thread_keys"]  # fmt: skip
 
 _REPLY_WINDOW = timedelta(days=60)
 _MOST_KEYS = 50
 
 
-def thread_keys(parsed: ParsedMessage) -> tuple[str, ...]:
+class HasAddress(Protocol):
+    """Somebody with an address."""
+
+    @property
+    def address(self) -> str: ...
+
+
+class Threadable(Protocol):
+    """What a mail tells about its conversation; a parsed message and a stored one both do."""
+
+    @property
+    def subject(self) -> str: ...
+    @property
+    def addresses(self) -> Sequence[HasAddress]: ...
+    @property
+    def internet_message_id(self) -> str | None: ...
+    @property
+    def in_reply_to(self) -> str | None: ...
+    @property
+    def references(self) -> tuple[str, ...]: ...
+
+
+def thread_keys(parsed: Threadable) -> tuple[str, ...]:
     """Message-IDs that this mail answers, the most telling first.
 
     The direct parent comes first (RFC 5322 §3.6.4 puts it last in References), then older
@@ -48,7 +70,7 @@ class Candidate:
 
 
 def choose_thread(
-    parsed: ParsedMessage, candidates: Iterable[Candidate], *, date: datetime
+    parsed: Threadable, candidates: Iterable[Candidate], *, date: datetime
 ) -> str | None:
     """The thread that a mail without a usable reference continues, None for a new one.
 

@@ -32,8 +32,7 @@ class NewMessage:
     """A message that is about to be stored; its bytes are in the blob store already.
 
     `searchable` holds the folded fields joined by `FIELD_BORDER`. `thread_id` puts the message
-    into that thread; otherwise `parents` (ids of other mails, the direct parent first) and then
-    the subject choose one.
+    into that thread; otherwise the mails it refers to and then its subject choose one.
     """
 
     id: str
@@ -46,9 +45,7 @@ class NewMessage:
     internet_message_id: str | None
     in_reply_to: str | None
     references: tuple[str, ...]
-    parents: tuple[str, ...]
     base_subject: str
-    is_reply: bool
     text: str
     new_text: str | None
     snippet: str

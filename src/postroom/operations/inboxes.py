@@ -151,9 +151,7 @@ class DeleteInbox(Request):
     """Delete an inbox for good. One that holds mail needs force."""
 
     inbox_id: InboxId
-    force: Annotated[
-        bool, Field(description="Delete its mail with it.", examples=[True])
-    ] = False
+    force: Annotated[bool, Field(description="Delete its mail with it.", examples=[True])] = False
 
 
 @operation(Scope.ADMIN, destroys=True)

@@ -73,21 +73,34 @@ async def send_letter(ctx: Context, letter: Letter) -> Sent:
     inbox, parent = await _origin(ctx, letter)
     files = await collect(ctx, letter.enclosures)
     outgoing = _outgoing(ctx, letter, inbox, parent, files)
+    payload = _payload(inbox.id, outgoing)
+    earlier = await ctx.store.earlier_send(
+        ctx.caller.key_id,
+        payload,
+        idempotency_key=letter.idempotency_key,
+        allow_duplicate=letter.allow_duplicate,
+        now=ctx.clock(),
+    )
+    if earlier is not None:
+        return earlier
     raw = await in_thread(compose, outgoing)
     check_size(raw, ctx.limits.message_bytes)
-    message, deliveries = await _messages(ctx, raw, inbox, outgoing, parent)
-    return await ctx.store.record_send(
-        NewSend(
-            message=message,
-            deliveries=deliveries,
-            caller=ctx.caller.key_id,
-            payload=_payload(inbox.id, outgoing),
-            idempotency_key=letter.idempotency_key,
-            allow_duplicate=letter.allow_duplicate,
-            most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
-            answered=parent.message_id,
+    parsed = await in_thread(parse_message, raw, ctx.limits)
+    local = await ctx.store.inboxes_at(_recipients(outgoing))
+    inboxes = [inbox.id, *dict.fromkeys(i.id for i in local.values())]
+    async with put_away(ctx, [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes]) as copies:
+        return await ctx.store.record_send(
+            NewSend(
+                message=_sent_copy(ctx, copies[0], outgoing, parent, local),
+                deliveries=tuple(copies[1:]),
+                caller=ctx.caller.key_id,
+                payload=payload,
+                idempotency_key=letter.idempotency_key,
+                allow_duplicate=letter.allow_duplicate,
+                most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
+                answered=parent.message_id,
+            )
         )
-    )
 
 
 def _check_recipients(ctx: Context, letter: Letter) -> None:
@@ -187,19 +200,17 @@ def _outgoing(
     )
 
 
-async def _messages(
-    ctx: Context, raw: bytes, inbox: Inbox, outgoing: Outgoing, parent: Parent
-) -> tuple[NewMessage, tuple[NewMessage, ...]]:
-    """The sender's copy and one for each local inbox, from the same bytes."""
-    addresses = _unique(pair[1] for pair in outgoing.to + outgoing.cc + outgoing.bcc)
-    local = await ctx.store.inboxes_at(addresses)
-    parsed = await in_thread(parse_message, raw, ctx.limits)
-    inboxes = [inbox.id, *dict.fromkeys(i.id for i in local.values())]
-    copies = await put_away(ctx, [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes])
-    recipients = tuple(_recipient(ctx, address, local) for address in addresses)
-    sent = as_sent(copies[0], [address for _, address in outgoing.bcc])
-    sent = replace(sent, recipients=recipients, thread_id=parent.thread_id)
-    return sent, tuple(copies[1:])
+def _recipients(outgoing: Outgoing) -> list[str]:
+    return _unique(address for _, address in outgoing.to + outgoing.cc + outgoing.bcc)
+
+
+def _sent_copy(
+    ctx: Context, copy: NewMessage, outgoing: Outgoing, parent: Parent, local: dict[str, Inbox]
+) -> NewMessage:
+    """The sender's own message, which knows what became of each recipient."""
+    sent = as_sent(copy, [address for _, address in outgoing.bcc])
+    recipients = tuple(_recipient(ctx, address, local) for address in _recipients(outgoing))
+    return replace(sent, recipients=recipients, thread_id=parent.thread_id)
 
 
 def _recipient(ctx: Context, address: str, local: dict[str, Inbox]) -> Recipient:
@@ -278,7 +289,5 @@ def forward_letter(original: Message, text: str) -> Letter:
         to=[],
         subject=subject if subject.lower().startswith("fwd:") else f"Fwd: {subject}",
         text="\n".join(([text, ""] if text else []) + lines),
-        enclosures=[
-            Enclosure(attachment_id=a.id) for a in original.attachments if not a.inline
-        ],
+        enclosures=[Enclosure(attachment_id=a.id) for a in original.attachments if not a.inline],
     )

@@ -187,9 +187,9 @@ class GetMessage(Request):
     include_attachments: Annotated[
         bool, Field(description="Add contents as base64, if small.", examples=[True])
     ] = False
-    include_html: Annotated[
-        bool, Field(description="Add the sanitised HTML.", examples=[True])
-    ] = False
+    include_html: Annotated[bool, Field(description="Add the sanitised HTML.", examples=[True])] = (
+        False
+    )
     include_headers: Annotated[
         bool, Field(description="Add all headers in order.", examples=[True])
     ] = False
@@ -288,7 +288,9 @@ class ApplyLabel(Request):
 
     message_ids: Annotated[
         list[Id],
-        Field(min_length=1, max_length=1000, description="The messages.", examples=[["msg_4h8t2w"]]),
+        Field(
+            min_length=1, max_length=1000, description="The messages.", examples=[["msg_4h8t2w"]]
+        ),
     ]
     label: Annotated[LabelName, Field(description="The label.", examples=["Work"])]
     remove: Annotated[bool, Field(description="Take it off instead.", examples=[True])] = False
@@ -308,9 +310,7 @@ class MoveMessage(Request):
     """Move a message to another mailbox, such as Archive or Trash; a new one is made."""
 
     message_id: MessageId
-    destination: Annotated[
-        MailboxName, Field(description="The mailbox.", examples=["Archive"])
-    ]
+    destination: Annotated[MailboxName, Field(description="The mailbox.", examples=["Archive"])]
 
     @model_validator(mode="after")
     def _one_mailbox(self) -> Self:
@@ -329,9 +329,7 @@ class DeleteMessage(Request):
     """Move a message to Trash; with permanent, remove it for good."""
 
     message_id: MessageId
-    permanent: Annotated[
-        bool, Field(description="Remove it for good.", examples=[True])
-    ] = False
+    permanent: Annotated[bool, Field(description="Remove it for good.", examples=[True])] = False
 
 
 @operation(Scope.WRITE, destroys=True)

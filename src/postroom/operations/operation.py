@@ -59,9 +59,7 @@ def operation(
     return lambda run: Operation(run, scope, destroys)
 
 
-async def call(
-    ctx: Context, operation: Operation[Any, T], arguments: Mapping[str, Any]
-) -> T:
+async def call(ctx: Context, operation: Operation[Any, T], arguments: Mapping[str, Any]) -> T:
     """Answer a caller: check what they may do, then what they ask, then do it.
 
     Raises:

@@ -53,7 +53,7 @@ def _cut(
 ) -> Message:
     total = len(message.text)
     end = min(total, text_offset + max_chars)
-    short = {name: text and text[:max_chars] for name, text in texts.items()}
+    short: dict[str, Any] = {name: text and text[:max_chars] for name, text in texts.items()}
     is_cut = end < total or any(short[name] != text for name, text in texts.items())
     is_part = is_cut or text_offset > 0
     return replace(

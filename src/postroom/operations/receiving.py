@@ -39,5 +39,6 @@ async def receive_message(ctx: Context, request: ReceiveMessage) -> Received:
     if inbox is None or (ctx.visible is not None and inbox.id not in ctx.visible):
         raise NotFound(f"no inbox has the address {address}")
     added = await receive(ctx, Arrival(request.raw, inbox.id))
-    status = "duplicate" if added.is_duplicate else "received"
-    return Received(added.message_id, added.thread_id, status)
+    return Received(
+        added.message_id, added.thread_id, "duplicate" if added.is_duplicate else "received"
+    )

@@ -98,10 +98,9 @@ Moment = Annotated[
 Limit = Annotated[int, Field(ge=1, le=100, description="Results at most.", examples=[20])]
 Offset = Annotated[int, Field(ge=0, le=2**53, description="Results to pass over.", examples=[0])]
 Cursor = Annotated[
-    str | None,
+    Annotated[str, Field(max_length=512)] | None,
     BeforeValidator(_nothing_if_empty),
     Field(
-        max_length=512,
         description="next_cursor of the page before.",
         examples=["WzE3Niw5XQ"],
     ),

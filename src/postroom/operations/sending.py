@@ -96,7 +96,7 @@ async def send_email_with_attachments(ctx: Context, request: SendEmailWithAttach
 def _plain_letter(request: SendEmail) -> Letter:
     return Letter(
         inbox_id=request.inbox_id,
-        to=parse_address_list(request.recipient, field="recipient"),
+        to=list(parse_address_list(request.recipient, field="recipient")),
         subject=request.subject,
         text=request.body,
         thread_id=request.thread_id,
@@ -116,9 +116,7 @@ class SendMessage(Sending):
     body_html: Annotated[
         Body | None, Field(description="The HTML version.", examples=["<p>Hi Ana, thanks!</p>"])
     ] = None
-    cc: Annotated[
-        Addresses, Field(description="Copies to.", examples=[["bo@example.com"]])
-    ] = []
+    cc: Annotated[Addresses, Field(description="Copies to.", examples=[["bo@example.com"]])] = []
     bcc: Annotated[
         Addresses, Field(description="Hidden copies to.", examples=[["cy@example.com"]])
     ] = []

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from postroom.errors import NotFound
 from postroom.model.key import Scope
+from postroom.model.message import ThreadMessage
 from postroom.model.page import Page
 from postroom.model.stored import ThreadQuery
 from postroom.model.thread import Thread, ThreadRow
@@ -30,9 +31,9 @@ class ListThreads(Paged):
     inbox_id: Annotated[
         OptionalId, Field(description="Only this inbox.", examples=["inb_7k2m9q"])
     ] = None
-    label: Annotated[
-        LabelName | None, Field(description="With this label.", examples=["Work"])
-    ] = None
+    label: Annotated[LabelName | None, Field(description="With this label.", examples=["Work"])] = (
+        None
+    )
 
 
 @operation(Scope.READ)
@@ -45,9 +46,7 @@ class GetThread(Request):
     """Read a conversation: its newest messages, oldest first, each with what it adds."""
 
     thread_id: ThreadId
-    limit: Annotated[
-        int, Field(ge=1, le=100, description="How many messages.", examples=[20])
-    ] = 50
+    limit: Annotated[int, Field(ge=1, le=100, description="How many messages.", examples=[20])] = 50
     before: Annotated[
         OptionalId,
         Field(description="Only messages before this one: to read back.", examples=["msg_4h8t2w"]),
@@ -73,19 +72,16 @@ _READERS = {"msg": "get_message", "inb": "list_messages", "att": "get_attachment
 
 def fit_thread(thread: Thread, *, include_text: bool) -> Thread:
     """Cut the texts so that the whole fits a model's context; `truncated` marks what was cut."""
-    lengths = [len(m.new_text) for m in thread.messages]
-    whole = [len(m.text or "") for m in thread.messages] if include_text else []
-    cut = fair_cut(lengths + whole, THREAD_CHARS * (2 if include_text else 1))
-    messages = tuple(
-        replace(
-            m,
-            new_text=m.new_text[:cut],
-            text=m.text[:cut] if include_text and m.text else None,
-            truncated=True if max(len(m.new_text), len(m.text or "") * include_text) > cut else None,
-        )
-        for m in thread.messages
-    )
-    return replace(thread, messages=messages)
+    shown = [m if include_text else replace(m, text=None) for m in thread.messages]
+    lengths = [len(text) for m in shown for text in (m.new_text, m.text) if text]
+    cut = fair_cut(lengths, THREAD_CHARS * (2 if include_text else 1))
+    return replace(thread, messages=tuple(_fit_message(m, cut) for m in shown))
+
+
+def _fit_message(message: ThreadMessage, cut: int) -> ThreadMessage:
+    new_text, text = message.new_text[:cut], message.text and message.text[:cut]
+    is_cut = (new_text, text) != (message.new_text, message.text)
+    return replace(message, new_text=new_text, text=text, truncated=is_cut or None)
 
 
 class MergeThreads(Request):

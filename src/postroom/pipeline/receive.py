@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,8 @@ from postroom.mail.fingerprint import fingerprint
 from postroom.mail.fold import fold
 from postroom.mail.message import ParsedAttachment, ParsedMessage
 from postroom.mail.parse import PARSER_VERSION, parse_message
-from postroom.mail.threads import base_subject, is_reply_subject, thread_keys
+from postroom.mail.threads import subject_key
+from postroom.model.attachment import BlobKey
 from postroom.model.inbox import INBOX, SENT
 from postroom.model.message import AddressLine, Direction
 from postroom.model.stored import FIELD_BORDER, Added, NewAttachment, NewMessage
@@ -50,8 +52,8 @@ async def receive_many(house: House, arrivals: Sequence[Arrival]) -> list[Added]
     for arrival in arrivals:
         check_size(arrival.raw, house.limits.message_bytes)
     parsed = await in_thread(_parse_all, house, arrivals)
-    new = await put_away(house, [(a, p) for a, p in zip(arrivals, parsed, strict=True)])
-    return await house.store.add_messages(new)
+    async with put_away(house, list(zip(arrivals, parsed, strict=True))) as messages:
+        return await house.store.add_messages(messages)
 
 
 def check_size(raw: bytes, most: int) -> None:
@@ -66,21 +68,28 @@ def _parse_all(house: House, arrivals: Sequence[Arrival]) -> list[ParsedMessage]
     return [parse_message(arrival.raw, house.limits) for arrival in arrivals]
 
 
+@asynccontextmanager
 async def put_away(
     house: House, mails: Sequence[tuple[Arrival, ParsedMessage]]
-) -> list[NewMessage]:
-    """Write raw bytes and attachments to the blob store and return the messages to store."""
+) -> AsyncIterator[list[NewMessage]]:
+    """Write raw bytes and attachments to the blob store, for messages stored within the block.
+
+    Somebody may have removed the last message with the same bytes just before ours was stored,
+    and the bytes with it: so we look again afterwards, while we still have them.
+    """
     contents: list[bytes] = []
     for arrival, parsed in mails:
         contents.append(arrival.raw)
         contents.extend(a.content for a in parsed.attachments)
-    keys = iter(await house.blobs.put(contents))
-    now = house.clock()
-    return [_new_message(house, arrival, parsed, keys, now) for arrival, parsed in mails]
+    keys = await house.blobs.put(contents)
+    left, now = iter(keys), house.clock()
+    yield [_new_message(house, arrival, parsed, left, now) for arrival, parsed in mails]
+    if await house.blobs.missing(keys):
+        await house.blobs.put(contents)
 
 
 def _new_message(
-    house: House, arrival: Arrival, parsed: ParsedMessage, keys: Any, now: datetime
+    house: House, arrival: Arrival, parsed: ParsedMessage, keys: Iterator[BlobKey], now: datetime
 ) -> NewMessage:
     raw = next(keys)
     attachments = tuple(_new_attachment(house, a, next(keys)) for a in parsed.attachments)
@@ -96,9 +105,7 @@ def _new_message(
         internet_message_id=parsed.internet_message_id,
         in_reply_to=parsed.in_reply_to,
         references=parsed.references,
-        parents=thread_keys(parsed),
-        base_subject=fold(base_subject(parsed.subject)),
-        is_reply=is_reply_subject(parsed.subject),
+        base_subject=subject_key(parsed.subject),
         text=parsed.text,
         new_text=parsed.new_text if len(parsed.new_text) < len(parsed.text) else None,
         snippet=parsed.snippet,
@@ -129,8 +136,6 @@ def _new_attachment(house: House, attachment: ParsedAttachment, key: str) -> New
 
 def _security(parsed: ParsedMessage) -> dict[str, Any]:
     """What is worth a warning; an ordinary mail has nothing to say."""
-    from dataclasses import asdict
-
     return {name: value for name, value in asdict(parsed.security).items() if value}
 
 

@@ -22,6 +22,9 @@ class BlobStore(Protocol):
             StorageFull: there is no space; nothing that was there before is harmed.
         """
 
+    async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
+        """Those of the keys under which there is nothing."""
+
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
         """Return the bytes from *offset* on, at most *size* of them.
 

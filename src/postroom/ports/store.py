@@ -69,6 +69,17 @@ class StoresMessages(Protocol):
             RateLimited: the caller has sent its share of this hour.
         """
 
+    async def earlier_send(
+        self,
+        caller: str,
+        payload: bytes,
+        *,
+        idempotency_key: str | None,
+        allow_duplicate: bool,
+        now: datetime,
+    ) -> Sent | None:
+        """The answer that the same send got before, if it did. Raises Conflict."""
+
     async def messages(self, query: MessageQuery) -> Found[MessageRow]:
         """Raises NotFound when the inbox or the thread that is named does not exist."""
 
@@ -82,9 +93,7 @@ class StoresMessages(Protocol):
     async def change_messages(
         self, message_ids: Sequence[str], change: Change, visible: Visible
     ) -> ActionResult: ...
-    async def remove_message(
-        self, message_id: str, visible: Visible
-    ) -> tuple[BlobKey, ...] | None:
+    async def remove_message(self, message_id: str, visible: Visible) -> tuple[BlobKey, ...] | None:
         """Remove a message for good and return the blobs that nothing uses any more."""
 
     async def attachments(self, query: AttachmentQuery) -> Found[Attachment]:
@@ -159,7 +168,5 @@ class KnowsItsState(Protocol):
     async def close(self) -> None: ...
 
 
-class Store(
-    StoresInboxes, StoresMessages, StoresThreads, StoresKeys, KnowsItsState, Protocol
-):
+class Store(StoresInboxes, StoresMessages, StoresThreads, StoresKeys, KnowsItsState, Protocol):
     """All of it."""

@@ -142,22 +142,24 @@ def shape(kind: Any, refer: Callable[[type], Schema]) -> Schema:
         always = [name for name in always if hints[name] in (bool, int, datetime)] + ["id"]
     return {
         "type": "object",
-        "properties": {name: _value(hints[name], refer, optional) for name, optional in shown},
+        "properties": {
+            name: _value(hints[name], refer, optional=optional) for name, optional in shown
+        },
         "required": sorted(set(always), key=[name for name, _ in shown].index),
     }
 
 
-def _value(hint: Any, refer: Callable[[type], Schema], optional: bool) -> Schema:
+def _value(hint: Any, refer: Callable[[type], Schema], *, optional: bool) -> Schema:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        inner = _value(next(a for a in args if a is not type(None)), refer, optional)
+        inner = _value(next(a for a in args if a is not type(None)), refer, optional=optional)
         if optional or "type" not in inner:
             return inner
         return {**inner, "type": [inner["type"], "null"]}
     if origin is Literal:
         return {"type": "string", "enum": list(args)}
     if origin in (tuple, list):
-        return {"type": "array", "items": _value(args[0], refer, optional)}
+        return {"type": "array", "items": _value(args[0], refer, optional=optional)}
     if origin is dict:
         return {"type": "object"}
     if is_dataclass(hint) and isinstance(hint, type):

@@ -29,7 +29,8 @@ def to_json(value: Any) -> Any:
     """Turn a value of the model into what JSON can say."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    return _writer(type(value))(value)
+    kind: Any = type(value)
+    return _writer(kind)(value)
 
 
 def answer(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:

@@ -1,0 +1,203 @@
+"""Blobs as files: `ab/cdef…`, named by the SHA-256 of what they hold."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from postroom.blocking import in_thread
+from postroom.errors import NotFound, StorageFull
+from postroom.model.attachment import BlobKey
+from postroom.ports.blobs import UsedBlobs
+
+_CHUNK_BYTES = 256 * 1024
+_GONE = ".gone"
+_SWEEP_AT_ONCE = 500
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull("the disk is full; free some space and try again") from error
+        raise
+
+
+class FileBlobs:
+    """A folder of content-addressed files.
+
+    A file appears under its name only when it is whole and on disk. Removal first sets a file
+    aside and then looks at it again: one that was put once more in the meantime comes back.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def put(self, contents: Iterable[bytes]) -> list[BlobKey]:
+        return await in_thread(self._put_all, list(contents))
+
+    async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
+        return await in_thread(
+            lambda: frozenset(key for key in keys if not self._path(key).exists())
+        )
+
+    async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
+        return await in_thread(self._read, key, offset, size)
+
+    async def stream(self, key: BlobKey) -> AsyncIterator[bytes]:
+        offset = 0
+        while chunk := await in_thread(self._read, key, offset, _CHUNK_BYTES):
+            yield chunk
+            offset += len(chunk)
+
+    async def damage(self, key: BlobKey, size: int) -> str | None:
+        return await in_thread(self._damage, key, size)
+
+    async def discard(self, keys: Sequence[BlobKey], used: UsedBlobs) -> None:
+        started = time.time()
+        for key in keys:
+            await in_thread(self._set_aside, self._path(key))
+        in_use = await used(keys) if keys else frozenset()
+        for key in keys:
+            await in_thread(self._settle, key, in_use, started)
+
+    async def sweep(self, used: UsedBlobs, *, older_than: timedelta) -> int:
+        started = time.time()
+        before = started - older_than.total_seconds()
+        await self._recover(used, before)
+        removed = 0
+        batch: list[BlobKey] = []
+        for key in await in_thread(self._keys_before, before):
+            batch.append(key)
+            if len(batch) == _SWEEP_AT_ONCE:
+                removed += await self._sweep(batch, used)
+                batch = []
+        return removed + await self._sweep(batch, used)
+
+    async def _sweep(self, keys: Sequence[BlobKey], used: UsedBlobs) -> int:
+        in_use = await used(keys) if keys else frozenset()
+        unused = [key for key in keys if key not in in_use]
+        await self.discard(unused, used)
+        gone = [key for key in unused if not self._path(key).exists()]
+        return len(gone)
+
+    async def _recover(self, used: UsedBlobs, before: float) -> None:
+        """Finish what a removal that was killed has left set aside."""
+        aside = await in_thread(lambda: list(self._folder.glob(f"??/*{_GONE}")))
+        keys = [path.parent.name + path.name.removesuffix(_GONE) for path in aside]
+        for start in range(0, len(keys), _SWEEP_AT_ONCE):
+            part = keys[start : start + _SWEEP_AT_ONCE]
+            in_use = await used(part)
+            for key in part:
+                await in_thread(self._settle, key, in_use, before)
+
+    def _path(self, key: BlobKey) -> Path:
+        return self._folder / key[:2] / key[2:]
+
+    def _put_all(self, contents: Sequence[bytes]) -> list[BlobKey]:
+        """Write and sync every new file, then give each its name, then sync the folders."""
+        keys = [hashlib.sha256(content).hexdigest() for content in contents]
+        new = {
+            key: content
+            for key, content in zip(keys, contents, strict=True)
+            if not self._touch(key)
+        }
+        with _disk_errors():
+            folders = {self._write(key, content) for key, content in new.items()}
+            for folder in folders:
+                _sync_folder(folder)
+        return keys
+
+    def _touch(self, key: BlobKey) -> bool:
+        """Make an existing blob new again, so that no sweep takes it. False if there is none."""
+        try:
+            os.utime(self._path(key))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _write(self, key: BlobKey, content: bytes) -> Path:
+        path = self._path(key)
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _sync_folder(self._folder)
+        with NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                os.rename(file.name, path)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(file.name)
+                raise
+        return path.parent
+
+    def _read(self, key: BlobKey, offset: int, size: int | None) -> bytes:
+        path = self._path(key)
+        for candidate in (path, path.with_name(path.name + _GONE), path):
+            try:
+                with open(candidate, "rb") as file:
+                    file.seek(offset)
+                    return file.read(-1 if size is None else size)
+            except FileNotFoundError:
+                continue
+        raise NotFound(f"the content {key[:12]}… is missing from the blob store")
+
+    def _damage(self, key: BlobKey, size: int) -> str | None:
+        digest, length = hashlib.sha256(), 0
+        try:
+            while chunk := self._read(key, length, _CHUNK_BYTES * 16):
+                digest.update(chunk)
+                length += len(chunk)
+        except NotFound:
+            return f"blob {key} is missing"
+        except OSError as error:
+            return f"blob {key} cannot be read: {error.strerror}"
+        if digest.hexdigest() != key or length != size:
+            return f"blob {key} is damaged: its content is not what was stored"
+        return None
+
+    def _set_aside(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            os.rename(path, path.with_name(path.name + _GONE))
+
+    def _settle(self, key: BlobKey, in_use: frozenset[BlobKey], before: float) -> None:
+        """Remove a blob that was set aside, or bring it back if it is needed after all."""
+        path = self._path(key)
+        aside = path.with_name(path.name + _GONE)
+        with suppress(FileNotFoundError):
+            if key not in in_use and aside.stat().st_mtime < before:
+                os.unlink(aside)
+            elif not path.exists():
+                os.rename(aside, path)
+            else:
+                os.unlink(aside)
+
+    def _keys_before(self, before: float) -> list[BlobKey]:
+        found = []
+        for folder in sorted(self._folder.glob("??")):
+            for entry in os.scandir(folder):
+                is_blob = len(entry.name) == 62 and entry.stat().st_mtime < before
+                if is_blob:
+                    found.append(folder.name + entry.name)
+                elif entry.name.startswith(".new-") and entry.stat().st_mtime < before:
+                    os.unlink(entry.path)
+        return found
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

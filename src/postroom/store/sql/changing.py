@@ -1,0 +1,115 @@
+"""Labels, flags and places of messages, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.errors import InvalidInput, MailError, NotFound
+from postroom.model.attachment import BlobKey
+from postroom.model.inbox import Visible
+from postroom.model.message import ActionResult, FailedAction
+from postroom.model.stored import Change
+from postroom.store.sql.adding import put_names
+from postroom.store.sql.blobs import unused_of
+from postroom.store.sql.names import is_hidden, name_of
+from postroom.store.sql.threading import recount
+from postroom.store.sql.values import caseless, flag_bits, from_text
+from postroom.store.transaction import Row, Transaction
+
+_MOST_LABELS = 100
+
+FIND = """
+    SELECT m.number, m.inbox, m.thread, m.is_hidden, m.labels, m.mailboxes, i.id, m.raw
+      FROM messages m JOIN inboxes i ON i.number = m.inbox WHERE m.id = :id
+"""
+
+
+def change_messages(
+    tx: Transaction, message_ids: Sequence[str], change: Change, visible: Visible
+) -> ActionResult:
+    """Change each message; one that cannot be changed does not stop the others."""
+    succeeded, failed = [], []
+    for message_id in message_ids:
+        try:
+            _change(tx, _found(tx, message_id, visible), change)
+            succeeded.append(message_id)
+        except MailError as error:
+            failed.append(FailedAction(message_id, error.code, str(error)))
+    return ActionResult.of(tuple(succeeded), tuple(failed))
+
+
+def _found(tx: Transaction, message_id: str, visible: Visible) -> Row:
+    row = tx.one(FIND, id=message_id)
+    if row is None or (visible is not None and row[6] not in visible):
+        raise NotFound(f"no message {message_id}")
+    return row
+
+
+def _change(tx: Transaction, row: Row, change: Change) -> None:
+    number, inbox, thread, was_hidden = row[:4]
+    labels = _labels(from_text(row[4]), change)
+    if len(labels) > _MOST_LABELS:
+        raise InvalidInput(f"a message can carry {_MOST_LABELS} labels at most")
+    if change.flags is not None:
+        set_flags(tx, number, change.flags)
+    mailboxes = [change.move_to] if change.move_to else from_text(row[5])
+    if labels == from_text(row[4]) and mailboxes == from_text(row[5]):
+        return
+    _rename(tx, number, inbox, labels, mailboxes)
+    hidden = is_hidden(mailboxes)
+    if hidden != bool(was_hidden):
+        tx.run(
+            "UPDATE messages SET is_hidden = :hidden WHERE number = :number",
+            hidden=int(hidden),
+            number=number,
+        )
+        recount(tx, thread)
+
+
+def _labels(present: list[str], change: Change) -> list[str]:
+    """The labels after a change; compared without case, the spelling in use stays."""
+    wanted = list(present) if change.labels is None else list(change.labels)
+    gone = {caseless(name) for name in change.remove_labels}
+    kept: dict[str, str] = {}
+    for name in (*wanted, *change.add_labels):
+        if caseless(name) not in gone:
+            kept.setdefault(caseless(name), name)
+    return list(kept.values())
+
+
+def set_flags(tx: Transaction, number: int, flags: Sequence[str]) -> None:
+    """Give a message exactly these flags."""
+    tx.run(
+        "UPDATE messages SET flags = :flags WHERE number = :number",
+        flags=flag_bits(flags),
+        number=number,
+    )
+
+
+def _rename(
+    tx: Transaction, number: int, inbox: int, labels: list[str], mailboxes: list[str]
+) -> None:
+    for table in ("message_labels", "message_mailboxes"):
+        tx.run(f"DELETE FROM {table} WHERE message = :message", message=number)
+    put_names(
+        tx,
+        number,
+        mailboxes=[name_of(tx, "mailboxes", inbox, name) for name in mailboxes],
+        labels=[name_of(tx, "labels", inbox, name) for name in labels],
+    )
+
+
+def remove_message(
+    tx: Transaction, message_id: str, visible: Visible
+) -> tuple[BlobKey, ...] | None:
+    """Remove a message for good; return the blobs that nothing uses any more."""
+    row = tx.one(FIND, id=message_id)
+    if row is None or (visible is not None and row[6] not in visible):
+        return None
+    number, thread = row[0], row[2]
+    files = tx.all("SELECT sha256 FROM attachments WHERE message = :message", message=number)
+    for table in ("bodies", "message_labels", "message_mailboxes", "attachments"):
+        tx.run(f"DELETE FROM {table} WHERE message = :message", message=number)
+    tx.run("DELETE FROM messages WHERE number = :number", number=number)
+    recount(tx, thread)
+    return unused_of(tx, [row[7], *(file[0] for file in files)])

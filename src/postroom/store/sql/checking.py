@@ -1,0 +1,62 @@
+"""Do all rows agree? A sentence for each thing amiss."""
+
+from __future__ import annotations
+
+from postroom.store.transaction import Transaction
+
+CHECKS = {
+    "message {} has no text": """
+        SELECT id FROM messages m
+        WHERE NOT EXISTS (SELECT 1 FROM bodies b WHERE b.message = m.number)
+    """,
+    "message {} is in no thread": """
+        SELECT id FROM messages m
+        WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.number = m.thread AND t.inbox =
+            m.inbox)
+    """,
+    "message {} is in no inbox": """
+        SELECT id FROM messages m
+        WHERE NOT EXISTS (SELECT 1 FROM inboxes i WHERE i.number = m.inbox)
+    """,
+    "message {} is in no mailbox": """
+        SELECT id FROM messages m
+        WHERE NOT EXISTS (SELECT 1 FROM message_mailboxes x JOIN mailboxes b ON b.number =
+            x.mailbox WHERE x.message = m.number AND b.inbox = m.inbox)
+    """,
+    "thread {} counts its messages wrong": """
+        SELECT t.id FROM threads t LEFT JOIN (SELECT thread, count(*) AS n, min(date) AS a,
+            max(date) AS z FROM messages WHERE is_hidden = 0 GROUP BY thread) m ON m.thread =
+            t.number WHERE t.message_count <> coalesce(m.n, 0) OR coalesce(t.first_date, -1) <>
+            coalesce(m.a, -1) OR coalesce(t.last_date, -1) <> coalesce(m.z, -1)
+    """,
+    "thread {} has no message": """
+        SELECT id FROM threads t
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.thread = t.number)
+    """,
+    "attachment {} belongs to no message": """
+        SELECT id FROM attachments a
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = a.message AND m.inbox =
+            a.inbox)
+    """,
+    "text of message number {} belongs to no message": """
+        SELECT message FROM bodies b
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = b.message)
+    """,
+    "a label is on message number {}, which does not exist": """
+        SELECT message FROM message_labels x
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = x.message)
+    """,
+    "thread reference {} leads to no thread": """
+        SELECT internet_id FROM thread_ids x
+        WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.number = x.thread AND t.inbox =
+            x.inbox)
+    """,
+}
+"""What must never be, each with the query that finds it."""
+
+
+def problems(tx: Transaction) -> tuple[str, ...]:
+    """Run every check and say what it finds."""
+    return tuple(
+        sentence.format(row[0]) for sentence, query in CHECKS.items() for row in tx.all(query)
+    )

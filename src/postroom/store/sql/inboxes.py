@@ -1,0 +1,140 @@
+"""Inboxes: kept, found, renamed, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.errors import Conflict
+from postroom.model.attachment import BlobKey
+from postroom.model.inbox import STANDARD_MAILBOXES, Inbox, Visible
+from postroom.model.page import Found, Slice
+from postroom.store.sql.blobs import unused_of
+from postroom.store.sql.values import any_of, caseless, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+_COLUMNS = "id, address, name, account_id, created_at"
+
+INSERT_INBOX = """
+    INSERT INTO inboxes (id, address, name, account_id, client_id, payload, created_at)
+    VALUES (:id, :address, :name, :account_id, :client_id, :payload, :created_at)
+    RETURNING number
+"""
+INSERT_MAILBOX = "INSERT INTO mailboxes (inbox, name, folded) VALUES (:inbox, :name, :folded)"
+
+
+def _inbox(row: Row) -> Inbox:
+    return Inbox(row[0], row[1], row[2], row[3], moment(row[4]))
+
+
+def add_inbox(tx: Transaction, inbox: Inbox, client_id: str | None, payload: bytes) -> Inbox:
+    """Keep a new inbox, or return the one that the same client id made before."""
+    if client_id is not None:
+        made = tx.one(
+            f"SELECT {_COLUMNS}, payload FROM inboxes WHERE client_id = :client_id",
+            client_id=client_id,
+        )
+        if made is not None and made[-1] == payload:
+            return _inbox(made)
+        if made is not None:
+            raise Conflict(f"client_id {client_id} was used with other arguments")
+    if tx.one("SELECT 1 FROM inboxes WHERE address = :address", address=inbox.address):
+        raise Conflict(f"the address {inbox.address} is taken; choose another")
+    row = tx.one(
+        INSERT_INBOX,
+        id=inbox.id,
+        address=inbox.address,
+        name=inbox.name,
+        account_id=inbox.account_id,
+        client_id=client_id,
+        payload=payload,
+        created_at=seconds(inbox.created_at),
+    )
+    number = row[0] if row else 0
+    mailboxes = [(name, caseless(name)) for name in STANDARD_MAILBOXES]
+    tx.many(INSERT_MAILBOX, [{"inbox": number, "name": n, "folded": f} for n, f in mailboxes])
+    return inbox
+
+
+def list_inboxes(tx: Transaction, visible: Visible, page: Slice) -> Found[Inbox]:
+    """Oldest first."""
+    among, params = ("IS NOT NULL", {}) if visible is None else any_of("id", sorted(visible))
+    counted = tx.one(f"SELECT count(*) FROM inboxes WHERE id {among}", **params)
+    total: int = counted[0] if counted else 0
+    start = page.after[0] if page.after else 0
+    rows = tx.all(
+        f"""SELECT {_COLUMNS}, number FROM inboxes WHERE id {among} AND number > :start
+             ORDER BY number LIMIT :limit OFFSET :offset""",
+        **params,
+        start=start,
+        limit=page.limit,
+        offset=page.offset,
+    )
+    offset = page.offset
+    if page.after:
+        offset = _before(tx, among, params, int(start))
+    has_more = offset + len(rows) < total and rows
+    return Found(
+        tuple(_inbox(row) for row in rows), total, offset, (rows[-1][-1],) if has_more else None
+    )
+
+
+def _before(tx: Transaction, among: str, params: dict[str, object], start: int) -> int:
+    row = tx.one(
+        f"SELECT count(*) FROM inboxes WHERE id {among} AND number <= :start",
+        **params,
+        start=start,
+    )
+    return int(row[0]) if row else 0
+
+
+def get_inbox(tx: Transaction, inbox_id: str, visible: Visible) -> Inbox | None:
+    """The inbox, if it exists for the caller."""
+    if visible is not None and inbox_id not in visible:
+        return None
+    row = tx.one(f"SELECT {_COLUMNS} FROM inboxes WHERE id = :id", id=inbox_id)
+    return _inbox(row) if row else None
+
+
+def inboxes_at(tx: Transaction, addresses: Sequence[str]) -> dict[str, Inbox]:
+    """The inboxes that receive for these addresses, by the address in lower case."""
+    among, params = any_of("address", [address.lower() for address in addresses])
+    rows = tx.all(f"SELECT {_COLUMNS} FROM inboxes WHERE address {among}", **params)
+    return {row[1]: _inbox(row) for row in rows}
+
+
+def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) -> Inbox | None:
+    """Give an inbox another name."""
+    if visible is None or inbox_id in visible:
+        tx.run("UPDATE inboxes SET name = :name WHERE id = :id", name=name, id=inbox_id)
+    return get_inbox(tx, inbox_id, visible)
+
+
+_OF_MESSAGES = ("bodies", "message_labels", "message_mailboxes", "attachments")
+_OF_INBOX = ("messages", "threads", "thread_ids", "labels", "mailboxes")
+
+
+def remove_inbox(
+    tx: Transaction, inbox_id: str, visible: Visible, *, force: bool
+) -> tuple[BlobKey, ...] | None:
+    """Remove an inbox and all that is in it; return the blobs that nothing uses any more."""
+    if get_inbox(tx, inbox_id, visible) is None:
+        return None
+    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
+    number = row[0] if row else 0
+    if not force and tx.one("SELECT 1 FROM messages WHERE inbox = :inbox LIMIT 1", inbox=number):
+        raise Conflict(f"the inbox {inbox_id} holds mail; delete it with force=true")
+    keys = tx.all(
+        """SELECT raw FROM messages WHERE inbox = :inbox
+           UNION SELECT sha256 FROM attachments WHERE inbox = :inbox""",
+        inbox=number,
+    )
+    for table in _OF_MESSAGES:
+        tx.run(
+            f"DELETE FROM {table} WHERE message IN "
+            "(SELECT number FROM messages WHERE inbox = :inbox)",
+            inbox=number,
+        )
+    for table in _OF_INBOX:
+        tx.run(f"DELETE FROM {table} WHERE inbox = :inbox", inbox=number)
+    tx.run("DELETE FROM inboxes WHERE number = :inbox", inbox=number)
+    return unused_of(tx, [row[0] for row in keys])

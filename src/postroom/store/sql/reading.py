@@ -1,0 +1,155 @@
+"""One message, its attachments, and pages of attachments."""
+
+from __future__ import annotations
+
+from postroom.errors import NotFound
+from postroom.model.attachment import Attachment
+from postroom.model.inbox import Visible
+from postroom.model.message import Message
+from postroom.model.page import Found, Slice
+from postroom.model.stored import AttachmentQuery, RawMessage
+from postroom.store.sql.finding import Conditions, inbox_number, thread_number
+from postroom.store.sql.rows import (
+    ATTACHMENT_COLUMNS,
+    MESSAGE_COLUMNS,
+    MESSAGE_TABLES,
+    attachment,
+    message,
+)
+from postroom.store.sql.values import moment
+from postroom.store.transaction import Row, Transaction
+
+MESSAGE = f"SELECT {MESSAGE_COLUMNS}, m.number FROM {MESSAGE_TABLES} WHERE m.id = :id"
+MESSAGE_BY_INTERNET_ID = f"""
+    SELECT {MESSAGE_COLUMNS}, m.number FROM {MESSAGE_TABLES}
+     WHERE i.id = :inbox_id AND m.internet_id = :internet_id
+     ORDER BY m.is_outbound, m.number DESC LIMIT 1
+"""
+NEWEST = f"""
+    SELECT {MESSAGE_COLUMNS}, m.number FROM {MESSAGE_TABLES}
+     WHERE t.id = :thread_id
+     ORDER BY m.is_outbound, m.is_hidden, m.date DESC, m.number DESC LIMIT 1
+"""
+ATTACHMENTS_OF = f"""
+    SELECT {ATTACHMENT_COLUMNS} FROM attachments a JOIN messages m ON m.number = a.message
+     WHERE a.message = :message ORDER BY a.position
+"""
+ATTACHMENT = f"""
+    SELECT {ATTACHMENT_COLUMNS}, i.id FROM attachments a
+      JOIN messages m ON m.number = a.message JOIN inboxes i ON i.number = m.inbox
+     WHERE a.id = :id
+"""
+RAW_AFTER = """
+    SELECT m.number, m.id, m.date, m.from_address, m.raw, m.size_bytes FROM messages m
+     WHERE m.inbox = :inbox AND m.number > :after ORDER BY m.number LIMIT :limit
+"""
+
+
+def get_message(tx: Transaction, message_id: str, visible: Visible) -> Message | None:
+    """A message by its id."""
+    return _whole(tx, tx.one(MESSAGE, id=message_id), visible)
+
+
+def message_by_internet_id(
+    tx: Transaction, inbox_id: str, internet_message_id: str
+) -> Message | None:
+    """The newest message of an inbox with this Message-ID, a received one if there is one."""
+    row = tx.one(MESSAGE_BY_INTERNET_ID, inbox_id=inbox_id, internet_id=internet_message_id)
+    return _whole(tx, row, None)
+
+
+def newest_message(tx: Transaction, thread_id: str, visible: Visible) -> Message | None:
+    """The newest inbound message of a thread; if there is none, the newest."""
+    return _whole(tx, tx.one(NEWEST, thread_id=thread_id), visible)
+
+
+def _whole(tx: Transaction, row: Row | None, visible: Visible) -> Message | None:
+    if row is None or (visible is not None and row[2] not in visible):
+        return None
+    files = tx.all(ATTACHMENTS_OF, message=row[-1])
+    return message(row, tuple(attachment(file) for file in files))
+
+
+def get_attachment(tx: Transaction, attachment_id: str, visible: Visible) -> Attachment | None:
+    """An attachment by its id."""
+    row = tx.one(ATTACHMENT, id=attachment_id)
+    if row is None or (visible is not None and row[-1] not in visible):
+        return None
+    return attachment(row)
+
+
+def find_attachments(tx: Transaction, query: AttachmentQuery) -> Found[Attachment]:
+    """Attachments of the newest messages first, those of one message in its order."""
+    where = _conditions(tx, query)
+    counted = tx.one(
+        f"""SELECT count(*) FROM attachments a JOIN messages m ON m.number = a.message
+             WHERE {where.sql}""",
+        **where.params,
+    )
+    total = int(counted[0]) if counted else 0
+    offset = _before(tx, where, query.page)
+    rows = _page(tx, where, query.page)
+    found = tuple(attachment(row) for row in rows)
+    has_more = rows and offset + len(rows) < total
+    return Found(found, total, offset, tuple(rows[-1][-3:]) if has_more else None)
+
+
+def _conditions(tx: Transaction, query: AttachmentQuery) -> Conditions:
+    where = Conditions()
+    if query.inbox_id is not None:
+        where.add("a.inbox = :inbox", inbox=inbox_number(tx, query.inbox_id, query.visible))
+    if query.thread_id is not None:
+        where.add("m.thread = :thread", thread=thread_number(tx, query.thread_id, query.visible)[0])
+    if query.message_id is None:
+        where.add("m.is_hidden = 0")
+        return where
+    message = get_message(tx, query.message_id, query.visible)
+    if message is None:
+        raise NotFound(f"no message {query.message_id}")
+    where.add("m.id = :message_id", message_id=query.message_id)
+    return where
+
+
+# Newest message first, but the files of one message in their own order.
+_AFTER = """(m.date < :date OR (m.date = :date AND (m.number < :number
+             OR (m.number = :number AND a.position > :position))))"""
+
+
+def _place(page: Slice) -> dict[str, object]:
+    date, number, position = page.after or (0, 0, 0)
+    return {"date": date, "number": number, "position": position}
+
+
+def _before(tx: Transaction, where: Conditions, page: Slice) -> int:
+    if page.after is None:
+        return page.offset
+    row = tx.one(
+        f"""SELECT count(*) FROM attachments a JOIN messages m ON m.number = a.message
+             WHERE {where.sql} AND NOT {_AFTER}""",
+        **where.params,
+        **_place(page),
+    )
+    return int(row[0]) if row else 0
+
+
+def _page(tx: Transaction, where: Conditions, page: Slice) -> list[Row]:
+    start = _AFTER if page.after else "1 = 1"
+    return tx.all(
+        f"""SELECT {ATTACHMENT_COLUMNS}, m.date, m.number, a.position
+              FROM attachments a JOIN messages m ON m.number = a.message
+             WHERE {where.sql} AND {start}
+             ORDER BY m.date DESC, m.number DESC, a.position LIMIT :limit OFFSET :offset""",
+        **where.params,
+        **(_place(page) if page.after else {}),
+        limit=page.limit,
+        offset=page.offset,
+    )
+
+
+def raw_after(
+    tx: Transaction, inbox_id: str, visible: Visible, after: int, limit: int
+) -> list[RawMessage]:
+    """The next messages of an inbox in order of arrival. Raises NotFound."""
+    inbox = inbox_number(tx, inbox_id, visible)
+    rows = tx.all(RAW_AFTER, inbox=inbox, after=after, limit=limit)
+    return [RawMessage(r[0], r[1], moment(r[2]), r[3], r[4], r[5]) for r in rows]

@@ -1,0 +1,113 @@
+"""Sends, each exactly once: what a caller sent before is answered, not repeated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from postroom.errors import Conflict, RateLimited
+from postroom.model.message import FLAGS, Recipient
+from postroom.model.sending import Sent, overall_status
+from postroom.model.stored import NewSend
+from postroom.store.sql.adding import add_message
+from postroom.store.sql.values import dumps, from_text, seconds
+from postroom.store.transaction import Transaction
+
+KEYS_KEPT_S = int(timedelta(days=7).total_seconds())
+REPEAT_WINDOW_S = int(timedelta(minutes=10).total_seconds())
+HOUR_S = 3600
+_ANSWERED = 1 << FLAGS.index("answered")
+
+BY_KEY = """
+    SELECT answer, payload FROM sends
+     WHERE caller = :caller AND idempotency_key = :key AND at > :since
+"""
+BY_PAYLOAD = """
+    SELECT answer FROM sends WHERE caller = :caller AND payload = :payload AND at > :since
+     ORDER BY number LIMIT 1
+"""
+INSERT_SEND = """
+    INSERT INTO sends (caller, idempotency_key, payload, at, answer)
+    VALUES (:caller, :key, :payload, :at, :answer)
+"""
+OLDEST_OF_HOUR = "SELECT count(*), min(at) FROM sends WHERE caller = :caller AND at > :since"
+
+
+def record_send(tx: Transaction, send: NewSend) -> Sent:
+    """Store a sent message and its local deliveries, or answer as the first time."""
+    earlier = earlier_send(
+        tx,
+        send.caller,
+        send.payload,
+        idempotency_key=send.idempotency_key,
+        allow_duplicate=send.allow_duplicate,
+        now=send.message.received_at,
+    )
+    if earlier is not None:
+        return earlier
+    now = seconds(send.message.received_at)
+    _check_rate(tx, send, now)
+    added = add_message(tx, send.message)
+    for delivery in send.deliveries:
+        add_message(tx, delivery)
+    if send.answered is not None:
+        tx.run(
+            f"UPDATE messages SET flags = flags | {_ANSWERED} WHERE id = :id",
+            id=send.answered,
+        )
+    recipients = send.message.recipients or ()
+    sent = Sent(added.message_id, added.thread_id, overall_status(recipients), recipients)
+    tx.run("DELETE FROM sends WHERE at <= :since", since=now - KEYS_KEPT_S)
+    tx.run(
+        INSERT_SEND,
+        caller=send.caller,
+        key=send.idempotency_key,
+        payload=send.payload,
+        at=now,
+        answer=dumps(sent),
+    )
+    return sent
+
+
+def earlier_send(
+    tx: Transaction,
+    caller: str,
+    payload: bytes,
+    *,
+    idempotency_key: str | None,
+    allow_duplicate: bool,
+    now: datetime,
+) -> Sent | None:
+    """The answer that this send got before. Raises Conflict on a key used for another mail."""
+    if idempotency_key is not None:
+        since = seconds(now) - KEYS_KEPT_S
+        row = tx.one(BY_KEY, caller=caller, key=idempotency_key, since=since)
+        if row is not None and row[1] != payload:
+            raise Conflict(
+                f"the idempotency key {idempotency_key} was used for another mail; "
+                "use a new key for a new mail"
+            )
+        return _sent(row[0]) if row else None
+    if allow_duplicate:
+        return None
+    since = seconds(now) - REPEAT_WINDOW_S
+    row = tx.one(BY_PAYLOAD, caller=caller, payload=payload, since=since)
+    return replace(_sent(row[0]), deduplicated=True) if row else None
+
+
+def _sent(answer: str) -> Sent:
+    values = from_text(answer)
+    recipients = tuple(Recipient(**recipient) for recipient in values.pop("recipients"))
+    return Sent(**values, recipients=recipients)
+
+
+def _check_rate(tx: Transaction, send: NewSend, now: int) -> None:
+    if send.most_per_hour is None:
+        return
+    row = tx.one(OLDEST_OF_HOUR, caller=send.caller, since=now - HOUR_S)
+    if row is not None and row[0] >= send.most_per_hour:
+        wait = max(1, row[1] + HOUR_S - now)
+        raise RateLimited(
+            f"this key has sent {row[0]} mails within the hour; try again in {wait} s",
+            retry_after=wait,
+        )

@@ -1,0 +1,155 @@
+"""Which thread a message belongs to, and what a thread knows of its messages."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b32encode
+from collections.abc import Sequence
+
+from postroom.errors import NotFound
+from postroom.mail.threads import Candidate, thread_keys
+from postroom.mail.threads import choose_thread as choose_by_subject
+from postroom.model.stored import NewMessage
+from postroom.store.sql.values import any_of, from_text, moment
+from postroom.store.transaction import Transaction
+
+_MOST_CANDIDATES = 20
+
+INSERT_THREAD = """
+    INSERT INTO threads (id, inbox, subject, base_subject, message_count)
+    VALUES (:id, :inbox, :subject, :base_subject, 0)
+    RETURNING number
+"""
+COUNT_IN = """
+    UPDATE threads
+       SET message_count = message_count + 1,
+           first_date = CASE WHEN first_date < :date THEN first_date ELSE :date END,
+           last_date = CASE WHEN last_date > :date THEN last_date ELSE :date END
+     WHERE number = :thread
+"""
+RECOUNT = """
+    UPDATE threads SET (message_count, first_date, last_date) = (
+        SELECT count(*), min(date), max(date) FROM messages
+         WHERE thread = :thread AND is_hidden = 0
+    ) WHERE number = :thread
+"""
+REMEMBER_ID = """
+    INSERT INTO thread_ids (inbox, internet_id, thread) VALUES (:inbox, :internet_id, :thread)
+    ON CONFLICT (inbox, internet_id) DO NOTHING
+"""
+SAME_SUBJECT = """
+    SELECT t.number, t.id, m.date, m.addresses FROM threads t
+      JOIN messages m ON m.thread = t.number AND m.date = t.last_date
+     WHERE t.inbox = :inbox AND t.base_subject = :base_subject
+     ORDER BY t.last_date DESC LIMIT :limit
+"""
+
+
+def choose_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str]:
+    """The number and id of the thread for a message; a new one if it continues none."""
+    if message.thread_id is not None:
+        return _named_thread(tx, message.thread_id)
+    found = _referred(tx, message, inbox)
+    if found:
+        return _joined(tx, found)
+    by_subject = _by_subject(tx, message, inbox)
+    return by_subject or _new_thread(tx, message, inbox)
+
+
+def _named_thread(tx: Transaction, thread_id: str) -> tuple[int, str]:
+    row = tx.one("SELECT number, id FROM threads WHERE id = :id", id=thread_id)
+    if row is None:
+        raise NotFound(f"no thread {thread_id}")
+    return row[0], row[1]
+
+
+def _referred(tx: Transaction, message: NewMessage, inbox: int) -> list[tuple[int, str, bool]]:
+    """Threads of the mails that this one refers to, the direct parent's first.
+
+    The message's own id counts last: a reply that came before it has left it there.
+    """
+    keys = [*thread_keys(message), *filter(None, [message.internet_message_id])]
+    among, params = any_of("key", keys)
+    rows = tx.all(
+        f"""SELECT i.internet_id, t.number, t.id, t.is_pinned FROM thread_ids i
+              JOIN threads t ON t.number = i.thread
+             WHERE i.inbox = :inbox AND i.internet_id {among}""",
+        inbox=inbox,
+        **params,
+    )
+    by_key = {row[0]: (row[1], row[2], bool(row[3])) for row in rows}
+    return list(dict.fromkeys(by_key[key] for key in keys if key in by_key))
+
+
+def _joined(tx: Transaction, found: Sequence[tuple[int, str, bool]]) -> tuple[int, str]:
+    """The first thread; the others join it, but never against a split by hand."""
+    number, thread_id, is_pinned = found[0]
+    others = [other for other, _, pinned in found[1:] if not pinned]
+    if others and not is_pinned:
+        join_threads(tx, number, others)
+    return number, thread_id
+
+
+def join_threads(tx: Transaction, into: int, others: Sequence[int]) -> None:
+    """Move all messages of some threads into one and forget the others."""
+    among, params = any_of("thread", others)
+    for table in ("messages", "thread_ids"):
+        tx.run(f"UPDATE {table} SET thread = :into WHERE thread {among}", into=into, **params)
+    tx.run(f"DELETE FROM threads WHERE number {among}", **params)
+    tx.run(RECOUNT, thread=into)
+
+
+def _by_subject(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
+    if not message.base_subject:
+        return None
+    rows = tx.all(
+        SAME_SUBJECT, inbox=inbox, base_subject=message.base_subject, limit=_MOST_CANDIDATES
+    )
+    candidates = [
+        Candidate(row[1], frozenset(line[2] for line in from_text(row[3])), moment(row[2]))
+        for row in rows
+    ]
+    chosen = choose_by_subject(message, candidates, date=message.date)
+    return next(((row[0], row[1]) for row in rows if row[1] == chosen), None)
+
+
+def _new_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str]:
+    thread_id = thread_id_of(message.id)
+    row = tx.one(
+        INSERT_THREAD,
+        id=thread_id,
+        inbox=inbox,
+        subject=message.subject,
+        base_subject=message.base_subject,
+    )
+    return (row[0] if row else 0), thread_id
+
+
+def thread_id_of(message_id: str) -> str:
+    """The id of the thread that a message opens: as random as the message's own."""
+    digest = hashlib.sha256(f"thread of {message_id}".encode()).digest()
+    return "thr_" + b32encode(digest[:16]).decode().rstrip("=").lower()
+
+
+def count_in(tx: Transaction, thread: int, date: int, *, is_hidden: bool) -> None:
+    """Let a thread know of one more message."""
+    if not is_hidden:
+        tx.run(COUNT_IN, thread=thread, date=date)
+
+
+def recount(tx: Transaction, thread: int) -> None:
+    """Count the messages of a thread again; one without any message is forgotten."""
+    if tx.one("SELECT 1 FROM messages WHERE thread = :thread LIMIT 1", thread=thread):
+        tx.run(RECOUNT, thread=thread)
+        return
+    tx.run("DELETE FROM thread_ids WHERE thread = :thread", thread=thread)
+    tx.run("DELETE FROM threads WHERE number = :thread", thread=thread)
+
+
+def remember_ids(tx: Transaction, message: NewMessage, inbox: int, thread: int) -> None:
+    """Remember the ids of a message and of those it refers to, for replies yet to come."""
+    own = message.internet_message_id
+    keys = [*filter(None, [own]), *thread_keys(message)]
+    rows = [{"inbox": inbox, "internet_id": key, "thread": thread} for key in keys]
+    if rows:
+        tx.many(REMEMBER_ID, rows)

@@ -1,0 +1,243 @@
+"""Threads: listed, read, merged and split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.errors import InvalidInput, NotFound
+from postroom.model.inbox import Visible
+from postroom.model.page import Found, Slice
+from postroom.model.stored import ThreadQuery
+from postroom.model.thread import Thread, ThreadRow
+from postroom.store.sql.finding import Conditions, inbox_number, thread_number
+from postroom.store.sql.names import numbers_named
+from postroom.store.sql.rows import MESSAGE_TABLES, ROW_COLUMNS, thread_message
+from postroom.store.sql.threading import join_threads, recount
+from postroom.store.sql.values import any_of, from_text, moment, visible_numbers
+from postroom.store.transaction import Row, Transaction
+
+_PEOPLE_SEEN = 50
+_PEOPLE_SHOWN = 20
+_SUBJECT_SHOWN = 250
+
+THREAD_COLUMNS = """
+    t.number, t.id, i.id, t.subject, t.message_count, t.first_date, t.last_date
+"""
+NEWEST_OF = """
+    SELECT addresses, labels, snippet FROM messages
+     WHERE thread = :thread AND is_hidden = :is_hidden
+     ORDER BY date DESC, number DESC LIMIT :limit
+"""
+SPLIT_OFF = """
+    INSERT INTO threads (id, inbox, subject, base_subject, is_pinned, message_count)
+    SELECT :id, inbox, subject, base_subject, 1, 0 FROM threads WHERE number = :thread
+    RETURNING number
+"""
+
+
+def find_threads(tx: Transaction, query: ThreadQuery) -> Found[ThreadRow]:
+    """Threads with the newest message first; one that is all in Trash or Junk is left out."""
+    where = _conditions(tx, query)
+    counted = tx.one(f"SELECT count(*) FROM threads t WHERE {where.sql}", **where.params)
+    total = int(counted[0]) if counted else 0
+    offset = _before(tx, where, query.page)
+    rows = _page(tx, where, query.page)
+    has_more = rows and offset + len(rows) < total
+    found = tuple(_thread_row(tx, row) for row in rows)
+    return Found(found, total, offset, (rows[-1][6], rows[-1][0]) if has_more else None)
+
+
+def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
+    where = Conditions()
+    where.add("t.last_date IS NOT NULL")
+    inboxes = visible_numbers(tx, query.visible)
+    if query.inbox_id is not None:
+        inboxes = [inbox_number(tx, query.inbox_id, query.visible)]
+    if inboxes is not None:
+        where.among("t.inbox", "inbox", inboxes)
+    if query.label is not None:
+        among, params = any_of("label", numbers_named(tx, "labels", query.label, inboxes))
+        where.add(
+            f"""t.number IN (SELECT m.thread FROM messages m
+                  JOIN message_labels ml ON ml.message = m.number
+                 WHERE ml.label {among} AND m.is_hidden = 0)""",
+            **params,
+        )
+    return where
+
+
+def _before(tx: Transaction, where: Conditions, page: Slice) -> int:
+    if page.after is None:
+        return page.offset
+    row = tx.one(
+        f"""SELECT count(*) FROM threads t
+             WHERE {where.sql} AND (t.last_date, t.number) >= (:date, :number)""",
+        **where.params,
+        date=page.after[0],
+        number=page.after[1],
+    )
+    return int(row[0]) if row else 0
+
+
+def _page(tx: Transaction, where: Conditions, page: Slice) -> list[Row]:
+    start = "(t.last_date, t.number) < (:date, :number)" if page.after else "1 = 1"
+    date, number = page.after or (0, 0)
+    return tx.all(
+        f"""SELECT {THREAD_COLUMNS} FROM threads t JOIN inboxes i ON i.number = t.inbox
+             WHERE {where.sql} AND {start}
+             ORDER BY t.last_date DESC, t.number DESC LIMIT :limit OFFSET :offset""",
+        **where.params,
+        **({"date": date, "number": number} if page.after else {}),
+        limit=page.limit,
+        offset=page.offset,
+    )
+
+
+def _thread_row(tx: Transaction, row: Row) -> ThreadRow:
+    newest = tx.all(NEWEST_OF, thread=row[0], is_hidden=0, limit=_PEOPLE_SEEN)
+    return ThreadRow(
+        id=row[1],
+        inbox_id=row[2],
+        subject=row[3][:_SUBJECT_SHOWN],
+        participants=_people(newest),
+        message_count=row[4],
+        first_date=moment(row[5]),
+        last_date=moment(row[6]),
+        labels=_labels(newest),
+        snippet=newest[0][2] if newest else "",
+    )
+
+
+def _people(newest: Sequence[Row]) -> tuple[str, ...]:
+    """Who wrote or was written to, in order of appearance."""
+    lines = [line for row in reversed(newest) for line in from_text(row[0])]
+    people = {line[2].lower(): line[2] for line in lines if line[0] in ("from", "to", "cc")}
+    return tuple(people.values())[:_PEOPLE_SHOWN]
+
+
+def _labels(newest: Sequence[Row]) -> tuple[str, ...]:
+    names = (name for row in newest for name in from_text(row[1]))
+    return tuple(sorted(set(names), key=str.casefold))
+
+
+def get_thread(
+    tx: Transaction, thread_id: str, visible: Visible, *, limit: int, before: str | None
+) -> Thread | None:
+    """A thread with its newest messages; one wholly in Trash or Junk shows those."""
+    row = tx.one(
+        f"""SELECT {THREAD_COLUMNS} FROM threads t JOIN inboxes i ON i.number = t.inbox
+             WHERE t.id = :id""",
+        id=thread_id,
+    )
+    if row is None or (visible is not None and row[2] not in visible):
+        return None
+    is_hidden = int(row[6] is None)
+    if is_hidden:
+        row = _hidden_counts(tx, row)
+    rows = _messages(tx, row[0], is_hidden, limit + 1, _place(tx, row[0], before))
+    newest = tx.all(NEWEST_OF, thread=row[0], is_hidden=is_hidden, limit=_PEOPLE_SEEN)
+    messages = tuple(thread_message(r, r[-2], r[-1]) for r in reversed(rows[:limit]))
+    return Thread(
+        id=row[1],
+        inbox_id=row[2],
+        subject=row[3],
+        participants=_people(newest),
+        message_count=row[4],
+        first_date=moment(row[5]),
+        last_date=moment(row[6]),
+        labels=_labels(newest),
+        messages=messages,
+        has_more=len(rows) > limit,
+    )
+
+
+def _hidden_counts(tx: Transaction, row: Row) -> Row:
+    counts = tx.one(
+        "SELECT count(*), min(date), max(date) FROM messages WHERE thread = :thread", thread=row[0]
+    )
+    return (*row[:4], *counts) if counts else row
+
+
+def _place(tx: Transaction, thread: int, before: str | None) -> tuple[int, int] | None:
+    if before is None:
+        return None
+    row = tx.one(
+        "SELECT date, number FROM messages WHERE id = :id AND thread = :thread",
+        id=before,
+        thread=thread,
+    )
+    if row is None:
+        raise NotFound(f"before: no message {before} in this thread")
+    return row[0], row[1]
+
+
+def _messages(
+    tx: Transaction, thread: int, is_hidden: int, limit: int, place: tuple[int, int] | None
+) -> list[Row]:
+    start = "(m.date, m.number) < (:date, :number)" if place else "1 = 1"
+    return tx.all(
+        f"""SELECT {ROW_COLUMNS}, b.text, b.new_text FROM {MESSAGE_TABLES}
+             WHERE m.thread = :thread AND m.is_hidden = :is_hidden AND {start}
+             ORDER BY m.date DESC, m.number DESC LIMIT :limit""",
+        thread=thread,
+        is_hidden=is_hidden,
+        **({"date": place[0], "number": place[1]} if place else {}),
+        limit=limit,
+    )
+
+
+def merge_threads(tx: Transaction, thread_ids: Sequence[str], visible: Visible) -> str:
+    """Put all messages into the first thread. Raises NotFound, InvalidInput."""
+    found = [thread_number(tx, thread_id, visible) for thread_id in thread_ids]
+    if len({inbox for _, inbox in found}) > 1:
+        raise InvalidInput("thread_ids: threads of different inboxes cannot be merged")
+    into = found[0][0]
+    others = [number for number, _ in found[1:] if number != into]
+    if others:
+        join_threads(tx, into, list(dict.fromkeys(others)))
+    return thread_ids[0]
+
+
+def split_thread(
+    tx: Transaction,
+    thread_id: str,
+    message_ids: Sequence[str],
+    new_thread_id: str,
+    visible: Visible,
+) -> None:
+    """Move messages of a thread into a new one, which stays apart.
+
+    Raises:
+        NotFound: the thread does not exist, or one of the messages is not in it.
+        InvalidInput: nothing would be left behind.
+    """
+    thread, _ = thread_number(tx, thread_id, visible)
+    among, params = any_of("id", message_ids)
+    rows = tx.all(
+        f"SELECT number, internet_id, id FROM messages WHERE thread = :thread AND id {among}",
+        thread=thread,
+        **params,
+    )
+    missing = set(message_ids) - {row[2] for row in rows}
+    if missing:
+        raise NotFound(f"no message {min(missing)} in the thread {thread_id}")
+    counted = tx.one("SELECT count(*) FROM messages WHERE thread = :thread", thread=thread)
+    if counted and counted[0] == len(rows):
+        raise InvalidInput("message_ids: that is the whole thread; leave at least one message")
+    _split_off(tx, thread, new_thread_id, rows)
+
+
+def _split_off(tx: Transaction, thread: int, new_thread_id: str, rows: Sequence[Row]) -> None:
+    made = tx.one(SPLIT_OFF, id=new_thread_id, thread=thread)
+    new = made[0] if made else 0
+    tx.run("UPDATE threads SET is_pinned = 1 WHERE number = :thread", thread=thread)
+    tx.many(
+        "UPDATE messages SET thread = :new WHERE number = :number",
+        [{"new": new, "number": row[0]} for row in rows],
+    )
+    tx.many(
+        "UPDATE thread_ids SET thread = :new WHERE thread = :thread AND internet_id = :internet_id",
+        [{"new": new, "thread": thread, "internet_id": row[1]} for row in rows if row[1]],
+    )
+    recount(tx, thread)
+    recount(tx, new)

@@ -1,0 +1,60 @@
+"""Between rows and values: times as seconds, lists as JSON, names without case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from postroom.model.inbox import Visible
+from postroom.model.message import FLAGS
+from postroom.store.transaction import Transaction
+
+to_text = msgspec.json.Encoder().encode
+from_text = msgspec.json.Decoder().decode
+
+
+def dumps(value: Any) -> str:
+    """JSON as text."""
+    return to_text(value).decode()
+
+
+def seconds(moment: datetime) -> int:
+    """A time as it is stored."""
+    return int(moment.timestamp())
+
+
+def moment(value: int) -> datetime:
+    """A stored time as a value."""
+    return datetime.fromtimestamp(value, UTC)
+
+
+def caseless(name: str) -> str:
+    """How names of labels and mailboxes compare: exactly, but without case."""
+    return name.casefold()
+
+
+def flag_bits(flags: Sequence[str]) -> int:
+    """Flags as one number."""
+    return sum(1 << FLAGS.index(flag) for flag in set(flags))
+
+
+def flag_names(bits: int) -> tuple[str, ...]:
+    """The flags that are set in a stored number."""
+    return tuple(name for position, name in enumerate(FLAGS) if bits >> position & 1)
+
+
+def any_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]:
+    """`IN (…)` with one parameter for each value, and those parameters."""
+    params = {f"{name}{position}": value for position, value in enumerate(values)}
+    return f"IN ({', '.join(':' + key for key in params) or 'NULL'})", params
+
+
+def visible_numbers(tx: Transaction, visible: Visible) -> list[int] | None:
+    """The numbers of the inboxes a caller may see; None is all."""
+    if visible is None:
+        return None
+    among, params = any_of("id", sorted(visible))
+    return [row[0] for row in tx.all(f"SELECT number FROM inboxes WHERE id {among}", **params)]

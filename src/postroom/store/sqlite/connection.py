@@ -1,0 +1,98 @@
+"""Connections to one SQLite file, and what its errors mean to us."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from postroom.errors import MailError, StorageFull
+from postroom.store.transaction import Row
+
+OLDEST_SQLITE = 3_051_003
+"""Before 3.51.3 a WAL that two connections write and checkpoint at once can be corrupted."""
+
+_BUSY_MS = 30_000
+_WAL_TRIES = 200
+
+
+class StorageFailed(MailError):
+    """The disk refused a write or a sync. Nothing is acknowledged any more until a restart."""
+
+
+def check_sqlite(version: int | None = None) -> None:
+    """Refuse to run on a SQLite that is not safe. Raises MailError."""
+    found = apsw.SQLITE_VERSION_NUMBER if version is None else version
+    if found < OLDEST_SQLITE:
+        name = f"{found // 1_000_000}.{found // 1_000 % 1_000}.{found % 1_000}"
+        raise MailError(
+            f"sqlite_wal_reset: SQLite {name} can corrupt a database in WAL mode; "
+            "install apsw 3.51.3 or newer"
+        )
+
+
+def connect(path: Path, *, is_writer: bool) -> apsw.Connection:
+    """Open a connection; a commit on it returns only when the data is on disk."""
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(_BUSY_MS)
+    _use_wal(connection)
+    for pragma in (
+        "synchronous = FULL",
+        "temp_store = MEMORY",
+        "cache_size = -32768",
+        "mmap_size = 1073741824",
+        f"query_only = {'OFF' if is_writer else 'ON'}",
+    ):
+        connection.pragma(*(part.strip() for part in pragma.split("=")))
+    return connection
+
+
+def _use_wal(connection: apsw.Connection) -> None:
+    """Switch to WAL; the busy timeout does not cover this, so another opener may be in the way."""
+    for attempt in range(_WAL_TRIES):
+        try:
+            connection.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if attempt == _WAL_TRIES - 1:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+class SqliteTransaction:
+    """The open transaction of one connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def all(self, sql: str, /, **params: object) -> list[Row]:
+        return self._connection.execute(sql, params).fetchall()
+
+    def one(self, sql: str, /, **params: object) -> Row | None:
+        return self._connection.execute(sql, params).fetchone()
+
+    def run(self, sql: str, /, **params: object) -> int:
+        self._connection.execute(sql, params)
+        return self._connection.changes()
+
+    def many(self, sql: str, rows: Iterable[Mapping[str, object]], /) -> None:
+        self._connection.executemany(sql, rows)
+
+
+@contextmanager
+def sqlite_errors() -> Iterator[None]:
+    """Turn what SQLite says into what we say."""
+    try:
+        yield
+    except apsw.FullError as error:
+        raise StorageFull("the disk is full; free some space and try again") from error
+    except apsw.IOError as error:
+        raise StorageFailed(f"the disk failed ({error}); restart once it is well") from error
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise MailError("the database is busy with another process; try again") from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise StorageFailed(f"the database is damaged ({error}); restore a backup") from error

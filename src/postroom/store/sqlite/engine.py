@@ -1,0 +1,171 @@
+"""One writer thread that shares each sync among all who wait for it, and a pool of readers."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from postroom.store.sqlite.connection import (
+    SqliteTransaction,
+    StorageFailed,
+    check_sqlite,
+    connect,
+    sqlite_errors,
+)
+from postroom.store.sqlite.migrations import migrate
+from postroom.store.transaction import Transaction
+
+T = TypeVar("T")
+_MOST_PER_COMMIT = 256
+_READERS = 4
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[Transaction], Any]
+    future: Future[Any] = field(default_factory=Future)
+    result: Any = None
+    error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class SqliteEngine:
+    """Runs functions inside transactions on one SQLite file.
+
+    Writers queue up; whoever waits while a commit is under way shares the next one, so that many
+    small writers pay for one sync. After a failed write or sync nothing more is written: what the
+    operating system has dropped cannot be written again (restart to find out what is there).
+    """
+
+    def __init__(self, path: Path, writer: apsw.Connection) -> None:
+        self._path = path
+        self._writer = writer
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._broken: StorageFailed | None = None
+        self._local = threading.local()
+        self._connections: list[apsw.Connection] = []
+        self._readers = ThreadPoolExecutor(_READERS, "postroom-read", self._open_reader)
+        self._thread = threading.Thread(target=self._write_all, name="postroom-write", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(cls, path: Path) -> SqliteEngine:
+        """Open the file and bring its schema up to date. Raises MailError."""
+        check_sqlite()
+        with sqlite_errors():
+            writer = connect(path, is_writer=True)
+            migrate(writer)
+        return cls(path, writer)
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run *work* on one consistent snapshot."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, self._read, work)
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run *work* atomically; when this returns, what it wrote is on disk."""
+        job = _Job(work)
+        self._jobs.put(job)
+        result: T = await asyncio.wrap_future(job.future)
+        return result
+
+    def check(self, tx: Transaction) -> tuple[str, ...]:
+        """Let SQLite check its file."""
+        rows = tx.all("PRAGMA integrity_check(100)")
+        return tuple(f"database: {row[0]}" for row in rows if row[0] != "ok")
+
+    async def close(self) -> None:
+        """Finish what is queued and close every connection."""
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._readers.shutdown)
+        for connection in (*self._connections, self._writer):
+            connection.close()
+
+    def _open_reader(self) -> None:
+        connection = connect(self._path, is_writer=False)
+        self._connections.append(connection)
+        self._local.connection = connection
+
+    def _read(self, work: Callable[[Transaction], T]) -> T:
+        connection: apsw.Connection = self._local.connection
+        with sqlite_errors():
+            connection.execute("BEGIN")
+            try:
+                return work(SqliteTransaction(connection))
+            finally:
+                connection.execute("ROLLBACK")
+
+    def _write_all(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            batch, is_last = self._waiting(job)
+            running = [j for j in batch if j.future.set_running_or_notify_cancel()]
+            if running:
+                self._commit(running)
+            if is_last:
+                return
+
+    def _waiting(self, first: _Job) -> tuple[list[_Job], bool]:
+        """All who wait now, up to a limit, and whether we are to stop after them."""
+        batch = [first]
+        while len(batch) < _MOST_PER_COMMIT:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                return batch, True
+            batch.append(job)
+        return batch, False
+
+    def _commit(self, batch: list[_Job]) -> None:
+        try:
+            if self._broken is not None:
+                raise self._broken
+            with sqlite_errors():
+                self._run_together(batch)
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            self._fail(batch, error)
+        for job in batch:
+            job.settle()
+
+    def _run_together(self, batch: list[_Job]) -> None:
+        """Run all jobs in one transaction; one that fails leaves the others alone."""
+        self._writer.execute("BEGIN IMMEDIATE")
+        transaction = SqliteTransaction(self._writer)
+        for job in batch:
+            self._writer.execute("SAVEPOINT job")
+            try:
+                with sqlite_errors():
+                    job.result = job.work(transaction)
+            except Exception as error:
+                job.error = error
+                if isinstance(error, StorageFailed) or not self._writer.in_transaction:
+                    raise
+                self._writer.execute("ROLLBACK TO job")
+            self._writer.execute("RELEASE job")
+        self._writer.execute("COMMIT")
+
+    def _fail(self, batch: list[_Job], error: Exception) -> None:
+        if isinstance(error, StorageFailed):
+            self._broken = error
+        if self._writer.in_transaction:
+            try:
+                self._writer.execute("ROLLBACK")
+            except apsw.Error:
+                self._broken = StorageFailed("the disk failed; restart once it is well")
+        for job in batch:
+            job.error = job.error or error

@@ -1,0 +1,186 @@
+"""The schema, in numbered steps. Each step is one transaction: a kill leaves the old or the new.
+
+There are no foreign keys: the tables are to be partitioned by inbox one day, and `verify` checks
+what they would. Times are seconds since 1970, lists are JSON, `number` counts arrivals.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import apsw
+
+from postroom.errors import MailError
+
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE inboxes (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            address TEXT NOT NULL UNIQUE,
+            name TEXT NOT NULL,
+            account_id TEXT,
+            client_id TEXT UNIQUE,
+            payload BLOB NOT NULL,
+            created_at INTEGER NOT NULL
+        )""",
+        """CREATE TABLE mailboxes (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            inbox INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            folded TEXT NOT NULL,
+            UNIQUE (inbox, folded)
+        )""",
+        """CREATE TABLE labels (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            inbox INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            folded TEXT NOT NULL,
+            UNIQUE (inbox, folded)
+        )""",
+        """CREATE TABLE threads (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            inbox INTEGER NOT NULL,
+            subject TEXT NOT NULL,
+            base_subject TEXT NOT NULL,
+            is_pinned INTEGER NOT NULL DEFAULT 0,
+            message_count INTEGER NOT NULL,
+            first_date INTEGER,
+            last_date INTEGER
+        )""",
+        "CREATE INDEX threads_by_date ON threads (inbox, last_date, number)",
+        "CREATE INDEX threads_by_subject ON threads (inbox, base_subject, last_date)",
+        """CREATE TABLE thread_ids (
+            inbox INTEGER NOT NULL,
+            internet_id TEXT NOT NULL,
+            thread INTEGER NOT NULL,
+            PRIMARY KEY (inbox, internet_id)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX thread_ids_by_thread ON thread_ids (thread)",
+        """CREATE TABLE messages (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            inbox INTEGER NOT NULL,
+            thread INTEGER NOT NULL,
+            is_outbound INTEGER NOT NULL,
+            is_hidden INTEGER NOT NULL,
+            has_attachment INTEGER NOT NULL,
+            flags INTEGER NOT NULL,
+            date INTEGER NOT NULL,
+            received_at INTEGER NOT NULL,
+            size_bytes INTEGER NOT NULL,
+            parser_version INTEGER NOT NULL,
+            subject TEXT NOT NULL,
+            from_address TEXT NOT NULL,
+            from_name TEXT NOT NULL,
+            addresses TEXT NOT NULL,
+            snippet TEXT NOT NULL,
+            labels TEXT NOT NULL,
+            mailboxes TEXT NOT NULL,
+            internet_id TEXT,
+            raw TEXT NOT NULL,
+            fingerprint BLOB NOT NULL,
+            details TEXT NOT NULL
+        )""",
+        "CREATE INDEX messages_by_inbox ON messages (inbox, is_hidden, date, number)",
+        "CREATE INDEX messages_by_thread ON messages (thread, is_hidden, date, number)",
+        "CREATE INDEX messages_by_internet_id ON messages (inbox, internet_id)",
+        "CREATE INDEX messages_by_raw ON messages (raw)",
+        """CREATE TABLE bodies (
+            message INTEGER PRIMARY KEY,
+            text TEXT NOT NULL,
+            new_text TEXT,
+            searchable TEXT NOT NULL,
+            senders TEXT NOT NULL,
+            recipients TEXT NOT NULL
+        )""",
+        """CREATE TABLE message_labels (
+            label INTEGER NOT NULL,
+            message INTEGER NOT NULL,
+            PRIMARY KEY (label, message)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX message_labels_by_message ON message_labels (message)",
+        """CREATE TABLE message_mailboxes (
+            mailbox INTEGER NOT NULL,
+            message INTEGER NOT NULL,
+            PRIMARY KEY (mailbox, message)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX message_mailboxes_by_message ON message_mailboxes (message)",
+        """CREATE TABLE attachments (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            message INTEGER NOT NULL,
+            inbox INTEGER NOT NULL,
+            position INTEGER NOT NULL,
+            is_inline INTEGER NOT NULL,
+            size INTEGER NOT NULL,
+            filename TEXT NOT NULL,
+            content_type TEXT NOT NULL,
+            sha256 TEXT NOT NULL
+        )""",
+        "CREATE INDEX attachments_by_message ON attachments (message, position)",
+        "CREATE INDEX attachments_by_inbox ON attachments (inbox, message)",
+        "CREATE INDEX attachments_by_sha256 ON attachments (sha256)",
+        """CREATE TABLE keys (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            name TEXT NOT NULL,
+            secret_hash BLOB NOT NULL UNIQUE,
+            scopes TEXT NOT NULL,
+            inboxes TEXT NOT NULL,
+            namespaces TEXT NOT NULL,
+            accounts TEXT NOT NULL,
+            created_at INTEGER NOT NULL,
+            last_used_at INTEGER
+        )""",
+        """CREATE TABLE sends (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            caller TEXT NOT NULL,
+            idempotency_key TEXT,
+            payload BLOB NOT NULL,
+            at INTEGER NOT NULL,
+            answer TEXT NOT NULL,
+            UNIQUE (caller, idempotency_key)
+        )""",
+        "CREATE INDEX sends_by_payload ON sends (caller, payload, at)",
+        "CREATE INDEX sends_by_time ON sends (caller, at)",
+        "CREATE INDEX sends_by_age ON sends (at)",
+    ),
+)
+
+
+def migrate(connection: apsw.Connection, steps: tuple[tuple[str, ...], ...] = STEPS) -> None:
+    """Bring the schema up to date, step by step.
+
+    Raises:
+        MailError: the database was made by a newer Postroom.
+    """
+    while True:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = int(connection.pragma("user_version") or 0)
+            if version >= len(steps):
+                break
+            for statement in steps[version]:
+                connection.execute(statement)
+            if version == 0:
+                _make_secret(connection)
+            connection.pragma("user_version", version + 1)
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    if version > len(steps):
+        raise MailError(
+            f"this database has schema {version}, but this Postroom knows only {len(steps)}; "
+            "run the newer Postroom that made it, or restore a backup"
+        )
+
+
+def _make_secret(connection: apsw.Connection) -> None:
+    connection.execute(
+        "INSERT INTO facts (name, value) VALUES ('secret', :value)",
+        {"value": secrets.token_bytes(32)},
+    )

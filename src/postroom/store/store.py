@@ -1,0 +1,236 @@
+"""The store: each method is one function of `store.sql`, run in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Protocol
+
+from postroom.model.attachment import Attachment, BlobKey
+from postroom.model.inbox import Inbox, Label, Visible
+from postroom.model.key import Key
+from postroom.model.message import ActionResult, Message, MessageRow
+from postroom.model.page import Found, Slice
+from postroom.model.sending import Sent
+from postroom.model.stored import (
+    Added,
+    AttachmentQuery,
+    Change,
+    MessageQuery,
+    NewMessage,
+    NewSend,
+    RawMessage,
+    ThreadQuery,
+)
+from postroom.model.thread import Thread, ThreadRow
+from postroom.store.sql import (
+    adding,
+    blobs,
+    changing,
+    checking,
+    finding,
+    inboxes,
+    keys,
+    names,
+    reading,
+    sends,
+    threads,
+)
+from postroom.store.transaction import Engine, Transaction
+
+_AT_ONCE = 500
+_USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+class ClosableEngine(Engine, Protocol):
+    """An engine that also knows how it is."""
+
+    def check(self, tx: Transaction) -> tuple[str, ...]:
+        """Let the database check itself."""
+
+    async def close(self) -> None: ...
+
+
+class SqlStore:
+    """A store on any engine that speaks SQL. See `ports.store` for what each method promises."""
+
+    def __init__(self, engine: ClosableEngine) -> None:
+        self._engine = engine
+
+    async def add_inbox(self, inbox: Inbox, *, client_id: str | None, payload: bytes) -> Inbox:
+        return await self._engine.write(lambda tx: inboxes.add_inbox(tx, inbox, client_id, payload))
+
+    async def inboxes(self, visible: Visible, page: Slice) -> Found[Inbox]:
+        return await self._engine.read(lambda tx: inboxes.list_inboxes(tx, visible, page))
+
+    async def inbox(self, inbox_id: str, visible: Visible) -> Inbox | None:
+        return await self._engine.read(lambda tx: inboxes.get_inbox(tx, inbox_id, visible))
+
+    async def inboxes_at(self, addresses: Iterable[str]) -> dict[str, Inbox]:
+        wanted = list(addresses)
+        return await self._engine.read(lambda tx: inboxes.inboxes_at(tx, wanted))
+
+    async def rename_inbox(self, inbox_id: str, name: str, visible: Visible) -> Inbox | None:
+        return await self._engine.write(
+            lambda tx: inboxes.rename_inbox(tx, inbox_id, name, visible)
+        )
+
+    async def remove_inbox(
+        self, inbox_id: str, visible: Visible, *, force: bool
+    ) -> tuple[BlobKey, ...] | None:
+        return await self._engine.write(
+            lambda tx: inboxes.remove_inbox(tx, inbox_id, visible, force=force)
+        )
+
+    async def add_messages(self, messages: Sequence[NewMessage]) -> list[Added]:
+        return await self._engine.write(lambda tx: adding.add_messages(tx, messages))
+
+    async def record_send(self, send: NewSend) -> Sent:
+        return await self._engine.write(lambda tx: sends.record_send(tx, send))
+
+    async def earlier_send(
+        self,
+        caller: str,
+        payload: bytes,
+        *,
+        idempotency_key: str | None,
+        allow_duplicate: bool,
+        now: datetime,
+    ) -> Sent | None:
+        return await self._engine.read(
+            lambda tx: sends.earlier_send(
+                tx,
+                caller,
+                payload,
+                idempotency_key=idempotency_key,
+                allow_duplicate=allow_duplicate,
+                now=now,
+            )
+        )
+
+    async def messages(self, query: MessageQuery) -> Found[MessageRow]:
+        return await self._engine.read(lambda tx: finding.find_messages(tx, query))
+
+    async def message(self, message_id: str, visible: Visible) -> Message | None:
+        return await self._engine.read(lambda tx: reading.get_message(tx, message_id, visible))
+
+    async def message_by_internet_id(
+        self, inbox_id: str, internet_message_id: str
+    ) -> Message | None:
+        return await self._engine.read(
+            lambda tx: reading.message_by_internet_id(tx, inbox_id, internet_message_id)
+        )
+
+    async def newest_message(self, thread_id: str, visible: Visible) -> Message | None:
+        return await self._engine.read(lambda tx: reading.newest_message(tx, thread_id, visible))
+
+    async def change_messages(
+        self, message_ids: Sequence[str], change: Change, visible: Visible
+    ) -> ActionResult:
+        return await self._engine.write(
+            lambda tx: changing.change_messages(tx, message_ids, change, visible)
+        )
+
+    async def remove_message(self, message_id: str, visible: Visible) -> tuple[BlobKey, ...] | None:
+        return await self._engine.write(lambda tx: changing.remove_message(tx, message_id, visible))
+
+    async def attachments(self, query: AttachmentQuery) -> Found[Attachment]:
+        return await self._engine.read(lambda tx: reading.find_attachments(tx, query))
+
+    async def attachment(self, attachment_id: str, visible: Visible) -> Attachment | None:
+        return await self._engine.read(
+            lambda tx: reading.get_attachment(tx, attachment_id, visible)
+        )
+
+    async def labels(self, visible: Visible, page: Slice) -> Found[Label]:
+        return await self._engine.read(lambda tx: names.list_labels(tx, visible, page))
+
+    async def raw_messages(self, inbox_id: str, visible: Visible) -> AsyncIterator[RawMessage]:
+        after = 0
+        while True:
+            work = partial(
+                reading.raw_after,
+                inbox_id=inbox_id,
+                visible=visible,
+                after=after,
+                limit=_AT_ONCE,
+            )
+            found = await self._engine.read(work)
+            for message in found:
+                yield message
+            if len(found) < _AT_ONCE:
+                return
+            after = found[-1].number
+
+    async def threads(self, query: ThreadQuery) -> Found[ThreadRow]:
+        return await self._engine.read(lambda tx: threads.find_threads(tx, query))
+
+    async def thread(
+        self, thread_id: str, visible: Visible, *, limit: int, before: str | None
+    ) -> Thread | None:
+        return await self._engine.read(
+            lambda tx: threads.get_thread(tx, thread_id, visible, limit=limit, before=before)
+        )
+
+    async def merge_threads(self, thread_ids: Sequence[str], visible: Visible) -> str:
+        return await self._engine.write(lambda tx: threads.merge_threads(tx, thread_ids, visible))
+
+    async def split_thread(
+        self, thread_id: str, message_ids: Sequence[str], new_thread_id: str, visible: Visible
+    ) -> None:
+        await self._engine.write(
+            lambda tx: threads.split_thread(tx, thread_id, message_ids, new_thread_id, visible)
+        )
+
+    async def add_key(self, key: Key, secret_hash: bytes) -> None:
+        await self._engine.write(lambda tx: keys.add_key(tx, key, secret_hash))
+
+    async def has_key(self, key_id: str) -> bool:
+        return await self._engine.read(lambda tx: keys.has_key(tx, key_id))
+
+    async def keys(self, page: Slice) -> Found[Key]:
+        return await self._engine.read(lambda tx: keys.list_keys(tx, page))
+
+    async def key_of(self, secret_hash: bytes, now: datetime) -> Key | None:
+        key = await self._engine.read(lambda tx: keys.key_of(tx, secret_hash))
+        if key is not None and (
+            key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY
+        ):
+            key_id = key.id
+            await self._engine.write(lambda tx: keys.mark_used(tx, key_id, now))
+        return key
+
+    async def remove_key(self, key_id: str) -> bool:
+        return await self._engine.write(lambda tx: keys.remove_key(tx, key_id))
+
+    async def secret(self) -> bytes:
+        row = await self._engine.read(
+            lambda tx: tx.one("SELECT value FROM facts WHERE name = 'secret'")
+        )
+        return bytes(row[0]) if row else b""
+
+    async def used_blobs(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
+        return await self._engine.read(lambda tx: blobs.used_blobs(tx, keys))
+
+    async def every_blob(self) -> AsyncIterator[tuple[BlobKey, int]]:
+        after = ""
+        while True:
+            work: Callable[[Transaction], list[tuple[BlobKey, int]]] = partial(
+                blobs.blobs_after, after=after, limit=_AT_ONCE
+            )
+            found = await self._engine.read(work)
+            for key, size in found:
+                yield key, size
+            if len(found) < _AT_ONCE:
+                return
+            after = found[-1][0]
+
+    async def problems(self) -> tuple[str, ...]:
+        return await self._engine.read(lambda tx: (*self._engine.check(tx), *checking.problems(tx)))
+
+    async def ping(self) -> None:
+        await self._engine.write(lambda tx: tx.one("SELECT 1"))
+
+    async def close(self) -> None:
+        await self._engine.close()
