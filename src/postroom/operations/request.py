@@ -85,9 +85,8 @@ _FIRST, _LAST = -62135596800, 253402300799
 
 Id = Annotated[str, Field(min_length=1, max_length=64), Accepts({"pattern": "^[A-Za-z0-9_-]+$"})]
 OptionalId = Annotated[
-    str | None,
+    Annotated[str, Field(max_length=64)] | None,
     BeforeValidator(_nothing_if_empty),
-    Field(max_length=64),
     Accepts({"pattern": "^[A-Za-z0-9_-]*$"}),
 ]
 Moment = Annotated[
