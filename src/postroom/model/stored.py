@@ -159,3 +159,5 @@ class RawMessage:
     from_address: str
     raw: BlobKey
     size_bytes: int
+    mailboxes: tuple[str, ...]
+    flags: tuple[str, ...]

@@ -16,7 +16,7 @@ from postroom.store.sql.rows import (
     attachment,
     message,
 )
-from postroom.store.sql.values import moment
+from postroom.store.sql.values import flag_names, from_text, moment
 from postroom.store.transaction import Row, Transaction
 
 MESSAGE = f"SELECT {MESSAGE_COLUMNS}, m.number FROM {MESSAGE_TABLES} WHERE m.id = :id"
@@ -40,7 +40,8 @@ ATTACHMENT = f"""
      WHERE a.id = :id
 """
 RAW_AFTER = """
-    SELECT m.number, m.id, m.date, m.from_address, m.raw, m.size_bytes FROM messages m
+    SELECT m.number, m.id, m.date, m.from_address, m.raw, m.size_bytes, m.mailboxes, m.flags
+      FROM messages m
      WHERE m.inbox = :inbox AND m.number > :after ORDER BY m.number LIMIT :limit
 """
 
@@ -152,4 +153,9 @@ def raw_after(
     """The next messages of an inbox in order of arrival. Raises NotFound."""
     inbox = inbox_number(tx, inbox_id, visible)
     rows = tx.all(RAW_AFTER, inbox=inbox, after=after, limit=limit)
-    return [RawMessage(r[0], r[1], moment(r[2]), r[3], r[4], r[5]) for r in rows]
+    return [
+        RawMessage(
+            r[0], r[1], moment(r[2]), r[3], r[4], r[5], tuple(from_text(r[6])), flag_names(r[7])
+        )
+        for r in rows
+    ]
