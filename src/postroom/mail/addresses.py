@@ -77,6 +77,7 @@ class _Reader:
     address: str | None = None
     pending: str = ""
     quoted_end: int = -1
+    has_angle: bool = False
 
     def read(self, value: str) -> None:
         at = 0
@@ -108,13 +109,16 @@ class _Reader:
     def _take_angle(self, angle: str) -> None:
         if angle.strip() and (self.address is None or "@" not in self.address):
             self.address = angle
+            self.has_angle = True
 
     def _take_colon(self) -> None:
         """A group's name ends here; its members follow."""
         self.words, self.comments, self.pending = [], [], ""
 
     def _take_atom(self, atom: str, *, follows_quote: bool) -> None:
-        if atom.startswith("@") and follows_quote and self.address is None:
+        if self._continues_domain(atom):
+            self.address = f"{self.address}{atom}"
+        elif atom.startswith("@") and follows_quote and self.address is None:
             self.address = f'"{self.words.pop()}"{atom}'
         elif atom.startswith("@") and self.words and self.address is None and len(atom) > 1:
             self.address = self.words.pop() + atom
@@ -123,6 +127,12 @@ class _Reader:
         elif atom != ">":
             self.words.append(atom)
 
+    def _continues_domain(self, atom: str) -> bool:
+        """`jdoe@test . example`, which RFC 5322 §4.4 still allows."""
+        if self.address is None or self.has_angle or "@" not in self.address:
+            return False
+        return atom.startswith(".") or self.address.endswith((".", "@"))
+
     def _finish(self, *, is_last: bool) -> None:
         name = decode_words(" ".join(self.words)).strip()
         if self.address is None and not is_last and not self.comments:
@@ -130,7 +140,8 @@ class _Reader:
             self.pending = f"{self.pending}{name}, " if name else self.pending
         else:
             self._emit(name)
-        self.words, self.comments, self.address, self.quoted_end = [], [], None, -1
+        self.words, self.comments, self.address = [], [], None
+        self.quoted_end, self.has_angle = -1, False
 
     def _emit(self, name: str) -> None:
         address = _clean_address(self.address or "")
@@ -142,7 +153,8 @@ class _Reader:
         self.pending = ""
         if not address:
             name, address = _only_a_word(name)
-        self._add(name or decode_words(" ".join(self.comments)).strip(), address)
+        if name or address:
+            self._add(name or decode_words(" ".join(self.comments)).strip(), address)
 
     def _add(self, name: str, address: str) -> None:
         if not name and not address:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from postroom.mail.charsets import clean, decode
-from postroom.mail.filenames import safe_filename
+from postroom.mail.filenames import shown_filename
 from postroom.mail.filetypes import detect_type
 from postroom.mail.headers import split_header
 from postroom.mail.message import ParsedAttachment
@@ -25,6 +25,9 @@ _EXTENSIONS = {
     "application/x-pkcs7-signature": "p7s", "application/ms-tnef": "dat", "text/vcard": "vcf",
     "text/x-vcard": "vcf", "message/delivery-status": "txt", "text/rfc822-headers": "txt",
 }  # fmt: skip
+
+
+_HEADING = ("From", "Date", "Subject", "To")
 
 
 @dataclass(slots=True)
@@ -53,7 +56,22 @@ def collect(root: Part, limits: Limits) -> Contents:
     """Sort the parts of a mail into text and files."""
     contents = Contents()
     _collect(root, contents, limits, is_root=True)
+    if not contents.bodies:
+        _show_a_named_text(root, contents)
     return contents
+
+
+def _show_a_named_text(part: Part, contents: Contents) -> None:
+    """Some programs give the text itself a name; without another text, that is the text."""
+    for child in part.children:
+        if child.content_type in ("text/plain", "text/html") and (
+            child.disposition[0] != "attachment"
+        ):
+            _add_body(child, contents)
+            return
+        _show_a_named_text(child, contents)
+        if contents.bodies:
+            return
 
 
 def _collect(part: Part, contents: Contents, limits: Limits, *, is_root: bool = False) -> None:
@@ -68,7 +86,7 @@ def _collect(part: Part, contents: Contents, limits: Limits, *, is_root: bool = 
     elif part.content_type.startswith("multipart/"):
         _add_broken_multipart(part, contents)
     else:
-        contents.attachments.append(_attachment(part, contents, limits))
+        _add_attachment(part, contents, limits)
 
 
 def _collect_alternative(part: Part, contents: Contents, limits: Limits) -> None:
@@ -107,8 +125,8 @@ def _add_body(part: Part, contents: Contents) -> None:
         text, defect = decode(data, meta[1].decode() if meta else charset)
         contents.bodies.append(Body(html=text))
     else:
-        if b"\nbegin " in data or data.startswith(b"begin "):
-            data = _take_uu_files(data, contents)
+        if b"begin " in data:
+            _add_uu_files(data, contents)
         text, defect = decode(data, charset)
         contents.bodies.append(Body(plain=_plain(text, part)))
     contents.note(defect)
@@ -149,21 +167,17 @@ def unflow(text: str, *, delsp: bool) -> str:
     return "\n".join(out)
 
 
-def _take_uu_files(data: bytes, contents: Contents) -> bytes:
-    kept: list[bytes] = []
-    at = 0
-    for start, end, name, content in find_uu(data):
-        kept.append(data[at:start])
-        at = end
+def _add_uu_files(data: bytes, contents: Contents) -> None:
+    """Files that stand in the text itself, as was done before MIME."""
+    for _, _, name, content in find_uu(data):
         contents.attachments.append(
             ParsedAttachment(
-                filename=safe_filename(name),
+                filename=shown_filename(name),
                 content_type="application/octet-stream",
                 detected_type=detect_type(content, "application/octet-stream"),
                 content=content,
             )
         )
-    return b"".join((*kept, data[at:]))
 
 
 def _add_broken_multipart(part: Part, contents: Contents) -> None:
@@ -174,13 +188,43 @@ def _add_broken_multipart(part: Part, contents: Contents) -> None:
         contents.bodies.append(Body(plain=text.replace("\r\n", "\n")))
 
 
+def _add_attachment(part: Part, contents: Contents, limits: Limits) -> None:
+    contents.attachments.append(_attachment(part, contents, limits))
+    disposition, _ = part.disposition
+    if part.message is not None:
+        _add_message(part.message, contents, limits, is_shown=disposition != "attachment")
+    elif part.content_type == "text/plain" and disposition == "inline":
+        _add_body(part, contents)
+
+
+def _add_message(message: Part, contents: Contents, limits: Limits, *, is_shown: bool) -> None:
+    """The files of a mail inside the mail are files of the mail; its text shows if it may."""
+    is_report = "multipart/report" in contents.parts
+    inner = Contents()
+    _collect(message, inner, limits, is_root=True)
+    for defect in inner.defects:
+        contents.note(defect)
+    if not is_report:
+        contents.attachments += inner.attachments
+    if is_shown and inner.bodies:
+        title = "-----Original Message-----" if is_report else "----- Forwarded message -----"
+        contents.bodies.append(Body(plain=_heading(title, message)))
+        contents.bodies += inner.bodies
+
+
+def _heading(title: str, message: Part) -> str:
+    """What a mail program shows above a mail inside a mail."""
+    values = ((name, message.fields.decoded(name.lower())) for name in _HEADING)
+    return "\n".join([title, *(f"{name}: {value}" for name, value in values if value)])
+
+
 def _attachment(part: Part, contents: Contents, limits: Limits) -> ParsedAttachment:
     content = part.decoded()
     disposition, parameters = part.disposition
     content_id = part.fields.first("content-id").strip().strip("<>") or None
     name = parameters.get("filename") or part.parameters.get("name") or ""
     return ParsedAttachment(
-        filename=safe_filename(name) if name else _made_up_name(part, content, contents, limits),
+        filename=shown_filename(name) if name else _made_up_name(part, content, contents, limits),
         content_type=part.content_type,
         detected_type=detect_type(content, part.content_type),
         content=content,
@@ -194,5 +238,5 @@ def _made_up_name(part: Part, content: bytes, contents: Contents, limits: Limits
     if is_embedded_message(part):
         block = split_header(content, 0, len(content), limits=limits)
         subject = block.fields.decoded("subject")[:100]
-        return safe_filename(f"{clean(subject)}.eml", default="message.eml")
+        return shown_filename(f"{clean(subject)}.eml", default="message.eml")
     return f"attachment-{len(contents.attachments) + 1}.{extension}"

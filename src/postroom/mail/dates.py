@@ -22,6 +22,12 @@ _ISO = re.compile(
 )
 
 
+_LOOSE = re.compile(
+    r"\b(\d{1,2})[\s-]{1,3}([A-Za-z]{3,9})[\s,.-]{1,3}(\d{4}|\d\d)[\s,]{1,3}"
+    r"(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s{0,3}([+-])(\d\d):?(\d\d)\b)?"
+)
+
+
 def parse_date(value: str) -> datetime | None:
     """The instant in UTC, None if there is none to be read."""
     usual = _USUAL.match(value)
@@ -29,17 +35,20 @@ def parse_date(value: str) -> datetime | None:
         return _usual(usual)
     value = value.strip()[:200]
     iso = _ISO.match(value)
-    return _iso(iso) if iso else _lenient(value)
+    found = _iso(iso) if iso else _lenient(value)
+    loose = _LOOSE.search(value) if found is None else None
+    return _usual(loose) if loose else found
 
 
 def _usual(match: re.Match[str]) -> datetime | None:
     day, month, year, hour, minute, second, sign, hours, minutes = match.groups()
-    number = _MONTHS.get(month.lower())
+    number = _MONTHS.get(month[:3].lower())
     if number is None:
         return None
-    offset = timedelta(hours=int(hours), minutes=int(minutes))
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     clock = (int(hour), int(minute), int(second or 0))
-    return _instant((int(year), number, int(day)), clock, -offset if sign == "-" else offset)
+    date = (int(year) + (0 if len(year) > 2 else 2000 if int(year) < 69 else 1900), number, int(day))
+    return _instant(date, clock, -offset if sign == "-" else offset)
 
 
 def _iso(match: re.Match[str]) -> datetime | None:

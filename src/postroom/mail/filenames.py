@@ -16,19 +16,23 @@ _RESERVED = re.compile(r"^(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?=\.
 _SHOWS_NOTHING = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
+def shown_filename(name: str, *, default: str = "attachment") -> str:
+    """The sender's name for a file as one may show it: no path, nothing that does not show."""
+    pieces = [piece for piece in _PATH.split(clean(name)) if piece.strip(" .")]
+    last = " ".join(pieces[-1].split()) if pieces else ""
+    return shorten("".join(c for c in last if not _shows_nothing(c)), MOST_CHARS) or default
+
+
 def safe_filename(name: str, *, default: str = "attachment") -> str:
-    """A name without path, control or direction characters that no system treats specially."""
-    name = clean(name).strip()
-    last = [piece for piece in _PATH.split(name) if piece.strip(" .")]
-    name = "".join(c for c in (last[-1] if last else "") if not _is_inert(c))
-    name = _UNSAFE.sub("_", name).strip().rstrip(". ").lstrip(". ")
+    """A name that no system treats specially: for writing a file, not only for showing it."""
+    name = _UNSAFE.sub("_", shown_filename(name, default="")).strip(". ")
     if _RESERVED.match(name):
         name = f"_{name}"
-    return shorten(name, MOST_CHARS) or default
+    return name[:MOST_CHARS] or default
 
 
-def _is_inert(char: str) -> bool:
-    """Controls, bidirectional overrides and other characters that show nothing."""
+def _shows_nothing(char: str) -> bool:
+    """Controls, bidirectional overrides and their kin."""
     joins = ("\u200c", "\u200d")  # letters of some scripts need them
     return char not in joins and unicodedata.category(char) in _SHOWS_NOTHING
 

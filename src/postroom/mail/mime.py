@@ -11,6 +11,7 @@ from postroom.mail.transfer import decode_transfer
 from postroom.model.limits import Limits
 
 _GUESSED_BOUNDARY = re.compile(rb"(?:^|\n)--([^\s-][^\r\n]{0,200}?)[ \t]*\r?\n(?=[!-9;-~]++:)")
+_REST_OF_LINE = re.compile(rb"[ \t]*+(?:\r\n|\n|\r|\Z)")
 _EMBEDDED = frozenset(("message/rfc822", "message/global", "message/news"))
 
 
@@ -25,10 +26,7 @@ class Part:
     start: int
     end: int
     children: list[Part] = field(default_factory=list)
-
-    @property
-    def is_multipart(self) -> bool:
-        return bool(self.children)
+    message: Part | None = None
 
     @property
     def disposition(self) -> tuple[str, dict[str, str]]:
@@ -63,7 +61,21 @@ class Splitter:
         part = Part(block.fields, content_type, parameters, self.raw, body_start, end)
         if content_type.startswith("multipart/"):
             self._read_children(part, depth)
+        elif is_embedded_message(part):
+            self._read_message(part, depth)
         return part
+
+    def _read_message(self, part: Part, depth: int) -> None:
+        """The mail inside the mail; limits are counted through."""
+        if depth >= self.limits.mime_depth or self.parts >= self.limits.mime_parts:
+            return
+        if part.encoding not in ("base64", "quoted-printable"):
+            part.message = self.read_part(part.start, part.end, depth=depth + 1)
+            return
+        content = part.decoded()
+        inner = Splitter(content, self.limits, self.defects, self.parts)
+        part.message = inner.read_part(0, len(content), depth=depth + 1)
+        self.parts = inner.parts
 
     def _read_children(self, part: Part, depth: int) -> None:
         if depth >= self.limits.mime_depth:
@@ -127,13 +139,8 @@ def split_at(raw: bytes, start: int, end: int, marker: bytes, most: int) -> list
 
 def _line_end(raw: bytes, at: int, end: int) -> int:
     """The start of the next line if nothing but white space is left on this one, else -1."""
-    while at < end and raw[at] in b" \t":
-        at += 1
-    if at >= end:
-        return end
-    if raw[at] == 13:
-        return at + 2 if raw[at + 1 : at + 2] == b"\n" else at + 1
-    return at + 1 if raw[at] == 10 else -1
+    match = _REST_OF_LINE.match(raw, at, end)
+    return match.end() if match else -1
 
 
 def _before_break(raw: bytes, at: int) -> int:

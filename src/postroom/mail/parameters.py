@@ -20,10 +20,15 @@ _SECTION = re.compile(r"^([^*]+)\*(\d{1,3})(\*?)$")
 def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
     """The value itself, lower case, and its parameters by lower-case name, decoded."""
     head, _, rest = value.partition(";")
-    if "=" in head and "/" not in head:
-        head, rest = "", value
+    if "=" in head:  # a forgotten semicolon, or a forgotten type
+        head, rest = ("", value) if "/" not in head.partition("=")[0] else _forgiven(value)
     raw = _raw_parameters(rest) if "=" in rest else []
     return clean(head.strip().strip('"').lower()), _decoded(raw) if raw else {}
+
+
+def _forgiven(value: str) -> tuple[str, str]:
+    words = value.split(None, 1)
+    return (words[0].rstrip(";"), words[1]) if len(words) == 2 else (value, "")
 
 
 def _raw_parameters(rest: str) -> list[tuple[str, str, bool]]:

@@ -22,6 +22,7 @@ from postroom.mail.mime import Part, Splitter
 from postroom.mail.protection import find_protection
 from postroom.mail.replies import split_reply
 from postroom.mail.reports import read_report
+from postroom.mail.transfer import without_uu
 from postroom.model.limits import Limits
 
 PARSER_VERSION = 1
@@ -107,8 +108,10 @@ def _body_text(body: Body, words: _Words, limits: Limits) -> str:
     rendered = html_to_text(body.html, limits)
     _take(rendered, words)
     plain = body.plain
-    if plain is None or not plain.strip() or _is_stub(plain, rendered.text):
+    if plain is None or not plain.strip():
         return rendered.text
+    if _is_stub(plain, rendered.text):
+        return f"{rendered.text}\n\n{plain}"
     words.differs = words.differs or text_differs(plain, rendered.text)
     return plain
 
@@ -134,7 +137,7 @@ def _assemble(
 ) -> ParsedMessage:
     fields = root.fields
     addresses = _addresses(fields, contents, limits)
-    reply = split_reply(words.text)
+    reply = split_reply(without_uu(words.text))
     date = parse_date(fields.first("date"))
     if date is None:
         contents.note("Date cannot be read" if fields.first("date") else "missing Date")
@@ -170,7 +173,11 @@ def _assemble(
 def _addresses(fields: Fields, contents: Contents, limits: Limits) -> tuple[Address, ...]:
     found: list[Address] = []
     for name, role in _ROLES:
-        for value in fields.all(name)[:10]:
+        values = fields.all(name)
+        if len(values) > 1 and role in ("from", "sender"):
+            contents.note(f"{len(values)} {name.title()} headers, the first counts")
+            values = values[:1]
+        for value in values[:10]:
             mailboxes, more = parse_mailboxes(value, most=limits.header_addresses)
             if more:
                 contents.note(f"more than {limits.header_addresses} addresses in {name}")

@@ -7,7 +7,7 @@ import re
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _NOT_BASE64 = bytes(set(range(256)) - set(_ALPHABET))
-_PADDING = re.compile(rb"=+")
+_PADDED = re.compile(rb"[^=]++=*+")
 _PADDED_SOFT_BREAK = re.compile(rb"=[ \t]+(\r?\n)")
 _UU_BEGIN = re.compile(rb"^begin[ \t]+[0-7]{3,4}[ \t]+([^\r\n]*?)[ \t]*\r?$", re.MULTILINE)
 
@@ -27,9 +27,13 @@ def decode_base64(data: bytes) -> bytes:
     """Decode base64 with line breaks, stray characters, missing or repeated padding."""
     compact = data.translate(None, _NOT_BASE64)
     body = compact.rstrip(b"=")
-    if b"=" in body:
-        return b"".join(_decode_unpadded(piece) for piece in _PADDING.split(body))
-    return _decode_unpadded(body)
+    if b"=" not in body:
+        return _decode_unpadded(body)
+    first, *others = _PADDED.findall(compact)
+    # after its padding base64 is over, unless whole other streams follow
+    follows = all(len(piece) % 4 == 0 for piece in others)
+    pieces = [first, *others] if follows else [first]
+    return b"".join(_decode_unpadded(piece.rstrip(b"=")) for piece in pieces)
 
 
 def _decode_unpadded(body: bytes) -> bytes:
@@ -61,6 +65,19 @@ def find_uu(data: bytes) -> list[tuple[int, int, str, bytes]]:
         if content:
             found.append((begin.start(), at, begin[1].decode("utf-8", "replace"), content))
     return found
+
+
+def without_uu(text: str) -> str:
+    """The text without the files in it."""
+    if "begin " not in text:
+        return text
+    data = text.encode()
+    pieces: list[bytes] = []
+    at = 0
+    for start, end, _, _ in find_uu(data):
+        pieces.append(data[at:start])
+        at = end
+    return b"".join((*pieces, data[at:])).decode() if pieces else text
 
 
 def _uu_lines(data: bytes, start: int) -> tuple[bytes, int]:
