@@ -1,0 +1,119 @@
+"""One suite for every blob store."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom.blobs.files import FileBlobs
+from postroom.errors import NotFound
+from postroom.ports.blobs import BlobStore
+
+
+@pytest.fixture(params=["files"])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    return FileBlobs(tmp_path / request.param)
+
+
+async def nothing_used(keys: Sequence[str]) -> frozenset[str]:
+    return frozenset()
+
+
+async def all_used(keys: Sequence[str]) -> frozenset[str]:
+    return frozenset(keys)
+
+
+async def test_what_was_put_is_read_back_whole_and_in_parts(blobs: BlobStore) -> None:
+    content = os.urandom(700_000)
+
+    (key,) = await blobs.put([content])
+
+    assert hashlib.sha256(content).hexdigest() == key
+    assert content == await blobs.read(key)
+    assert content[10:20] == await blobs.read(key, offset=10, size=10)
+    assert b"" == await blobs.read(key, offset=10**9, size=10)
+    assert content == b"".join([chunk async for chunk in blobs.stream(key)])
+
+
+async def test_the_same_content_has_one_key_and_empty_content_is_content(
+    blobs: BlobStore,
+) -> None:
+    one, two, empty = await blobs.put([b"same", b"same", b""])
+
+    assert one == two
+    assert b"" == await blobs.read(empty)
+
+
+async def test_a_missing_blob_is_not_found(blobs: BlobStore) -> None:
+    with pytest.raises(NotFound):
+        await blobs.read("0" * 64)
+    with pytest.raises(NotFound):
+        [chunk async for chunk in blobs.stream("0" * 64)]
+    assert frozenset({"0" * 64}) == await blobs.missing(["0" * 64])
+
+
+async def test_damage_is_told(blobs: BlobStore) -> None:
+    (key,) = await blobs.put([b"content"])
+
+    assert await blobs.damage(key, 7) is None
+    assert "damaged" in (await blobs.damage(key, 8) or "")
+    assert "missing" in (await blobs.damage("0" * 64, 1) or "")
+
+
+async def test_discard_removes_what_is_unused_and_keeps_the_rest(blobs: BlobStore) -> None:
+    used, unused = await blobs.put([b"used", b"unused"])
+
+    async def first_used(keys: Sequence[str]) -> frozenset[str]:
+        return frozenset(keys) & {used}
+
+    await blobs.discard([used, unused], first_used)
+
+    assert frozenset({unused}) == await blobs.missing([used, unused])
+
+
+async def test_a_sweep_takes_only_what_is_old_and_unused(blobs: BlobStore) -> None:
+    keys = await blobs.put([b"one", b"two"])
+
+    assert 0 == await blobs.sweep(nothing_used, older_than=timedelta(hours=1))
+    assert 0 == await blobs.sweep(all_used, older_than=timedelta(seconds=-1))
+    assert frozenset() == await blobs.missing(keys)
+    assert 2 == await blobs.sweep(nothing_used, older_than=timedelta(seconds=-1))
+
+
+async def test_a_blob_put_again_during_removal_survives(blobs: BlobStore) -> None:
+    (key,) = await blobs.put([b"again"])
+
+    async def put_meanwhile(keys: Sequence[str]) -> frozenset[str]:
+        await blobs.put([b"again"])
+        return frozenset()
+
+    await blobs.discard([key], put_meanwhile)
+
+    assert b"again" == await blobs.read(key)
+
+
+async def test_many_writers_of_the_same_content_do_not_harm_it(blobs: BlobStore) -> None:
+    contents = [b"x" * 50_000, b"y" * 50_000]
+
+    await asyncio.gather(*(blobs.put(contents) for _ in range(8)))
+
+    keys = await blobs.put(contents)
+    assert contents == [await blobs.read(key) for key in keys]
+
+
+async def test_a_file_blob_set_aside_by_a_killed_removal_comes_back(tmp_path: Path) -> None:
+    files = FileBlobs(tmp_path)
+    (key,) = await files.put([b"needed"])
+    path = tmp_path / key[:2] / key[2:]
+    path.rename(path.with_name(path.name + ".gone"))
+
+    assert b"needed" == await files.read(key)
+    await files.sweep(all_used, older_than=timedelta(hours=1))
+
+    assert frozenset() == await files.missing([key])

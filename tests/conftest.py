@@ -1,0 +1,40 @@
+"""What all tests share: a house in a temporary folder, and options of our own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from postroom.app import App, open_app
+from postroom.config import read_settings
+from postroom.model.key import OWNER
+from postroom.operations.context import Context
+
+pytest_plugins = ["tests.plugins.skips"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files anew; review the diff"
+    )
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    """An open Postroom with nothing in it."""
+    settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path / "data")}).settings
+    async with open_app(settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ctx(app: App) -> Context:
+    """The house as its owner sees it."""
+    return app.context(OWNER)

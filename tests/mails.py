@@ -1,0 +1,72 @@
+"""Mails to test with, and how they get into a house."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import format_datetime
+from itertools import count
+
+from postroom.model.inbox import Inbox
+from postroom.model.stored import Added
+from postroom.pipeline.house import House
+from postroom.pipeline.receive import Arrival, receive
+
+Attached = tuple[str, str, bytes]
+"""A filename, a type and the content."""
+
+_numbers = count(1)
+
+
+def mail(
+    subject: str = "Hello",
+    text: str | None = "Good morning.",
+    *,
+    html: str | None = None,
+    sender: str = "Ana Lee <ana@example.com>",
+    to: str = "bo@postroom.localhost",
+    cc: str | None = None,
+    message_id: str | None = "new",
+    in_reply_to: str | None = None,
+    references: Sequence[str] = (),
+    date: datetime | None = datetime(2026, 3, 1, 9, 0, tzinfo=UTC),
+    attachments: Sequence[Attached] = (),
+    headers: Sequence[tuple[str, str]] = (),
+) -> bytes:
+    """A mail as bytes; each has a Message-ID of its own unless told otherwise."""
+    message = EmailMessage()
+    values = {
+        "From": sender,
+        "To": to,
+        "Cc": cc,
+        "Subject": subject,
+        "Date": date and format_datetime(date),
+        "Message-ID": f"<m{next(_numbers)}@example.com>" if message_id == "new" else message_id,
+        "In-Reply-To": in_reply_to,
+        "References": " ".join(references) or None,
+    }
+    for name, value in (*values.items(), *headers):
+        if value is not None:
+            message[name] = value
+    if text is not None:
+        message.set_content(text)
+    if html is not None:
+        (message.add_alternative if text is not None else message.set_content)(html, subtype="html")
+    for filename, content_type, content in attachments:
+        maintype, _, subtype = content_type.partition("/")
+        message.add_attachment(content, maintype=maintype, subtype=subtype, filename=filename)
+    return message.as_bytes()
+
+
+async def new_inbox(house: House, username: str = "bo", name: str = "") -> Inbox:
+    """An inbox at our own domain."""
+    inbox = Inbox(
+        house.new_id("inb"), f"{username}@postroom.localhost", name, None, house.clock()
+    )
+    return await house.store.add_inbox(inbox, client_id=None, payload=b"")
+
+
+async def deliver(house: House, inbox: Inbox, raw: bytes, mailbox: str = "Inbox") -> Added:
+    """Let a mail arrive."""
+    return await receive(house, Arrival(raw, inbox.id, mailbox))

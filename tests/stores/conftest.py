@@ -1,0 +1,41 @@
+"""Every store test runs on every store. A store that cannot pass is not a store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom.blobs.files import FileBlobs
+from postroom.model.inbox import Inbox
+from postroom.pipeline.house import House
+from postroom.ports.store import Store
+from postroom.store.sqlite import open_store
+from tests.mails import new_inbox
+
+
+@pytest.fixture(params=["sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened = await open_store(tmp_path / f"{request.param}.db")
+    yield opened
+    await opened.close()
+
+
+def clock_from(start: datetime) -> Iterator[datetime]:
+    """One second further at each look."""
+    while True:
+        yield start
+        start += timedelta(seconds=1)
+
+
+@pytest.fixture
+def house(store: Store, tmp_path: Path) -> House:
+    times = clock_from(datetime(2026, 5, 1, tzinfo=UTC))
+    return House(store=store, blobs=FileBlobs(tmp_path / "blobs"), clock=lambda: next(times))
+
+
+@pytest.fixture
+async def inbox(house: House) -> Inbox:
+    return await new_inbox(house)

@@ -1,0 +1,147 @@
+"""Arriving mail: duplicates recognised, threads found, dates believed or not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from postroom.errors import NotFound
+from postroom.model.inbox import Inbox
+from postroom.model.stored import MessageQuery
+from postroom.pipeline.house import House
+from postroom.pipeline.receive import Arrival, receive_many
+from tests.mails import deliver, mail, new_inbox
+
+
+async def test_the_same_mail_twice_is_one_message(house: House, inbox: Inbox) -> None:
+    raw = mail("Once", message_id="<once@example.com>")
+
+    first = await deliver(house, inbox, raw)
+    again = await deliver(house, inbox, b"Received: by another route\r\n" + raw)
+
+    assert (False, True) == (first.is_duplicate, again.is_duplicate)
+    assert first.message_id == again.message_id
+    assert 1 == (await house.store.messages(MessageQuery())).total
+
+
+async def test_other_content_under_a_known_message_id_is_kept_with_a_defect(
+    house: House, inbox: Inbox
+) -> None:
+    first = await deliver(house, inbox, mail("One", message_id="<same@example.com>"))
+
+    other = await deliver(house, inbox, mail("Two", message_id="<same@example.com>"))
+
+    message = await house.store.message(other.message_id, None)
+    assert message is not None
+    assert not other.is_duplicate
+    assert any(first.message_id in defect for defect in message.defects)
+
+
+async def test_without_a_message_id_only_the_same_bytes_are_a_duplicate(
+    house: House, inbox: Inbox
+) -> None:
+    raw = mail("No id", message_id=None)
+
+    first = await deliver(house, inbox, raw)
+    same = await deliver(house, inbox, raw)
+    other = await deliver(house, inbox, raw + b"\nP.S. one more line\n")
+
+    assert first.message_id == same.message_id
+    assert not other.is_duplicate
+
+
+async def test_two_inboxes_each_keep_their_own_copy(house: House, inbox: Inbox) -> None:
+    second = await new_inbox(house, "second")
+    raw = mail("For both")
+
+    one, two = await deliver(house, inbox, raw), await deliver(house, second, raw)
+
+    assert one.message_id != two.message_id
+    assert one.thread_id != two.thread_id
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(order=st.lists(st.integers(0, 4), min_size=1, max_size=20))
+async def test_any_multiset_of_deliveries_leaves_one_message_each(
+    house: House, order: list[int]
+) -> None:
+    inbox = await new_inbox(house, f"box{house.new_id('x')[2:10]}")
+    raws = [mail(f"Mail {number}", message_id=f"<{number}@example.com>") for number in range(5)]
+
+    for number in order:
+        await deliver(house, inbox, raws[number])
+
+    found = await house.store.messages(MessageQuery(inbox_id=inbox.id))
+    assert sorted({f"Mail {number}" for number in order}) == sorted(m.subject for m in found.rows)
+
+
+async def test_a_reply_joins_the_thread_of_its_parent(house: House, inbox: Inbox) -> None:
+    parent = await deliver(house, inbox, mail("Plan", message_id="<p@example.com>"))
+
+    reply = await deliver(house, inbox, mail("Other words", in_reply_to="<p@example.com>"))
+    cousin = await deliver(house, inbox, mail("More", references=["<p@example.com>", "<gone@x>"]))
+    stranger = await deliver(house, inbox, mail("Plan", message_id="<q@example.com>"))
+
+    assert parent.thread_id == reply.thread_id == cousin.thread_id
+    assert parent.thread_id != stranger.thread_id
+
+
+async def test_threads_merge_when_the_missing_parent_arrives_late(
+    house: House, inbox: Inbox
+) -> None:
+    first = await deliver(house, inbox, mail("A", in_reply_to="<root@example.com>"))
+    second = await deliver(house, inbox, mail("B", references=["<middle@example.com>"]))
+    assert first.thread_id != second.thread_id
+
+    late = mail("C", message_id="<middle@example.com>", in_reply_to="<root@example.com>")
+    third = await deliver(house, inbox, late)
+
+    found = await house.store.messages(MessageQuery(thread_id=third.thread_id))
+    assert {"A", "B", "C"} == {message.subject for message in found.rows}
+    assert () == await house.store.problems()
+
+
+async def test_a_thread_never_crosses_inboxes(house: House, inbox: Inbox) -> None:
+    other = await new_inbox(house, "other")
+    parent = await deliver(house, inbox, mail("Plan", message_id="<p@example.com>"))
+
+    reply = await deliver(house, other, mail("Re: Plan", in_reply_to="<p@example.com>"))
+
+    assert parent.thread_id != reply.thread_id
+
+
+@pytest.mark.parametrize(
+    ("stated", "believed"),
+    [
+        (datetime(2026, 4, 1, 12, 0, tzinfo=UTC), True),
+        (datetime(1998, 1, 1, tzinfo=UTC), True),
+        (datetime(2026, 5, 1, 23, 0, tzinfo=UTC), True),
+        (datetime(2026, 5, 3, tzinfo=UTC), False),
+        (None, False),
+    ],
+)
+async def test_the_date_header_counts_unless_it_is_a_day_ahead(
+    house: House, inbox: Inbox, stated: datetime | None, *, believed: bool
+) -> None:
+    added = await deliver(house, inbox, mail(date=stated))
+
+    message = await house.store.message(added.message_id, None)
+    assert message is not None
+    assert (stated if believed else message.received_at) == message.date
+    assert timedelta(0) <= message.received_at - datetime(2026, 5, 1, tzinfo=UTC)
+
+
+async def test_mail_for_an_inbox_that_is_gone_is_refused_and_leaves_nothing(
+    house: House, inbox: Inbox
+) -> None:
+    arrivals = [Arrival(mail("Here"), inbox.id), Arrival(mail("Nowhere"), "inb_gone")]
+
+    with pytest.raises(NotFound):
+        await receive_many(house, arrivals)
+
+    assert 0 == (await house.store.messages(MessageQuery())).total

@@ -1,0 +1,206 @@
+"""Finding messages: text, filters, order, pages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from postroom.errors import NotFound
+from postroom.mail.fold import fold
+from postroom.model.inbox import Inbox
+from postroom.model.page import Slice
+from postroom.model.stored import Change, MessageQuery
+from postroom.pipeline.house import House
+from tests.mails import deliver, mail, new_inbox
+
+
+async def subjects(house: House, **query: object) -> list[str]:
+    found = await house.store.messages(MessageQuery(**query))  # type: ignore[arg-type]
+    assert found.total == len(found.rows)
+    return [message.subject for message in found.rows]
+
+
+@pytest.mark.parametrize(
+    ("q", "finds"),
+    [
+        ("CAFÉ", True),
+        ("cafe", False),
+        ("STRASSE", True),
+        ("straße", True),
+        ("break in the", True),
+        ("break  in", True),
+        ("50%", True),
+        ("5_%", False),
+        ('a "quoted"', True),
+        ("C:\\temp", True),
+        ("*", True),
+        ("(x)", True),
+        ("é", True),
+        ("你好", True),
+        ("好", True),
+        ("nvoice-2", True),
+        ("invoice-2026.PDF", True),
+        ("ana@exam", True),
+        ("ana lee", True),
+        ("noon café", False),
+    ],
+)
+async def test_q_is_any_part_of_one_field_and_every_character_is_plain(
+    house: House, inbox: Inbox, q: str, *, finds: bool
+) -> None:
+    text = 'Straße, at noon\nbreak\n  in the line: 50% of a "quoted" * (x) C:\\temp 你好吗'
+    await deliver(
+        house,
+        inbox,
+        mail("Café", text, attachments=[("Invoice-2026.pdf", "application/pdf", b"%PDF")]),
+    )
+
+    assert (["Café"] if finds else []) == await subjects(house, q=fold(q))
+
+
+async def test_html_only_mail_is_found_by_its_text(house: House, inbox: Inbox) -> None:
+    await deliver(house, inbox, mail("Letter", None, html="<p>Dear <b>friend</b></p>"))
+
+    assert ["Letter"] == await subjects(house, q="dear friend")
+    assert [] == await subjects(house, q="<b>")
+
+
+async def test_sender_and_recipient_filters(house: House, inbox: Inbox) -> None:
+    await deliver(house, inbox, mail("One", sender="Ana Lee <ana@example.com>", cc="cy@b.org"))
+    await deliver(house, inbox, mail("Two", sender="Bo <bo@sub.example.com>", to="x@y.org"))
+
+    assert ["One"] == await subjects(house, sender="ana@example.com")
+    assert ["One"] == await subjects(house, sender="@example.com")
+    assert ["Two"] == await subjects(house, sender="@sub.example.com")
+    assert [] == await subjects(house, sender="na@example.com")
+    assert ["One"] == await subjects(house, sender="a lee")
+    assert ["Two", "One"] == await subjects(house, sender="example")
+    assert ["One"] == await subjects(house, recipient="cy@b.org")
+    assert ["Two"] == await subjects(house, recipient="@y.org")
+
+
+async def test_labels_match_whole_names_without_case_and_all_must_hold(
+    house: House, inbox: Inbox
+) -> None:
+    one = await deliver(house, inbox, mail("One"))
+    two = await deliver(house, inbox, mail("Two"))
+    await house.store.change_messages([one.message_id], Change(add_labels=("Homework",)), None)
+    await house.store.change_messages([two.message_id], Change(add_labels=("Work", "Big")), None)
+
+    assert ["Two"] == await subjects(house, labels=("work",))
+    assert ["Two"] == await subjects(house, labels=("WORK", "big"))
+    assert [] == await subjects(house, labels=("Work", "Homework"))
+
+
+async def test_trash_and_junk_are_left_out_unless_named(house: House, inbox: Inbox) -> None:
+    await deliver(house, inbox, mail("Kept"))
+    gone = await deliver(house, inbox, mail("Gone"))
+    await deliver(house, inbox, mail("Junk"), mailbox="Junk")
+    await house.store.change_messages([gone.message_id], Change(move_to="Trash"), None)
+
+    assert ["Kept"] == await subjects(house, inbox_id=inbox.id)
+    assert ["Gone"] == await subjects(house, mailbox="trash")
+    assert ["Junk"] == await subjects(house, mailbox="Junk")
+    assert ["Junk", "Gone", "Kept"] == await subjects(house, mailbox="*")
+    assert [] == await subjects(house, mailbox="Nowhere")
+    assert await house.store.message(gone.message_id, None) is not None
+
+
+async def test_dates_bound_from_inclusive_to_exclusive(house: House, inbox: Inbox) -> None:
+    for day in (1, 2, 3):
+        await deliver(house, inbox, mail(f"Day {day}", date=datetime(2026, 1, day, tzinfo=UTC)))
+
+    second, third = datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 3, tzinfo=UTC)
+    assert ["Day 2"] == await subjects(house, after=second, before=third)
+    assert ["Day 3", "Day 2"] == await subjects(house, after=second)
+
+
+async def test_has_attachment_ignores_inline_images(house: House, inbox: Inbox) -> None:
+    await deliver(house, inbox, mail("File", attachments=[("a.txt", "text/plain", b"a")]))
+    await deliver(house, inbox, mail("None"))
+
+    assert ["File"] == await subjects(house, has_attachment=True)
+    assert ["None"] == await subjects(house, has_attachment=False)
+
+
+async def test_unknown_and_invisible_scopes_are_not_found(house: House, inbox: Inbox) -> None:
+    other = await new_inbox(house, "other")
+    added = await deliver(house, inbox, mail())
+    visible = frozenset({other.id})
+
+    for query in (
+        MessageQuery(inbox_id="inb_no"),
+        MessageQuery(thread_id="thr_no"),
+        MessageQuery(visible=visible, inbox_id=inbox.id),
+        MessageQuery(visible=visible, thread_id=added.thread_id),
+    ):
+        with pytest.raises(NotFound):
+            await house.store.messages(query)
+    assert [] == await subjects(house, visible=visible)
+    assert [] == await subjects(house, inbox_id=other.id, thread_id=added.thread_id)
+
+
+async def test_newest_first_and_ties_by_later_arrival(house: House, inbox: Inbox) -> None:
+    same = datetime(2026, 1, 1, tzinfo=UTC)
+    await deliver(house, inbox, mail("First", date=same))
+    await deliver(house, inbox, mail("Second", date=same))
+    await deliver(house, inbox, mail("Older", date=datetime(2025, 1, 1, tzinfo=UTC)))
+
+    assert ["Second", "First", "Older"] == await subjects(house, inbox_id=inbox.id)
+
+
+async def test_an_excerpt_shows_the_match_as_it_was_written(house: House, inbox: Inbox) -> None:
+    text = "word " * 100 + "The Needle\nis here " + "more " * 100
+    await deliver(house, inbox, mail("Long", text))
+
+    found = await house.store.messages(MessageQuery(q="needle is"))
+
+    excerpt = found.rows[0].excerpt or ""
+    assert "The Needle is here" in excerpt
+    assert len(excerpt) <= 160
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    days=st.lists(st.integers(1, 5), min_size=1, max_size=14),
+    limit=st.integers(1, 5),
+    late=st.integers(0, 3),
+)
+async def test_pages_by_cursor_neither_skip_nor_repeat_while_mail_arrives(
+    house: House, days: list[int], limit: int, late: int
+) -> None:
+    inbox = await new_inbox(house, f"box{house.new_id('x')[2:12]}")
+    for number, day in enumerate(days):
+        await deliver(house, inbox, mail(f"{number}", date=datetime(2026, 1, day, tzinfo=UTC)))
+    expected = [row.id for row in (await house.store.messages(_all(inbox))).rows]
+
+    seen: list[str] = []
+    page = await house.store.messages(_all(inbox, limit))
+    while True:
+        seen += [row.id for row in page.rows]
+        if page.next is None:
+            break
+        for _ in range(late):
+            await deliver(house, inbox, mail("late", date=datetime(2026, 2, 1, tzinfo=UTC)))
+        page = await house.store.messages(_all(inbox, limit, page.next))
+
+    assert expected == seen
+
+
+def _all(inbox: Inbox, limit: int = 100, after: tuple[int | str, ...] | None = None) -> MessageQuery:
+    return MessageQuery(inbox_id=inbox.id, page=Slice(limit=limit, after=after))
+
+
+async def test_an_offset_past_the_end_is_an_empty_page_with_the_true_total(
+    house: House, inbox: Inbox
+) -> None:
+    await deliver(house, inbox, mail())
+
+    found = await house.store.messages(MessageQuery(page=Slice(limit=10, offset=99)))
+
+    assert ((), 1, 99, None) == (found.rows, found.total, found.offset, found.next)

@@ -1,0 +1,134 @@
+"""Sends are recorded exactly once; keys are known by their hash."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from postroom.errors import Conflict, RateLimited
+from postroom.mail.parse import parse_message
+from postroom.model.inbox import Inbox
+from postroom.model.key import Key
+from postroom.model.message import Recipient
+from postroom.model.page import Slice
+from postroom.model.stored import MessageQuery, NewSend
+from postroom.pipeline.house import House
+from postroom.pipeline.receive import Arrival, as_sent, put_away
+from tests.mails import mail
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+async def a_send(house: House, inbox: Inbox, **changes: object) -> NewSend:
+    raw = mail("Sent", sender=inbox.address, to="x@example.com")
+    arrival = Arrival(raw, inbox.id)
+    async with put_away(house, [(arrival, parse_message(raw))]) as messages:
+        message = dataclasses.replace(
+            as_sent(messages[0], ["hidden@example.com"]),
+            recipients=(Recipient("x@example.com", "captured"),),
+            received_at=NOW,
+        )
+    send = NewSend(
+        message=message,
+        deliveries=(),
+        caller="key_1",
+        payload=b"payload",
+        idempotency_key=None,
+        allow_duplicate=False,
+        most_per_hour=None,
+    )
+    return dataclasses.replace(send, **changes)  # type: ignore[arg-type]
+
+
+async def test_one_key_is_one_mail_however_many_ask_at_once(house: House, inbox: Inbox) -> None:
+    sends = [await a_send(house, inbox, idempotency_key="k") for _ in range(20)]
+
+    answers = await asyncio.gather(*(house.store.record_send(send) for send in sends))
+
+    assert 1 == len({answer.message_id for answer in answers})
+    assert 1 == (await house.store.messages(MessageQuery())).total
+
+
+async def test_a_key_for_another_mail_is_a_conflict(house: House, inbox: Inbox) -> None:
+    await house.store.record_send(await a_send(house, inbox, idempotency_key="k"))
+    other = await a_send(house, inbox, idempotency_key="k", payload=b"other")
+
+    with pytest.raises(Conflict, match="idempotency key k"):
+        await house.store.record_send(other)
+
+
+async def test_the_same_mail_within_minutes_is_recognised_and_said(
+    house: House, inbox: Inbox
+) -> None:
+    first = await house.store.record_send(await a_send(house, inbox))
+
+    again = await house.store.record_send(await a_send(house, inbox))
+    wanted = await house.store.record_send(await a_send(house, inbox, allow_duplicate=True))
+    by_other = await house.store.record_send(await a_send(house, inbox, caller="key_2"))
+
+    assert (first.message_id, True) == (again.message_id, again.deduplicated)
+    assert 3 == len({first.message_id, wanted.message_id, by_other.message_id})
+
+
+async def test_after_ten_minutes_the_same_mail_is_a_new_one(house: House, inbox: Inbox) -> None:
+    first = await house.store.record_send(await a_send(house, inbox))
+    send = await a_send(house, inbox)
+    late = dataclasses.replace(send.message, received_at=NOW + timedelta(minutes=11))
+
+    second = await house.store.record_send(dataclasses.replace(send, message=late))
+
+    assert first.message_id != second.message_id
+
+
+async def test_the_hourly_share_is_exact_and_says_when_to_return(
+    house: House, inbox: Inbox
+) -> None:
+    for number in range(3):
+        payload = f"{number}".encode()
+        await house.store.record_send(await a_send(house, inbox, payload=payload, most_per_hour=3))
+
+    with pytest.raises(RateLimited) as caught:
+        await house.store.record_send(await a_send(house, inbox, payload=b"x", most_per_hour=3))
+
+    assert 3600 == caught.value.retry_after
+    assert 3 == (await house.store.messages(MessageQuery())).total
+
+
+async def test_the_senders_copy_alone_knows_the_bcc(house: House, inbox: Inbox) -> None:
+    sent = await house.store.record_send(await a_send(house, inbox))
+
+    message = await house.store.message(sent.message_id, None)
+
+    assert message is not None
+    assert ("hidden@example.com",) == message.bcc_addresses
+    assert ("captured", ("Sent",)) == (message.status, message.mailboxes)
+
+
+async def test_keys_are_found_by_hash_listed_and_revoked(house: House) -> None:
+    key = Key("key_1", "crm", ("read",), ("inb_1",), None, None, NOW, None)
+    await house.store.add_key(key, b"hash-1")
+
+    found = await house.store.key_of(b"hash-1", NOW)
+    listed = await house.store.keys(Slice())
+
+    assert key == found
+    assert NOW == listed.rows[0].last_used_at
+    assert await house.store.key_of(b"hash-2", NOW) is None
+    assert (True, False) == (
+        await house.store.remove_key("key_1"),
+        await house.store.remove_key("key_1"),
+    )
+    assert await house.store.key_of(b"hash-1", NOW) is None
+
+
+async def test_a_key_with_the_same_id_gets_the_new_secret(house: House) -> None:
+    key = Key("owner", "owner", ("read",), None, None, None, NOW, None)
+    await house.store.add_key(key, b"old")
+    await house.store.add_key(key, b"new")
+
+    assert await house.store.key_of(b"old", NOW) is None
+    assert await house.store.has_key("owner")
+    assert await house.store.key_of(b"new", NOW) is not None
