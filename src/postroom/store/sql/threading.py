@@ -7,13 +7,20 @@ from base64 import b32encode
 from collections.abc import Sequence
 
 from postroom.errors import NotFound
-from postroom.mail.threads import Candidate, thread_keys
-from postroom.mail.threads import choose_thread as choose_by_subject
+from postroom.mail.threads import (
+    WINDOW,
+    Candidate,
+    choose_by_reference,
+    choose_by_subject,
+    is_reply_subject,
+    thread_keys,
+)
 from postroom.model.stored import NewMessage
-from postroom.store.sql.values import any_of, from_text, moment
-from postroom.store.transaction import Transaction
+from postroom.store.sql.values import any_of, from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
 
 _MOST_CANDIDATES = 20
+_MOST_MESSAGES = 50
 
 INSERT_THREAD = """
     INSERT INTO threads (id, inbox, subject, base_subject, message_count)
@@ -37,11 +44,20 @@ REMEMBER_ID = """
     INSERT INTO thread_ids (inbox, internet_id, thread) VALUES (:inbox, :internet_id, :thread)
     ON CONFLICT (inbox, internet_id) DO NOTHING
 """
+KNOWN_IDS = """
+    SELECT i.internet_id, t.number, t.id, t.is_pinned FROM thread_ids i
+      JOIN threads t ON t.number = i.thread
+     WHERE i.inbox = :inbox AND i.internet_id {among}
+"""
 SAME_SUBJECT = """
-    SELECT t.number, t.id, m.date, m.addresses FROM threads t
-      JOIN messages m ON m.thread = t.number AND m.date = t.last_date
-     WHERE t.inbox = :inbox AND t.base_subject = :base_subject
-     ORDER BY t.last_date DESC LIMIT :limit
+    SELECT number, id, last_date FROM threads
+     WHERE inbox = :inbox AND base_subject = :base_subject
+       AND last_date BETWEEN :earliest AND :latest
+     ORDER BY last_date DESC LIMIT :limit
+"""
+ADDRESSES = """
+    SELECT addresses FROM messages WHERE thread = :thread
+     ORDER BY date DESC, number DESC LIMIT :limit
 """
 
 
@@ -49,11 +65,11 @@ def choose_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int
     """The number and id of the thread for a message; a new one if it continues none."""
     if message.thread_id is not None:
         return _named_thread(tx, message.thread_id)
-    found = _referred(tx, message, inbox)
-    if found:
-        return _joined(tx, found)
-    by_subject = _by_subject(tx, message, inbox)
-    return by_subject or _new_thread(tx, message, inbox)
+    return (
+        _by_reference(tx, message, inbox)
+        or _by_subject(tx, message, inbox)
+        or _new_thread(tx, message, inbox)
+    )
 
 
 def _named_thread(tx: Transaction, thread_id: str) -> tuple[int, str]:
@@ -63,31 +79,22 @@ def _named_thread(tx: Transaction, thread_id: str) -> tuple[int, str]:
     return row[0], row[1]
 
 
-def _referred(tx: Transaction, message: NewMessage, inbox: int) -> list[tuple[int, str, bool]]:
-    """Threads of the mails that this one refers to, the direct parent's first.
+def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
+    """The thread of the mails it refers to; what turns out to be the same thread is merged.
 
     The message's own id counts last: a reply that came before it has left it there.
     """
     keys = [*thread_keys(message), *filter(None, [message.internet_message_id])]
     among, params = any_of("key", keys)
-    rows = tx.all(
-        f"""SELECT i.internet_id, t.number, t.id, t.is_pinned FROM thread_ids i
-              JOIN threads t ON t.number = i.thread
-             WHERE i.inbox = :inbox AND i.internet_id {among}""",
-        inbox=inbox,
-        **params,
-    )
-    by_key = {row[0]: (row[1], row[2], bool(row[3])) for row in rows}
-    return list(dict.fromkeys(by_key[key] for key in keys if key in by_key))
-
-
-def _joined(tx: Transaction, found: Sequence[tuple[int, str, bool]]) -> tuple[int, str]:
-    """The first thread; the others join it, but never against a split by hand."""
-    number, thread_id, is_pinned = found[0]
-    others = [other for other, _, pinned in found[1:] if not pinned]
-    if others and not is_pinned:
-        join_threads(tx, number, others)
-    return number, thread_id
+    rows = tx.all(KNOWN_IDS.format(among=among), inbox=inbox, **params)
+    numbers = {row[2]: row[1] for row in rows}
+    apart = {row[2] for row in rows if row[3]}
+    chosen, merged = choose_by_reference(keys, {r[0]: r[2] for r in rows}, kept_apart=apart)
+    if chosen is None:
+        return None
+    if merged:
+        join_threads(tx, numbers[chosen], [numbers[other] for other in merged])
+    return numbers[chosen], chosen
 
 
 def join_threads(tx: Transaction, into: int, others: Sequence[int]) -> None:
@@ -100,17 +107,34 @@ def join_threads(tx: Transaction, into: int, others: Sequence[int]) -> None:
 
 
 def _by_subject(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
-    if not message.base_subject:
+    if not message.base_subject or not is_reply_subject(message.subject):
         return None
     rows = tx.all(
-        SAME_SUBJECT, inbox=inbox, base_subject=message.base_subject, limit=_MOST_CANDIDATES
+        SAME_SUBJECT,
+        inbox=inbox,
+        base_subject=message.base_subject,
+        earliest=seconds(message.date - WINDOW),
+        latest=seconds(message.date + WINDOW),
+        limit=_MOST_CANDIDATES,
     )
-    candidates = [
-        Candidate(row[1], frozenset(line[2] for line in from_text(row[3])), moment(row[2]))
-        for row in rows
-    ]
-    chosen = choose_by_subject(message, candidates, date=message.date)
+    candidates = [_candidate(tx, row) for row in rows]
+    own = tx.one("SELECT address FROM inboxes WHERE number = :inbox", inbox=inbox)
+    chosen = choose_by_subject(message, candidates, date=message.date, own=frozenset(own or ()))
     return next(((row[0], row[1]) for row in rows if row[1] == chosen), None)
+
+
+def _candidate(tx: Transaction, row: Row) -> Candidate:
+    lines = [
+        line
+        for (addresses,) in tx.all(ADDRESSES, thread=row[0], limit=_MOST_MESSAGES)
+        for line in from_text(addresses)
+    ]
+    return Candidate(
+        thread_id=row[1],
+        authors=frozenset(line[2] for line in lines if line[0] == "from"),
+        participants=frozenset(line[2] for line in lines),
+        last_date=moment(row[2]),
+    )
 
 
 def _new_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str]:
