@@ -1,0 +1,53 @@
+"""A call of a tool: arguments in, an answer or an explained error out."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from postroom.errors import MailError
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from postroom.surfaces.mcp.fitting import as_text, fit
+from postroom.surfaces.mcp.tool import Body, Tool
+from postroom.surfaces.shapes import answer
+
+log = logging.getLogger(__name__)
+
+
+async def call_tool(ctx: Context, tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a tool and shape its result for the protocol; it fails only in the answer."""
+    try:
+        result = await call(ctx, tool.operation, tool.arguments(given))
+        body = tool.present(answer(tool.operation, result))
+    except MailError as error:
+        return _result(fit(tool.explain(error), tool.go_on), is_error=True)
+    except Exception:
+        log.exception("tool.failed", extra={"tool": tool.name})
+        fault = MailError("something went wrong on our side; the server's log says what")
+        return _result(tool.explain(fault), is_error=True)
+    return _result(body if tool.whole else fit(body, tool.go_on), is_error=False)
+
+
+def _result(body: Body, *, is_error: bool) -> dict[str, Any]:
+    text = as_text(body)
+    if not _is_unicode(text):
+        # Half of a surrogate pair cannot be written as UTF-8.
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        body = json.loads(text)
+    return {
+        "content": [{"type": "text", "text": text}],
+        "structuredContent": body,
+        "isError": is_error,
+        "resultType": "complete",
+    }
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,103 @@
+"""Streamable HTTP without sessions: every request brings its key and stands for itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from postroom.errors import TooLarge
+from postroom.model.key import Caller
+
+_CALLER = "postroom.caller"
+
+
+class Door(Protocol):
+    """Who may come in; the server that we are part of decides it for all of its surfaces."""
+
+    def check_origin(self, headers: Headers) -> None:
+        """Refuse what a page of another site could have made a browser send. Raises Forbidden."""
+
+    async def caller(self, headers: Headers, scope: Scope) -> Caller:
+        """Find out who asks. Raises Unauthenticated."""
+
+
+def caller_of(request: ServerRequestContext[Any, Any]) -> Caller:
+    """Who sent the HTTP request that a call came with."""
+    assert request.request is not None
+    caller = request.request.scope[_CALLER]
+    assert isinstance(caller, Caller)
+    return caller
+
+
+class McpEndpoint:
+    """An ASGI application for one path of an HTTP server, which explains the MailErrors it raises.
+
+    An answer is plain JSON, which costs half of a stream, unless the client asked for progress or
+    speaks a revision that lets the server choose late.
+    """
+
+    def __init__(self, server: Server[Any], door: Door, most_bytes: int) -> None:
+        self._door, self._most_bytes = door, most_bytes
+        self._plain = _manager(server, most_bytes, json_response=True)
+        self._streaming = _manager(server, most_bytes, json_response=False)
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Serve while this is open; a server that mounts us enters it with its own."""
+        async with self._plain.run(), self._streaming.run():
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        self._door.check_origin(headers)
+        caller = await self._door.caller(headers, scope)
+        if scope["method"] != "POST":
+            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            return
+        body = await _read_body(receive, self._most_bytes)
+        manager = self._streaming if _wants_stream(headers, body) else self._plain
+        await manager.handle_request({**scope, _CALLER: caller}, _replay(body, receive), send)
+
+
+def _manager(
+    server: Server[Any], most_bytes: int, *, json_response: bool
+) -> StreamableHTTPSessionManager:
+    return StreamableHTTPSessionManager(
+        server, json_response=json_response, stateless=True, max_request_body_size=most_bytes
+    )
+
+
+def _wants_stream(headers: Headers, body: bytes) -> bool:
+    revision = headers.get("mcp-protocol-version")
+    is_older = revision is None or revision in HANDSHAKE_PROTOCOL_VERSIONS
+    return not is_older or b'"progressToken"' in body
+
+
+async def _read_body(receive: Receive, most_bytes: int) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > most_bytes:
+            raise TooLarge(f"the body of the request is over the limit of {most_bytes} bytes")
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Hand out a body that was read already, then whatever comes after it."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return first.pop() if first else await receive()
+
+    return replay

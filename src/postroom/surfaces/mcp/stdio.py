@@ -1,0 +1,219 @@
+"""stdin and stdout as a transport that no input can kill and no library can pollute.
+
+The SDK has one too, but its lines have no limit, what it cannot read gets no answer, and a signal
+waits until stdin closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+
+from postroom.surfaces.mcp.frames import Unreadable, read_frame, write_frame
+
+DRAIN_S = 1.0
+"""How long calls may still finish after the client has closed stdin."""
+
+FLUSH_S = 0.3
+"""How long the last answer may still take to be read."""
+
+LEAVE_S = 0.5
+"""How long the store may still take to close."""
+
+_CHUNK_BYTES = 1 << 16
+
+T = TypeVar("T")
+Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+
+@asynccontextmanager
+async def stdio_streams(most_bytes: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
+    """Take over stdin and stdout; a line over *most_bytes* is refused and passed over.
+
+    When nobody reads stdout any more, what runs inside is cancelled.
+    """
+    wire_in, wire_out = _claim()
+    to_server, incoming = anyio.create_memory_object_stream[SessionMessage | Exception]()
+    outgoing, from_server = anyio.create_memory_object_stream[SessionMessage]()
+    async with anyio.create_task_group() as tasks, incoming, outgoing:
+        lines = read_lines(wire_in, wire_out, most_bytes)
+        wire = _Wire(lines, wire_out, when_gone=tasks.cancel_scope.cancel)
+        tasks.start_soon(wire.receive, to_server)
+        tasks.start_soon(wire.send, from_server)
+        yield incoming, outgoing
+        outgoing.close()
+        with anyio.move_on_after(FLUSH_S):
+            await wire.is_flushed.wait()
+        tasks.cancel_scope.cancel()
+
+
+def _claim() -> tuple[int, int]:
+    """Keep both ends of the wire to ourselves: whoever else prints, prints to stderr."""
+    wire_in, wire_out = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:
+        os.dup2(nothing, 1)
+    os.close(nothing)
+    return wire_in, wire_out
+
+
+def read_lines(wire_in: int, wire_out: int, most_bytes: int) -> Iterator[bytes | None]:
+    """The lines of the wire, None for one that is too long, until one of its ends is closed."""
+    ends = select.poll()
+    ends.register(wire_in, select.POLLIN)
+    # Even when asked for nothing, poll tells that the reader of our answers is gone.
+    ends.register(wire_out, 0)
+    line, is_too_long = bytearray(), False
+    while wire_out not in dict(ends.poll()):
+        chunk = _read(wire_in)
+        for number, part in enumerate(chunk.split(b"\n")):
+            if number:
+                yield None if is_too_long else bytes(line)
+                line, is_too_long = bytearray(), False
+            line += part
+            if len(line) > most_bytes:
+                line, is_too_long = bytearray(), True
+        if not chunk:
+            break
+    if line or is_too_long:
+        yield None if is_too_long else bytes(line)
+
+
+def _read(wire: int) -> bytes:
+    try:
+        return os.read(wire, _CHUNK_BYTES)
+    except OSError:
+        return b""
+
+
+class _Hand:
+    """A thread for calls that may block for ever; the end of the process does not wait for it."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        Thread(target=self._work, daemon=True).start()
+
+    async def do(self, job: Callable[[], T]) -> T:
+        future: Future[T] = Future()
+        self._jobs.put((future, job))
+        return await asyncio.wrap_future(future)
+
+    def _work(self) -> None:
+        while True:
+            future, job = self._jobs.get()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(job())
+            except Exception as error:  # noqa: BLE001 - whoever waits for the job gets it
+                future.set_exception(error)
+
+
+@dataclass(slots=True)
+class _Wire:
+    """Lines in, lines out, and which requests still wait for their answer."""
+
+    lines: Iterator[bytes | None]
+    wire_out: int
+    when_gone: Callable[[], None]
+    is_flushed: anyio.Event = field(default_factory=anyio.Event)
+    _unanswered: set[str | int] = field(default_factory=set)
+    _all_answered: anyio.Event = field(default_factory=anyio.Event)
+    _reader: _Hand = field(default_factory=_Hand)
+    _writer: _Hand = field(default_factory=_Hand)
+
+    async def receive(self, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        """Hand every message to the server; at the end, let it finish what it has begun."""
+        async with to_server:
+            while True:
+                try:
+                    message = await self._reader.do(self._next)
+                except Unreadable as unreadable:
+                    await self._write(unreadable.reply)
+                    continue
+                if message is None:
+                    break
+                self._expect(message)
+                await to_server.send(SessionMessage(message))
+            await self._drain()
+
+    def _next(self) -> types.JSONRPCMessage | None:
+        for line in self.lines:
+            if line is None:
+                raise Unreadable(types.INVALID_REQUEST, "this line is longer than a call may be")
+            if line.strip():
+                return read_frame(line)
+        return None
+
+    def _expect(self, message: types.JSONRPCMessage) -> None:
+        if isinstance(message, types.JSONRPCRequest):
+            self._unanswered.add(message.id)
+        elif isinstance(message, types.JSONRPCNotification):
+            self._forget(_cancelled(message))
+
+    def _forget(self, request_id: object) -> None:
+        if isinstance(request_id, (str, int)):
+            self._unanswered.discard(request_id)
+        if not self._unanswered:
+            self._all_answered.set()
+
+    async def _drain(self) -> None:
+        self._all_answered = anyio.Event()
+        if self._unanswered:
+            with anyio.move_on_after(DRAIN_S):
+                await self._all_answered.wait()
+
+    async def send(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """Write whatever the server says."""
+        async with from_server:
+            async for item in from_server:
+                await self._write(item.message)
+        self.is_flushed.set()
+
+    async def _write(self, message: types.JSONRPCMessage) -> None:
+        data = memoryview(write_frame(message))
+        try:
+            await self._writer.do(lambda: _write_all(self.wire_out, data))
+        except OSError:
+            self.when_gone()
+        self._forget(getattr(message, "id", None))
+
+
+def _cancelled(message: types.JSONRPCNotification) -> object:
+    """The request that the client takes back; it gets no answer."""
+    if message.method != "notifications/cancelled":
+        return None
+    return (message.params or {}).get("requestId")
+
+
+def _write_all(wire: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(wire, data) :]
+
+
+def leave_in_time() -> None:
+    """End the process soon, even if a thread is still busy: what was not committed is undone."""
+
+    def leave() -> None:
+        time.sleep(LEAVE_S)
+        os._exit(0)
+
+    Thread(target=leave, daemon=True).start()
