@@ -13,6 +13,7 @@ setup: ## Make .venv ready for work (run and test do it by themselves)
 	@scripts/setup test
 
 test: setup ## Run every check and every test
+	@scripts/system-packages test
 	@scripts/test all
 
 check: setup ## Run only the linters, the type checker and the import contract

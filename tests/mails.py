@@ -61,9 +61,7 @@ def mail(
 
 async def new_inbox(house: House, username: str = "bo", name: str = "") -> Inbox:
     """An inbox at our own domain."""
-    inbox = Inbox(
-        house.new_id("inb"), f"{username}@postroom.localhost", name, None, house.clock()
-    )
+    inbox = Inbox(house.new_id("inb"), f"{username}@postroom.localhost", name, None, house.clock())
     return await house.store.add_inbox(inbox, client_id=None, payload=b"")
 
 

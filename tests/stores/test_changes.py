@@ -33,9 +33,7 @@ async def test_flags_and_labels_are_replaced_whole(house: House, inbox: Inbox) -
     assert () == await house.store.problems()
 
 
-async def test_a_label_keeps_its_first_spelling_and_is_counted(
-    house: House, inbox: Inbox
-) -> None:
+async def test_a_label_keeps_its_first_spelling_and_is_counted(house: House, inbox: Inbox) -> None:
     one, two = await deliver(house, inbox, mail()), await deliver(house, inbox, mail())
     ids = [one.message_id, two.message_id]
 
@@ -44,13 +42,13 @@ async def test_a_label_keeps_its_first_spelling_and_is_counted(
     await house.store.change_messages(ids[1:], Change(remove_labels=("ZOO",)), None)
 
     found = await house.store.labels(None, Slice())
-    assert [("Straße", 2), ("zoo", 1)] == [(label.name, label.message_count) for label in found.rows]
+    assert [("Straße", 2), ("zoo", 1)] == [
+        (label.name, label.message_count) for label in found.rows
+    ]
     assert 0 == (await house.store.labels(frozenset({"inb_other"}), Slice())).total
 
 
-async def test_moving_changes_the_place_and_makes_new_mailboxes(
-    house: House, inbox: Inbox
-) -> None:
+async def test_moving_changes_the_place_and_makes_new_mailboxes(house: House, inbox: Inbox) -> None:
     added = await deliver(house, inbox, mail("Moved"))
 
     await house.store.change_messages([added.message_id], Change(move_to="Projects/北京"), None)
@@ -117,9 +115,7 @@ async def test_threads_are_listed_newest_first_with_who_took_part(
     other = await new_inbox(house, "other")
     first = await deliver(house, inbox, mail("Plan", message_id="<p@example.com>"))
     await deliver(house, other, mail("Elsewhere"))
-    await deliver(
-        house, inbox, mail("Re: Plan", sender="cy@c.org", in_reply_to="<p@example.com>")
-    )
+    await deliver(house, inbox, mail("Re: Plan", sender="cy@c.org", in_reply_to="<p@example.com>"))
     await house.store.change_messages([first.message_id], Change(add_labels=("Work",)), None)
 
     found = await house.store.threads(ThreadQuery(inbox_id=inbox.id))

@@ -192,7 +192,9 @@ async def test_pages_by_cursor_neither_skip_nor_repeat_while_mail_arrives(
     assert expected == seen
 
 
-def _all(inbox: Inbox, limit: int = 100, after: tuple[int | str, ...] | None = None) -> MessageQuery:
+def _all(
+    inbox: Inbox, limit: int = 100, after: tuple[int | str, ...] | None = None
+) -> MessageQuery:
     return MessageQuery(inbox_id=inbox.id, page=Slice(limit=limit, after=after))
 
 

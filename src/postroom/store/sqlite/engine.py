@@ -54,6 +54,7 @@ class SqliteEngine:
         self._path = path
         self._writer = writer
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self.commits = 0
         self._broken: StorageFailed | None = None
         self._local = threading.local()
         self._connections: list[apsw.Connection] = []
@@ -158,6 +159,7 @@ class SqliteEngine:
                 self._writer.execute("ROLLBACK TO job")
             self._writer.execute("RELEASE job")
         self._writer.execute("COMMIT")
+        self.commits += 1
 
     def _fail(self, batch: list[_Job], error: Exception) -> None:
         if isinstance(error, StorageFailed):
