@@ -101,6 +101,8 @@ def open_source(
     path: Path, *, kind: Kind | None, mailbox: str, most_bytes: int, quoting: Quoting = "mboxrd"
 ) -> Source:
     """Find out what is at a path. Raises InvalidInput if there is nothing we can read."""
+    if not is_mailbox_name(mailbox):
+        raise InvalidInput("mailbox: give a name of 1 to 256 printable characters other than *")
     try:
         kind = kind or _kind_of(path)
         source = Source(path, kind, mailbox, most_bytes, quoting)
@@ -169,8 +171,12 @@ def _mail_files(path: Path) -> Iterator[Path]:
 
 def _mailbox(relative: Path) -> str:
     name = mailbox_in(relative.parts)
-    is_name = name.isprintable() and len(name) <= 256 and name != EVERY_MAILBOX
-    return name if is_name else ""
+    return name if is_mailbox_name(name) else ""
+
+
+def is_mailbox_name(name: str) -> bool:
+    """Whether mail can be put under this name."""
+    return 1 <= len(name) <= 256 and name.isprintable() and name != EVERY_MAILBOX
 
 
 def _reason(error: OSError) -> str:

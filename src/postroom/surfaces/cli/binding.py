@@ -1,0 +1,73 @@
+"""A command on an operation: options in, the answer of every surface out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any
+
+import click
+
+from postroom.app import App
+from postroom.model.attachment import Download
+from postroom.model.key import OWNER
+from postroom.model.message import ActionResult
+from postroom.operations.operation import Operation, call
+from postroom.surfaces.cli.commands import Bound
+from postroom.surfaces.cli.exits import EXIT_CODES, OK
+from postroom.surfaces.cli.options import arguments_of, fields_of, parameters_of
+from postroom.surfaces.cli.output import save, show
+from postroom.surfaces.cli.session import Session
+
+
+def operation_of(row: Bound) -> Operation[Any, Any]:
+    """The operation that a row of the table names."""
+    module, _, name = row.operation.partition(".")
+    found = getattr(import_module(f"postroom.operations.{module}"), name)
+    assert isinstance(found, Operation)
+    return found
+
+
+def bind(row: Bound, name: str) -> click.Command:
+    """Make the command of a row."""
+    operation = operation_of(row)
+    fields = fields_of(operation.request, row.plain)
+    params = parameters_of(fields)
+    if row.saves_to is not None:
+        params.append(
+            click.Option(
+                ["--to", "save_to"],
+                metavar="FILE",
+                default=row.saves_to,
+                help="Where to; - is standard output."
+                + ("" if row.saves_to else "  [default: its own name, in this folder]"),
+            )
+        )
+
+    @click.pass_obj
+    def run(session: Session, /, **values: Any) -> int:
+        arguments = arguments_of(fields, values, session.settings.limits)
+        return session.run(_work(session, operation, arguments, values.get("save_to")))
+
+    return click.Command(name, params=params, callback=run, help=operation.description)
+
+
+def _work(
+    session: Session, operation: Operation[Any, Any], arguments: dict[str, Any], save_to: str | None
+) -> Callable[[App], Awaitable[int]]:
+    async def work(app: App) -> int:
+        result = await call(app.context(OWNER), operation, arguments)
+        if isinstance(result, Download):
+            await save(result, save_to or "", as_json=session.as_json)
+            return OK
+        show(operation, result, as_json=session.as_json)
+        return _exit_code(result)
+
+    return work
+
+
+def _exit_code(result: Any) -> int:
+    """An action that failed on a message ends like the error that it names."""
+    if isinstance(result, ActionResult) and result.failed:
+        return EXIT_CODES[result.failed[0].code]
+    return OK

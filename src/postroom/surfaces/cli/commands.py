@@ -1,0 +1,88 @@
+"""The command line: read the table and you know it. Nothing here imports what it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A command on an operation. `plain` are arguments that need no option in front."""
+
+    name: str
+    operation: str
+    plain: tuple[str, ...] = ()
+    saves_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A command of the terminal alone: `module:command` in this package."""
+
+    name: str
+    place: str
+
+
+TOP = {
+    "serve": "Start the server: REST, and MCP over HTTP.",
+    "mcp": "Serve an MCP client over stdin and stdout.",
+    "inbox": "Addresses whose mail is kept.",
+    "message": "Mail: list, read, move, label, answer.",
+    "thread": "Conversations.",
+    "attachment": "Files that came with mail.",
+    "label": "Names put on messages.",
+    "search": "Find messages by text and filters.",
+    "send": "Send a mail.",
+    "import": "Take in mail from mbox, Maildir or .eml files.",
+    "export": "Write the mail of an inbox to files, byte for byte.",
+    "key": "Keys for programs and agents.",
+    "config": "Show every setting and where it comes from.",
+    "doctor": "Look for problems and name the fix of each.",
+    "verify": "Check that all that is stored is whole.",
+    "completion": "Print what makes your shell complete commands.",
+    "version": "Show the version.",
+}
+"""What there is at the top, in the order in which help shows it."""
+
+COMMANDS: tuple[Bound | Own, ...] = (
+    Own("serve", "serving:serve"),
+    Own("mcp", "serving:mcp"),
+    Bound("inbox list", "inboxes.list_inboxes"),
+    Bound("inbox create", "inboxes.create_inbox", ("address",)),
+    Bound("inbox show", "inboxes.get_inbox", ("inbox_id",)),
+    Bound("inbox rename", "inboxes.rename_inbox", ("inbox_id", "name")),
+    Bound("inbox delete", "inboxes.delete_inbox", ("inbox_id",)),
+    Bound("message list", "messages.list_messages", ("inbox_id",)),
+    Bound("message show", "messages.get_message", ("message_id",)),
+    Bound("message raw", "attachments.download_message", ("message_id",), saves_to="-"),
+    Bound("message move", "messages.move_message", ("message_id", "destination")),
+    Bound("message label", "messages.apply_label", ("label", "message_ids")),
+    Bound("message flag", "messages.update_message", ("message_id", "flags")),
+    Bound("message update", "messages.update_message", ("message_id",)),
+    Bound("message delete", "messages.delete_message", ("message_id",)),
+    Bound("message reply", "sending.reply_to_message", ("message_id",)),
+    Bound("message forward", "sending.forward_message", ("message_id",)),
+    Bound("message receive", "receiving.receive_message", ("recipient", "raw")),
+    Bound("thread list", "threads.list_threads", ("inbox_id",)),
+    Bound("thread show", "threads.get_thread", ("thread_id",)),
+    Bound("thread merge", "threads.merge_threads", ("thread_ids",)),
+    Bound("thread split", "threads.split_thread", ("thread_id", "message_ids")),
+    Bound("attachment list", "attachments.list_attachments", ("message_id",)),
+    Bound("attachment show", "attachments.get_attachment", ("attachment_id",)),
+    Bound("attachment content", "attachments.get_attachment_content", ("attachment_id",)),
+    Bound("attachment save", "attachments.download_attachment", ("attachment_id",), saves_to=""),
+    Bound("label list", "messages.list_labels"),
+    Bound("search", "messages.search_messages", ("q",)),
+    Bound("send", "sending.send_message"),
+    Own("import", "transfer:import_"),
+    Own("export", "transfer:export"),
+    Bound("key create", "keys.create_key", ("name",)),
+    Bound("key list", "keys.list_keys"),
+    Bound("key delete", "keys.delete_key", ("key_id",)),
+    Own("key reset", "serving:reset_key"),
+    Own("config", "settings:config"),
+    Own("doctor", "doctor:doctor"),
+    Own("verify", "verify:verify"),
+    Own("completion", "settings:completion"),
+    Own("version", "settings:version"),
+)

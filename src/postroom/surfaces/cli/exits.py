@@ -1,0 +1,59 @@
+"""How a command ends: one exit code for each kind of error, and the words for it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from postroom.errors import MailError, RateLimited
+
+OK = 0
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+EXIT_CODES = {
+    "internal": 1,
+    "invalid_input": 2,
+    "malformed": 2,
+    "not_found": 3,
+    "feature_disabled": 3,
+    "unauthenticated": 4,
+    "forbidden": 4,
+    "write_disabled": 4,
+    "conflict": 5,
+    "too_large": 6,
+    "rate_limited": 7,
+    "provider_error": 8,
+    "provider_auth": 8,
+    "provider_timeout": 8,
+    "storage_full": 9,
+}
+"""From our kinds to exit codes; these are stable, scripts rely on them."""
+
+
+def explain(error: MailError, *, as_json: bool) -> int:
+    """Say what went wrong on stderr and return the exit code."""
+    if as_json:
+        _complain_in_json(error)
+    else:
+        for line in _lines(error):
+            print(f"error: {line}", file=sys.stderr)
+    return EXIT_CODES[error.code]
+
+
+def _lines(error: MailError) -> list[str]:
+    problems = error.details.get("problems")
+    if not isinstance(problems, list):
+        return [str(error)]
+    return [f"{p['field']}: {p['problem']}" if p["field"] else str(p["problem"]) for p in problems]
+
+
+def _complain_in_json(error: MailError) -> None:
+    from postroom.surfaces.cli.output import as_json_line
+    from postroom.surfaces.shapes import to_json
+
+    body: dict[str, Any] = {"code": error.code, "message": str(error)}
+    if error.details:
+        body["details"] = to_json(error.details)
+    if isinstance(error, RateLimited):
+        body["retry_after"] = error.retry_after
+    print(as_json_line({"error": body}), file=sys.stderr)

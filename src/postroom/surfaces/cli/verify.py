@@ -1,0 +1,73 @@
+"""Is everything that is stored whole, and does it agree?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.surfaces.cli.exits import EXIT_CODES, OK
+from postroom.surfaces.cli.output import write_json
+from postroom.surfaces.cli.progress import Progress
+from postroom.surfaces.cli.session import Session
+from postroom.surfaces.shapes import to_json
+
+if TYPE_CHECKING:
+    from postroom.app import App
+
+SWEEP_AGE = timedelta(hours=1)
+"""A blob that nothing uses may belong to a message that is being stored right now."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What verify looked at, and what is wrong."""
+
+    blobs: int = 0
+    bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+    swept: int | None = None
+
+
+@click.command(
+    help="Check that every blob, row and index entry agree. "
+    "Ends with 1 if anything is wrong, and says what."
+)
+@click.option("--sweep", is_flag=True, help="Remove blobs that nothing uses, if an hour old.")
+@click.pass_obj
+def verify(session: Session, *, sweep: bool) -> int:
+    findings = session.run(lambda app: examine(app, sweep=sweep))
+    if session.as_json:
+        write_json(to_json(findings))
+    else:
+        _tell(findings)
+    return EXIT_CODES["internal"] if findings.problems else OK
+
+
+async def examine(app: App, *, sweep: bool) -> Findings:
+    """Look at every row and every blob."""
+    store, blobs = app.house.store, app.house.blobs
+    findings = Findings(problems=list(await store.problems()))
+    with Progress("verifying", unit="blobs") as progress:
+        async for key, size in store.every_blob():
+            findings.blobs += 1
+            findings.bytes += size
+            damage = await blobs.damage(key, size)
+            if damage is not None:
+                findings.problems.append(damage)
+            progress.tell(findings.blobs)
+    if sweep:
+        findings.swept = await blobs.sweep(store.used_blobs, older_than=SWEEP_AGE)
+    return findings
+
+
+def _tell(findings: Findings) -> None:
+    for problem in findings.problems:
+        print(f"problem: {problem}")
+    count = len(findings.problems)
+    verdict = f"{count} problem{'s' * (count != 1)}" if count else "all is well"
+    print(f"{findings.blobs} blobs with {findings.bytes} bytes and all rows checked: {verdict}")
+    if findings.swept is not None:
+        print(f"{findings.swept} unused blobs removed")

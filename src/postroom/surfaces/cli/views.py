@@ -1,0 +1,162 @@
+"""What a person sees of an answer: columns for lists, lines for one thing.
+
+On a terminal it is laid out with rich; on a pipe it is plain text, with tabs between columns.
+Mail is written by strangers, so nothing in it may steer the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from postroom.model.attachment import Attachment
+from postroom.model.inbox import Inbox, Label
+from postroom.model.key import Key
+from postroom.model.message import ActionResult, Message, MessageRow, ThreadMessage
+from postroom.model.page import Page
+from postroom.model.thread import Thread, ThreadRow
+from postroom.surfaces.shapes import moment, to_json
+
+COLUMNS: dict[type, tuple[str, ...]] = {
+    Inbox: ("id", "address", "name", "created_at"),
+    MessageRow: ("id", "date", "from_address", "subject", "flags", "labels"),
+    ThreadMessage: ("id", "date", "from_address", "new_text"),
+    ThreadRow: ("id", "last_date", "message_count", "subject", "participants"),
+    Attachment: ("id", "filename", "content_type", "size", "message_id"),
+    Label: ("name", "message_count"),
+    Key: ("id", "name", "scopes", "inboxes", "created_at", "last_used_at"),
+}
+"""The fields of a row that a list shows."""
+
+_STEERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Controls of the terminal, and characters that turn the direction of writing."""
+
+
+def inert(text: str) -> str:
+    """Text that a terminal can only show, not obey."""
+    return _STEERS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def cell(value: Any) -> str:
+    """A value in one line."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, (tuple, list)):
+        return ", ".join(cell(item) for item in value)
+    return " ".join(inert(str(value)).split())
+
+
+def view(result: Any) -> None:
+    """Show an answer to a person."""
+    if isinstance(result, Page):
+        _view_page(result)
+    elif result is not None:
+        VIEWS.get(type(result), _view_fields)(result)
+
+
+def _view_page(page: Page[Any]) -> None:
+    if not page.results:
+        print("nothing found" if not page.total else f"nothing here; there are {page.total}")
+        return
+    names = COLUMNS[type(page.results[0])]
+    table(names, [[cell(getattr(row, name)) for name in names] for row in page.results])
+    if page.has_more and sys.stdout.isatty():
+        print(
+            f"{page.offset + len(page.results)} of {page.total}; more: --cursor {page.next_cursor}"
+        )
+
+
+def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows under names: laid out on a terminal, with tabs on a pipe."""
+    titles = [name.replace("_", " ") for name in names]
+    if not sys.stdout.isatty():
+        for row in (titles, *rows):
+            print("\t".join(row))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    laid_out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, title in enumerate(titles):
+        laid_out.add_column(
+            title, no_wrap=place == 0, overflow="fold" if place == 0 else "ellipsis"
+        )
+    for row in rows:
+        laid_out.add_row(*(Text(text) for text in row))
+    Console().print(laid_out)
+
+
+def _view_fields(result: Any) -> None:
+    """One thing: a line for each field that holds something."""
+    shown = to_json(result)
+    width = max(map(len, shown), default=0) + 2
+    for name, value in shown.items():
+        if value not in (None, "", []):
+            print(f"{name.replace('_', ' '):{width}}{cell(value)}")
+
+
+def _view_message(message: Message) -> None:
+    rows = {
+        "id": message.id,
+        "thread": message.thread_id,
+        "from": _named(message.from_name, message.from_address),
+        "to": message.to_addresses,
+        "cc": message.cc_addresses,
+        "bcc": message.bcc_addresses,
+        "date": message.date,
+        "subject": message.subject,
+        "mailbox": message.mailboxes,
+        "labels": message.labels,
+        "flags": message.flags,
+        "status": message.status,
+        "attached": [f"{a.filename} ({a.size} bytes, {a.id})" for a in message.attachments],
+        "odd": message.defects,
+    }
+    for name, value in rows.items():
+        if value:
+            print(f"{name + ':':10}{cell(value)}")
+    print()
+    print(inert(message.text).rstrip())
+    if message.next_offset is not None:
+        print(f"\n… cut; read on with --text-offset {message.next_offset}")
+
+
+def _named(name: str, address: str) -> str:
+    return f"{name} <{address}>" if name else address
+
+
+def _view_thread(thread: Thread) -> None:
+    print(f"{cell(thread.subject)}  ({thread.id}, {thread.message_count} messages)")
+    if thread.has_more:
+        print(f"… there are older ones; read back with --before {thread.messages[0].id}")
+    for message in thread.messages:
+        print(f"\n── {moment(message.date)}  {_from(message)}  {message.id}")
+        print(inert(message.new_text).rstrip())
+
+
+def _from(message: ThreadMessage) -> str:
+    return cell(_named(message.from_name, message.from_address))
+
+
+def _view_action(result: ActionResult) -> None:
+    if result.succeeded:
+        print(f"done: {', '.join(result.succeeded)}")
+    for failure in result.failed:
+        print(f"error: {failure.message}", file=sys.stderr)
+
+
+VIEWS: dict[type, Callable[[Any], None]] = {
+    Message: _view_message,
+    Thread: _view_thread,
+    ActionResult: _view_action,
+}
+"""What is not shown field by field."""
