@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ from postroom.model.stored import AttachmentQuery
 from postroom.operations.context import Context
 from postroom.operations.messages import MessageId, message_of, refuse_other_kind
 from postroom.operations.operation import operation
-from postroom.operations.request import Id, OptionalId, Paged, Request
+from postroom.operations.request import Id, OptionalId, Paged, Request, Together, one_of
 
 AttachmentId = Annotated[Id, Field(description="The attachment.", examples=["att_6p1r4z"])]
 
@@ -23,6 +23,10 @@ AttachmentId = Annotated[Id, Field(description="The attachment.", examples=["att
 class ListAttachments(Paged):
     """List the attachments (metadata) of a message, a thread or an inbox, newest first."""
 
+    together: ClassVar[tuple[Together, ...]] = (
+        *Paged.together,
+        one_of("filter", "message_id", "thread_id", "inbox_id"),
+    )
     message_id: Annotated[
         OptionalId, Field(description="Only this message.", examples=["msg_4h8t2w"])
     ] = None

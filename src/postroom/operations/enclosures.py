@@ -4,30 +4,61 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from postroom.errors import InvalidInput, TooLarge
 from postroom.mail.compose import OutgoingAttachment
+from postroom.model.limits import Limits
+from postroom.operations import forms
 from postroom.operations.attachments import attachment_of
 from postroom.operations.context import Context
-from postroom.operations.request import Request
+from postroom.operations.request import Accepts, Request, Together
+
+_TEXT, _NONE = {"type": "string"}, {"type": "null"}
 
 
 class Enclosure(Request):
     """A file to send: its content as base64, or the id of an attachment we hold."""
 
+    together: ClassVar[tuple[Together, ...]] = (
+        Together(
+            "source",
+            ("filename", "content", "attachment_id"),
+            {
+                "oneOf": [
+                    {
+                        "required": ["filename", "content"],
+                        "properties": {"filename": _TEXT, "content": _TEXT, "attachment_id": _NONE},
+                    },
+                    {
+                        "required": ["attachment_id"],
+                        "properties": {"attachment_id": _TEXT, "content": _NONE},
+                    },
+                ]
+            },
+        ),
+    )
     filename: Annotated[
         str | None,
         Field(min_length=1, max_length=255, description="Its name.", examples=["report.pdf"]),
+        Accepts({"pattern": forms.LINE}),
     ] = None
     content_type: Annotated[
         str | None,
-        Field(max_length=127, description="Its media type.", examples=["application/pdf"]),
+        Field(
+            min_length=1,
+            max_length=127,
+            description="Its media type.",
+            examples=["application/pdf"],
+        ),
+        Accepts({"pattern": forms.MEDIA_TYPE, "not": {"pattern": "^multipart/"}}),
     ] = None
     content: Annotated[
-        str | None, Field(description="Its bytes as base64.", examples=["SGVsbG8="])
+        str | None,
+        Field(description="Its bytes as base64.", examples=["SGVsbG8="]),
+        Accepts({"pattern": forms.BASE64, "contentEncoding": "base64"}),
     ] = None
     attachment_id: Annotated[
         str | None,
@@ -36,6 +67,7 @@ class Enclosure(Request):
             description="Instead of content: an attachment we hold.",
             examples=["att_6p1r4z"],
         ),
+        Accepts({"pattern": "^[A-Za-z0-9_-]+$"}),
     ] = None
 
     @model_validator(mode="after")
@@ -54,6 +86,7 @@ Enclosures = Annotated[
         "or attachment_id of one we hold.",
         examples=[[{"filename": "a.txt", "content": "SGk="}, {"attachment_id": "att_6p1r4z"}]],
     ),
+    Accepts({"maxItems": Limits().attachments_count}),
 ]
 
 

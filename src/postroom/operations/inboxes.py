@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -13,16 +13,18 @@ from postroom.mail.compose import parse_address
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
 from postroom.model.page import Page
+from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
-from postroom.operations.request import Id, Paged, Request
+from postroom.operations.request import Accepts, Id, Paged, Request, Together, not_both
 
-Name = Annotated[str, Field(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Name = Annotated[str, Field(max_length=256, pattern=forms.LINE)]
 
 
 class CreateInbox(Request):
     """Create an inbox with its own e-mail address. Without arguments the address is random."""
 
+    together: ClassVar[tuple[Together, ...]] = (not_both("place", "username", "address"),)
     name: Annotated[
         Name | None,
         Field(description="The name shown as sender.", examples=["Support agent"]),
@@ -32,7 +34,7 @@ class CreateInbox(Request):
         Field(
             min_length=1,
             max_length=64,
-            pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$",
+            pattern=forms.USERNAME,
             description="The part before the @; the domain is ours.",
             examples=["support"],
         ),
@@ -45,6 +47,7 @@ class CreateInbox(Request):
             description="The whole address instead, at a domain we serve.",
             examples=["help@postroom.localhost"],
         ),
+        Accepts({"pattern": forms.OWN_ADDRESS}),
     ] = None
     client_id: Annotated[
         str | None,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from postroom.blocking import in_thread
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.mail.compose import (
     Outgoing,
     OutgoingAttachment,
@@ -131,7 +131,7 @@ async def _sender(ctx: Context, letter: Letter, default: str | None) -> Inbox:
     if letter.sender:
         inbox = await _inbox_at(ctx, letter.sender)
         if letter.inbox_id not in (None, inbox.id):
-            raise InvalidInput(f"from: {inbox.address} is not the address of {letter.inbox_id}")
+            raise Conflict(f"from: {inbox.address} is not the address of {letter.inbox_id}")
         return inbox
     if letter.inbox_id or default:
         return await inbox_of(ctx, letter.inbox_id or default or "")
@@ -139,16 +139,16 @@ async def _sender(ctx: Context, letter: Letter, default: str | None) -> Inbox:
     if found.total == 1:
         return found.rows[0]
     if not found.total:
-        raise InvalidInput("there is no inbox to send from; create_inbox makes one")
+        raise Conflict("there is no inbox to send from; create_inbox makes one")
     names = ", ".join(f"{inbox.id} ({inbox.address})" for inbox in found.rows)
-    raise InvalidInput(f"inbox_id: there are several inboxes; name one of {names}")
+    raise Conflict(f"inbox_id: there are several inboxes; name one of {names}")
 
 
 async def _inbox_at(ctx: Context, sender: str) -> Inbox:
     _, address = parse_address(sender)
     inbox = (await ctx.store.inboxes_at([address])).get(address.lower())
     if inbox is None or (ctx.visible is not None and inbox.id not in ctx.visible):
-        raise InvalidInput(f"from: you have no inbox with the address {address}")
+        raise NotFound(f"from: you have no inbox with the address {address}")
     return inbox
 
 
@@ -265,7 +265,7 @@ def reply_recipients(
     main = _unique([a for a in to if a and a.lower() != own] or [a for a in to if a])
     others = [a for a in _unique(cc) if a.lower() not in {own, *(m.lower() for m in main)}]
     if not main:
-        raise InvalidInput(f"{parent.id} has no sender to reply to; use send_message")
+        raise Conflict(f"{parent.id} has no sender to reply to; use send_message")
     return (
         [(names.get(a.lower(), ""), a) for a in main],
         [(names.get(a.lower(), ""), a) for a in others],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+import re
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -13,29 +14,47 @@ from postroom.model.key import Scope
 from postroom.model.message import ActionResult, Message, MessageRow
 from postroom.model.page import Page
 from postroom.model.stored import Change, MessageQuery
+from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.reading import read_message
-from postroom.operations.request import Id, Moment, OptionalId, Paged, Request
+from postroom.operations.request import (
+    Accepts,
+    Id,
+    Moment,
+    OptionalId,
+    Paged,
+    Request,
+    Together,
+    not_both,
+    one_of,
+)
 
 MessageId = Annotated[Id, Field(description="The message.", examples=["msg_4h8t2w"])]
 
 
 def _label(name: str) -> str:
-    if not 1 <= len(name) <= 128 or not name.strip() or not name.isprintable():
-        raise ValueError("a label is 1 to 128 printable characters")
+    if not re.search(forms.NAME, name):
+        raise ValueError("a label is 1 to 128 characters on one line, not only spaces")
     return name
 
 
-LabelName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_label)]
+LabelName = Annotated[
+    str,
+    Field(min_length=1, max_length=128),
+    AfterValidator(_label),
+    Accepts({"pattern": forms.NAME}),
+]
 MailboxName = Annotated[
     str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$"), AfterValidator(str)
 ]
+_SOUGHT = Accepts({"pattern": forms.SOUGHT})
 
 
 class MessageFilter(Paged):
     """The filters that lists and searches share."""
 
+    together: ClassVar[tuple[Together, ...]] = (*Paged.together, not_both("text", "q", "query"))
     inbox_id: Annotated[
         OptionalId, Field(description="Only this inbox.", examples=["inb_7k2m9q"])
     ] = None
@@ -51,10 +70,12 @@ class MessageFilter(Paged):
             "in subject, body, sender or attachment names.",
             examples=["invoice.pdf"],
         ),
+        _SOUGHT,
     ] = None
     query: Annotated[
         str | None,
         Field(min_length=1, max_length=256, description="The same as q.", examples=["invoice"]),
+        _SOUGHT,
     ] = None
     labels: Annotated[
         list[LabelName],
@@ -69,6 +90,7 @@ class MessageFilter(Paged):
             description="Sender: address, @domain, or a part of address or name.",
             examples=["@example.com"],
         ),
+        _SOUGHT,
     ] = None
     recipient: Annotated[
         str | None,
@@ -79,6 +101,7 @@ class MessageFilter(Paged):
             description="The same for to, cc and bcc.",
             examples=["ana@example.com"],
         ),
+        _SOUGHT,
     ] = None
     has_attachment: Annotated[
         bool | None, Field(description="With or without attachments.", examples=[True])
@@ -137,6 +160,11 @@ def _folded(name: str, text: str | None) -> str | None:
 class ListMessages(MessageFilter):
     """List messages of an inbox or a thread (give one), newest first; q and filters narrow it."""
 
+    together: ClassVar[tuple[Together, ...]] = (
+        *MessageFilter.together,
+        one_of("filter", "inbox_id", "thread_id"),
+    )
+
     @model_validator(mode="after")
     def _inbox_or_thread(self) -> Self:
         if not self.inbox_id and not self.thread_id:
@@ -156,6 +184,14 @@ class SearchMessages(MessageFilter):
     The answer has the exact total; `excerpt` shows the match.
     """
 
+    together: ClassVar[tuple[Together, ...]] = (
+        *MessageFilter.together,
+        one_of(
+            "criteria",
+            *("inbox_id", "thread_id", "q", "query", "labels", "from", "to"),
+            *("has_attachment", "after_date", "before_date", "mailbox"),
+        ),
+    )
     mode: Annotated[
         Literal["exact"],
         Field(description="exact: the text as it is written.", examples=["exact"]),
@@ -257,6 +293,9 @@ def refuse_other_kind(given: str, wanted: str, readers: dict[str, str]) -> None:
 class UpdateMessage(Request):
     """Set the flags or the labels of a message; each list replaces the one before."""
 
+    together: ClassVar[tuple[Together, ...]] = (
+        one_of("change", "flags", "labels", may_be_empty=True),
+    )
     message_id: MessageId
     flags: Annotated[
         list[Literal["seen", "flagged", "answered", "draft"]] | None,
@@ -310,7 +349,11 @@ class MoveMessage(Request):
     """Move a message to another mailbox, such as Archive or Trash; a new one is made."""
 
     message_id: MessageId
-    destination: Annotated[MailboxName, Field(description="The mailbox.", examples=["Archive"])]
+    destination: Annotated[
+        MailboxName,
+        Field(description="The mailbox.", examples=["Archive"]),
+        Accepts({"not": {"const": "*"}}),
+    ]
 
     @model_validator(mode="after")
     def _one_mailbox(self) -> Self:

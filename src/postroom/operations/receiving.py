@@ -10,9 +10,10 @@ from postroom.errors import NotFound
 from postroom.mail.compose import parse_address
 from postroom.model.key import Scope
 from postroom.model.message import Received
+from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
-from postroom.operations.request import Request
+from postroom.operations.request import Accepts, Request
 from postroom.pipeline.receive import Arrival, check_size, receive
 
 
@@ -27,6 +28,7 @@ class ReceiveMessage(Request):
             description="Whose inbox.",
             examples=["support@postroom.localhost"],
         ),
+        Accepts({"pattern": forms.MAILBOX, "maxLength": None}),
     ]
     raw: Annotated[bytes, Field(description="The mail, headers first.")]
 

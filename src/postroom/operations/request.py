@@ -17,9 +17,12 @@ from postroom.errors import InvalidInput
 R = TypeVar("R", bound="Request")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Accepts:
-    """What JSON Schema can say of a value beyond type and bounds: OpenAPI is to be exact."""
+    """What JSON Schema can say of a value beyond type and bounds: OpenAPI is to be exact.
+
+    None takes a keyword away. Compared by identity, since an annotation must have a hash.
+    """
 
     schema: Mapping[str, Any]
 
@@ -31,6 +34,21 @@ class Together:
     name: str
     arguments: tuple[str, ...]
     schema: Mapping[str, Any]
+
+
+def one_of(name: str, *arguments: str, may_be_empty: bool = False) -> Together:
+    """At least one of some arguments is given; null is as good as not given."""
+    given = {"not": {"type": "null"}} if may_be_empty else {"minLength": 1, "minItems": 1}
+    branches = [{"required": [a], "properties": {a: given}} for a in arguments]
+    return Together(name, arguments, {"anyOf": branches})
+
+
+def not_both(name: str, first: str, second: str) -> Together:
+    """Two texts exclude each other; null and the empty text are as good as not given."""
+    given = {a: {"not": {"type": "null"}, "minLength": 1} for a in (first, second)}
+    return Together(
+        name, (first, second), {"not": {"required": [first, second], "properties": given}}
+    )
 
 
 class Request(BaseModel):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from postroom.mail.compose import parse_address_list
 from postroom.model.key import Scope
 from postroom.model.sending import Sent
+from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.enclosures import Enclosures
 from postroom.operations.inboxes import InboxId
@@ -20,9 +21,20 @@ from postroom.operations.letters import (
 )
 from postroom.operations.messages import MessageId, message_of
 from postroom.operations.operation import operation
-from postroom.operations.request import OptionalId, Request
+from postroom.operations.request import (
+    Accepts,
+    OptionalId,
+    Request,
+    Together,
+    not_both,
+    one_of,
+)
 
-Subject = Annotated[str, Field(max_length=998, description="The subject.", examples=["Hello"])]
+Subject = Annotated[
+    str,
+    Field(max_length=998, description="The subject.", examples=["Hello"]),
+    Accepts({"pattern": forms.LINE}),
+]
 Body = Annotated[str, Field(max_length=5_000_000)]
 
 
@@ -31,7 +43,11 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-Addresses = Annotated[list[str], BeforeValidator(_as_list), Field(max_length=500)]
+Addresses = Annotated[
+    list[Annotated[str, Accepts({"pattern": forms.MAILBOXES})]],
+    BeforeValidator(_as_list),
+    Field(max_length=500),
+]
 
 
 class Sending(Request):
@@ -108,6 +124,11 @@ def _plain_letter(request: SendEmail) -> Letter:
 class SendMessage(Sending):
     """Send a mail with any of text, HTML, cc, bcc and attachments; in_reply_to makes it a reply."""
 
+    together: ClassVar[tuple[Together, ...]] = (
+        one_of("recipients", "to", "cc", "bcc"),
+        one_of("body", "body_text", "body_html", may_be_empty=True),
+        not_both("answered", "in_reply_to", "thread_id"),
+    )
     to: Annotated[Addresses, Field(description="Recipients.", examples=[["ana@example.com"]])]
     subject: Subject
     body_text: Annotated[
@@ -127,6 +148,7 @@ class SendMessage(Sending):
             description="The message this answers: its id or Message-ID.",
             examples=["msg_4h8t2w"],
         ),
+        Accepts({"pattern": forms.MESSAGE_ID_OR_NONE, "maxLength": None}),
     ] = None
     attachments: Enclosures = []
     inbox_id: Annotated[
@@ -141,6 +163,7 @@ class SendMessage(Sending):
             description="Or its address.",
             examples=["support@postroom.localhost"],
         ),
+        Accepts({"pattern": forms.MAILBOX_OR_NONE, "maxLength": None}),
     ] = None
     thread_id: Annotated[
         OptionalId, Field(description="Reply in this thread.", examples=["thr_9d3f1x"])
@@ -222,7 +245,10 @@ class ForwardMessage(Sending):
     """Forward a message with its attachments to someone else."""
 
     message_id: MessageId
-    to: Annotated[Addresses, Field(description="Recipients.", examples=[["ana@example.com"]])]
+    to: Annotated[
+        Addresses,
+        Field(min_length=1, description="Recipients.", examples=[["ana@example.com"]]),
+    ]
     body_text: Annotated[
         Body, Field(description="What to say above it.", examples=["See below."])
     ] = ""
