@@ -22,9 +22,10 @@ import re
 import sys
 import tarfile
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,21 @@ from postroom.mail.html import html_to_text
 from postroom.mail.message import ParsedAttachment, ParsedMessage
 from postroom.mail.parse import read_message
 from postroom.mail.replies import split_reply
-from postroom.mail.threads import Candidate, choose_thread, subject_key, thread_keys
+from postroom.mail.threads import (
+    Candidate,
+    choose_by_reference,
+    choose_by_subject,
+    subject_key,
+    thread_keys,
+)
 from postroom.model.limits import Limits
 
 LIMITS = Limits()
 SLOW_S = 2.0
 Case = dict[str, Any]
+
+
+subject_key_of = lru_cache(maxsize=None)(subject_key)
 
 
 def read_jsonl(path: Path) -> list[Case]:
@@ -144,9 +154,7 @@ def fragment_differences(expected: Case, parsed: ParsedMessage) -> Iterator[str]
             yield f"raw html lacks {fragment[:200]!r}"
 
 
-def attachment_differences(
-    expected: Case, found: tuple[ParsedAttachment, ...]
-) -> Iterator[str]:
+def attachment_differences(expected: Case, found: tuple[ParsedAttachment, ...]) -> Iterator[str]:
     """Files that are missing; whether a nameless text is a file is a matter of taste."""
     left = list(found)
     for want in expected.get("attachments") or expected.get("attachments_include") or ():
@@ -192,58 +200,48 @@ class Threader:
     """Threads of one inbox in memory, decided exactly as the store decides them."""
 
     def __init__(self) -> None:
-        self.thread_of: dict[str, int] = {}
-        self.members: dict[int, list[str]] = defaultdict(list)
-        self.subjects: dict[str, set[int]] = defaultdict(set)
-        self.people: dict[int, set[str]] = defaultdict(set)
-        self.dates: dict[int, datetime] = {}
+        self.thread_of: dict[str, str] = {}
+        self.threads: dict[str, list[ParsedMessage]] = {}
 
     def add(self, parsed: ParsedMessage) -> None:
-        message_id = parsed.internet_message_id or f"none-{len(self.thread_of)}"
-        keys = [*thread_keys(parsed), message_id]
-        known = list(dict.fromkeys(self.thread_of[key] for key in keys if key in self.thread_of))
-        thread = known[0] if known else self._by_subject(parsed)
-        for other in known[1:]:
+        own_id = parsed.internet_message_id or f"none-{len(self.thread_of)}"
+        keys = [*thread_keys(parsed), own_id]
+        thread, merged = choose_by_reference(keys, self.thread_of)
+        thread = thread or self._by_subject(parsed) or own_id
+        for other in merged:
             self._merge(thread, other)
-        for key in keys:
-            self.thread_of[key] = thread
-        self.members[thread].append(message_id)
-        self.subjects[subject_key(parsed.subject)].add(thread)
-        self.people[thread] |= {address.address for address in parsed.addresses}
-        if parsed.date:
-            self.dates[thread] = max(parsed.date, self.dates.get(thread, parsed.date))
+        self.thread_of |= dict.fromkeys(keys, thread)
+        self.threads.setdefault(thread, []).append(parsed)
 
-    def _by_subject(self, parsed: ParsedMessage) -> int:
+    def _by_subject(self, parsed: ParsedMessage) -> str | None:
+        if parsed.date is None:
+            return None
+        wanted = subject_key(parsed.subject)
         candidates = [
-            Candidate(str(thread), frozenset(self.people[thread]), self.dates[thread])
-            for thread in self.subjects[subject_key(parsed.subject)]
-            if thread in self.dates
+            Candidate(
+                thread,
+                frozenset(m.sender.address for m in messages if m.sender),
+                frozenset(address.address for m in messages for address in m.addresses),
+                max(m.date or datetime.min.replace(tzinfo=UTC) for m in messages),
+            )
+            for thread, messages in self.threads.items()
+            if any(subject_key_of(message.subject) == wanted for message in messages)
         ]
-        chosen = choose_thread(parsed, candidates, date=parsed.date) if parsed.date else None
-        return int(chosen) if chosen else len(self.members) + len(self.thread_of)
+        return choose_by_subject(parsed, candidates, date=parsed.date)
 
-    def _merge(self, thread: int, other: int) -> None:
-        for key, of in self.thread_of.items():
-            if of == other:
-                self.thread_of[key] = thread
-        self.members[thread] += self.members.pop(other, [])
-        self.people[thread] |= self.people.pop(other, set())
-        for threads in self.subjects.values():
-            if other in threads:
-                threads.discard(other)
-                threads.add(thread)
-        if other in self.dates:
-            date = self.dates.pop(other)
-            self.dates[thread] = max(date, self.dates.get(thread, date))
+    def _merge(self, thread: str, other: str) -> None:
+        self.thread_of = {k: thread if t == other else t for k, t in self.thread_of.items()}
+        self.threads.setdefault(thread, []).extend(self.threads.pop(other, []))
+
+    def ids(self) -> list[list[str]]:
+        return [[m.internet_message_id or "" for m in thread] for thread in self.threads.values()]
 
 
 def score_threading(folder: Path, board: Board) -> None:
     for case in read_jsonl(folder / "manifest.jsonl"):
         path = folder / case["file"]
         raws = (
-            (raw for _, raw in sorted(read_tar(path)))
-            if ".tar" in path.name
-            else read_mbox(path)
+            (raw for _, raw in sorted(read_tar(path))) if ".tar" in path.name else read_mbox(path)
         )
         threader = Threader()
         for number, raw in enumerate(raws):
@@ -251,7 +249,7 @@ def score_threading(folder: Path, board: Board) -> None:
             if parsed is not None:
                 threader.add(parsed)
         truth = json.loads((folder / case["truth"]).read_text())["threads"]
-        recall, precision = pair_scores(truth, list(threader.members.values()))
+        recall, precision = pair_scores(truth, threader.ids())
         print(f"threading    {case['set']:28} recall {recall:.4f} precision {precision:.4f}")
 
 
@@ -301,36 +299,34 @@ def is_right_reply(case: Case, new: str, signature: str) -> bool:
     )
 
 
-_STANDARD_STATUS = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
+_STANDARD_STATUS = re.compile(r"[245]\.\d{1,3}\.(?!9\d\d)\d{1,3}")
+_FINAL = re.compile(rb"(?im)^final-recipient:\s*\S+?;\s*<?([^\s>]+)")
 
 
 def score_bounces(folder: Path, board: Board) -> None:
     mails = dict(read_tar(folder / "bounces.tar.xz"))
     for case in read_jsonl(folder / "manifest.jsonl"):
-        parsed = board.parse(mails[case["file_in_tar"]], case["id"])
-        if parsed is None or not case.get("expected"):
-            continue
-        score_bounce(case, parsed, mails[case["file_in_tar"]], board)
+        raw = mails[case["file_in_tar"]]
+        parsed = board.parse(raw, case["id"])
+        if parsed is not None and case.get("expected"):
+            score_bounce(case, parsed, raw, board)
 
 
 def score_bounce(case: Case, parsed: ParsedMessage, raw: bytes, board: Board) -> None:
-    report = parsed.report
-    found = report is not None or parsed.auto_submitted
-    board.score("recognised", case["id"], right=found, why=parsed.subject)
-    if report is None or report.kind != "delivery":
-        return
-    wanted = case["expected"]
+    report, wanted = parsed.report, case["expected"]
+    board.score("recognised", case["id"], right=report is not None, why=parsed.subject)
+    recipients = report.recipients if report else ()
     hard = any(str(one["hardbounce"]) == "1" for one in wanted)
-    board.score("hard or soft", case["id"], right=bool(report.hard) == hard, why=f"{wanted} {report}")
+    why = f"{[(w['reason'], w['status']) for w in wanted]} {recipients}"
+    board.score("hard or soft", case["id"], right=bool(report and report.hard) == hard, why=why)
     statuses = {one["status"] for one in wanted if _STANDARD_STATUS.fullmatch(one["status"])}
     if statuses:
-        got = {recipient.status for recipient in report.recipients}
+        got = {recipient.status for recipient in recipients}
         board.score("status", case["id"], right=bool(statuses & got), why=f"{statuses} {got}")
-    finals = set(re.findall(rb"(?im)^final-recipient:\s*\S+?;\s*<?([^\s>]+)", raw))
+    finals = {address.decode("utf-8", "replace").lower() for address in _FINAL.findall(raw)}
     if finals:
-        wanted_addresses = {address.decode("utf-8", "replace").lower() for address in finals}
-        got = {recipient.address.lower() for recipient in report.recipients}
-        board.score("recipient", case["id"], right=wanted_addresses <= got, why=f"{finals} {got}")
+        got = {recipient.address.lower() for recipient in recipients}
+        board.score("recipient", case["id"], right=finals <= got, why=f"{finals} {got}")
 
 
 def score_bulk(folder: Path, board: Board) -> None:

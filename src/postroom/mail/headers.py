@@ -36,6 +36,9 @@ class Fields:
     def decoded(self, name: str) -> str:
         return decode_words(self.first(name)).strip()
 
+    def names(self) -> set[str]:
+        return set(self._index)
+
     def __contains__(self, name: str) -> bool:
         return name in self._index
 

@@ -75,29 +75,29 @@ class Security:
 class ReportRecipient:
     """What became of a mail for one of its recipients.
 
-    `hard` means that trying again is of no use; None when the report does not tell.
+    `hard` means that the address is dead; a full mailbox or a refusal is not hard.
     """
 
     address: str
     action: str
     status: str
     diagnostic: str
-    hard: bool | None
+    reason: str
+    hard: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """A mail that a machine wrote about another mail."""
 
-    kind: Literal["delivery", "feedback", "disposition"]
+    kind: Literal["delivery", "feedback", "disposition", "auto_reply"]
     recipients: tuple[ReportRecipient, ...] = ()
     original_message_id: str | None = None
 
     @property
-    def hard(self) -> bool | None:
-        """True if any recipient failed for good, None if nobody can tell."""
-        known = [r.hard for r in self.recipients if r.hard is not None]
-        return any(known) if known else None
+    def hard(self) -> bool:
+        """True if an address is dead."""
+        return any(recipient.hard for recipient in self.recipients)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ def _assemble(
         auto_submitted=is_auto_submitted(fields),
         list_id=list_id(fields),
         list_unsubscribe=list_unsubscribe(fields),
-        report=read_report(fields, contents.attachments, limits),
+        report=read_report(fields, words.text, contents.attachments, limits),
         invitation=parse_invitation(guess(calendar.decoded())) if calendar else None,
         protection=find_protection(root, words.text),
         links=tuple(words.links),
