@@ -1,0 +1,52 @@
+"""Every error has a code of contract 001."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom import errors
+from postroom.errors import MailError, NotFound, ProviderTimeout, RateLimited, StorageFull
+from postroom.surfaces.mcp.explaining import CODES, explain_error
+
+
+def kinds(error: type[MailError] = MailError) -> set[str]:
+    return {error.code}.union(*(kinds(child) for child in error.__subclasses__()))
+
+
+def test_every_kind_of_error_has_a_code():
+    ours = {
+        e.code for e in vars(errors).values() if isinstance(e, type) and issubclass(e, MailError)
+    }
+
+    assert ours == set(CODES)
+    assert kinds() >= ours
+
+
+def test_an_error_says_its_code_its_words_and_our_kind():
+    explained = explain_error(NotFound("no message msg_1", message_id="msg_1"))
+
+    assert {
+        "error": {
+            "code": "NOT_FOUND",
+            "message": "no message msg_1",
+            "details": {"kind": "not_found", "message_id": "msg_1"},
+        }
+    } == explained
+
+
+def test_too_fast_says_when_to_try_again():
+    error = explain_error(RateLimited("too fast", retry_after=7))["error"]
+
+    assert ("RATE_LIMIT_EXCEEDED", 7) == (error["code"], error["retry_after"])
+
+
+def test_a_provider_s_failure_says_what_it_said():
+    error = explain_error(ProviderTimeout("no answer", host="imap.example.com"))["error"]
+
+    assert "PROVIDER_ERROR" == error["code"]
+    assert {"host": "imap.example.com"} == error["provider_error"]
+
+
+@pytest.mark.parametrize(("error", "again"), [(StorageFull("full"), True), (NotFound("no"), None)])
+def test_what_may_work_later_says_so(error, again):
+    assert again == explain_error(error)["error"]["details"].get("retryable")

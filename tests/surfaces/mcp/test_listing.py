@@ -1,0 +1,196 @@
+"""What an agent is told about the tools, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.errors import InvalidInput
+from postroom.operations import messages
+from postroom.surfaces.mcp import toolsets
+from postroom.surfaces.mcp.listing import describe
+from postroom.surfaces.mcp.tool import Tool
+from postroom.surfaces.mcp.toolsets import TOOLSETS, choose_tools
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "tools" / "tools.json"
+KB = 1024
+INBOX = {
+    "create_inbox",
+    "list_inboxes",
+    "list_messages",
+    "search_messages",
+    "get_message",
+    "list_threads",
+    "get_thread",
+    "list_attachments",
+    "get_attachment_content",
+    "send_email",
+    "send_email_with_attachments",
+    "reply_to_message",
+}
+MAIL = {
+    "search_messages",
+    "get_message",
+    "get_thread",
+    "apply_label",
+    "move_message",
+    "update_message",
+    "send_message",
+}
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def listed() -> list[dict[str, Any]]:
+    return describe(choose_tools())
+
+
+def parameters() -> list[Any]:
+    return [
+        pytest.param(schema, id=f"{tool['name']}-{name}")
+        for tool in listed()
+        for name, schema in tool["inputSchema"]["properties"].items()
+    ]
+
+
+def test_the_tools_are_those_that_were_reviewed(pytestconfig):
+    """Whoever changes a word that every agent reads shows it to a reviewer first."""
+    written = json.dumps(listed(), indent=1, ensure_ascii=False) + "\n"
+    if pytestconfig.getoption("--update-golden"):
+        GOLDEN.write_text(written, "utf-8")
+
+    assert GOLDEN.read_text("utf-8") == written
+
+
+def test_the_toolsets_hold_the_tools_of_their_contracts():
+    assert {tool.name for tool in TOOLSETS["inbox"]} == INBOX
+    assert {tool.name for tool in TOOLSETS["mail"]} == MAIL
+
+
+def test_the_list_is_the_same_every_time():
+    assert compact(listed()) == compact(listed())
+
+
+def test_the_default_list_stays_small():
+    assert len(compact(listed()).encode()) < 36 * KB
+
+
+@pytest.mark.parametrize("name", TOOLSETS)
+def test_a_toolset_alone_stays_small(name):
+    assert len(compact(describe(choose_tools([name]))).encode()) < 16 * KB
+
+
+@pytest.mark.parametrize("schema", parameters())
+def test_a_parameter_has_a_description_and_an_example(schema):
+    assert schema["description"].endswith((".", "!"))
+    [example] = schema["examples"]
+    assert fits(example, schema)
+
+
+def fits(example: object, schema: dict[str, Any]) -> bool:
+    kinds = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
+    return isinstance(example, kinds[schema["type"]])
+
+
+@pytest.mark.parametrize("tool", listed(), ids=lambda tool: tool["name"])
+def test_a_schema_is_flat_enough_for_every_client(tool):
+    for schema in (tool["inputSchema"], tool["outputSchema"]):
+        text = compact(schema)
+
+        assert not [word for word in ("anyOf", "oneOf", "allOf", "$ref", "$defs") if word in text]
+        assert '"type":[' not in text
+        assert "object" == schema["type"]
+
+
+@pytest.mark.parametrize("tool", listed(), ids=lambda tool: tool["name"])
+def test_a_tool_says_what_it_is_and_what_an_answer_may_be(tool):
+    assert tool["title"]
+    assert 40 <= len(tool["description"]) <= 300
+    assert "required" not in tool["outputSchema"]
+    assert {"type": "object"} == tool["outputSchema"]["properties"]["error"]
+    assert len(tool["outputSchema"]["properties"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "hints"),
+    [
+        ("search_messages", {"readOnlyHint": True, "openWorldHint": False}),
+        (
+            "apply_label",
+            {
+                "readOnlyHint": False,
+                "destructiveHint": False,
+                "idempotentHint": True,
+                "openWorldHint": False,
+            },
+        ),
+        (
+            "send_email",
+            {
+                "readOnlyHint": False,
+                "destructiveHint": False,
+                "idempotentHint": False,
+                "openWorldHint": True,
+            },
+        ),
+    ],
+)
+def test_hints_follow_from_what_the_operation_needs(name, hints):
+    [tool] = [tool for tool in listed() if tool["name"] == name]
+
+    assert hints == tool["annotations"]
+
+
+def test_what_destroys_says_so():
+    tool = Tool(name="delete_message", title="Delete", operation=messages.delete_message)
+
+    assert tool.annotations["destructiveHint"]
+
+
+def test_read_only_hides_every_write():
+    names = {tool.name for tool in choose_tools(read_only=True)}
+
+    assert names == {name for name in INBOX | MAIL if name.startswith(("list_", "get_", "search_"))}
+
+
+def test_a_tool_of_two_toolsets_is_listed_once():
+    names = [tool.name for tool in choose_tools(["mail", "inbox", "mail"])]
+
+    assert len(names) == len(set(names))
+    assert set(names) == INBOX | MAIL
+
+
+def test_an_unknown_toolset_is_refused_with_a_suggestion():
+    with pytest.raises(InvalidInput, match="no toolset inbix; did you mean inbox"):
+        choose_tools(["inbix"])
+
+
+def test_two_tools_of_one_name_stop_the_start(monkeypatch):
+    impostor = Tool(name="get_message", title="Another", operation=messages.list_labels)
+    monkeypatch.setitem(toolsets.TOOLSETS, "mail", (impostor,))
+
+    with pytest.raises(RuntimeError, match="two different tools are named get_message"):
+        choose_tools()
+
+
+def test_a_row_may_rename_hide_and_pin_arguments():
+    tool = Tool(
+        name="archive",
+        title="Archive",
+        operation=messages.move_message,
+        rename={"id": "message_id"},
+        pin={"destination": "Archive"},
+    )
+
+    schema = describe([tool])[0]["inputSchema"]
+
+    assert ["id"] == list(schema["properties"])
+    assert ["id"] == schema["required"]
+    assert {"message_id": "msg_1", "destination": "Archive"} == tool.arguments({"id": "msg_1"})
+    with pytest.raises(InvalidInput, match="destination"):
+        tool.arguments({"id": "msg_1", "destination": "Trash"})

@@ -1,0 +1,109 @@
+"""What a key may not see does not exist for it, whichever tool it tries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from postroom.model.key import ALL_SCOPES, Caller
+from postroom.surfaces.mcp.toolsets import choose_tools
+from tests.mails import deliver, mail, new_inbox
+from tests.surfaces.mcp.conftest import acting
+
+FILE = ("bill.pdf", "application/pdf", b"%PDF-1.4")
+REACH = ("message_id", "message_ids", "thread_id", "inbox_id", "attachment_id", "in_reply_to")
+"""The arguments by which a tool can reach something of somebody else."""
+
+REST: dict[str, Any] = {
+    "subject": "Hi",
+    "body": "Hello.",
+    "body_text": "Hello.",
+    "recipient": "x@example.com",
+    "to": ["x@example.com"],
+    "label": "Work",
+    "destination": "Trash",
+    "flags": ["seen"],
+    "attachments": [{"filename": "a.txt", "content": "SGk="}],
+}
+
+UNKNOWN: dict[str, Any] = {
+    "inbox_id": "inb_none",
+    "message_id": "msg_none",
+    "message_ids": ["msg_none"],
+    "in_reply_to": "msg_none",
+    "thread_id": "thr_none",
+    "attachment_id": "att_none",
+}
+
+
+def tries() -> list[Any]:
+    """Every tool with every argument that could reach into another inbox."""
+    return [
+        pytest.param(tool.name, argument, id=f"{tool.name}-{argument}")
+        for tool in choose_tools()
+        for argument in REACH
+        if argument in tool.operation.request.model_fields
+    ]
+
+
+@pytest.fixture
+async def theirs(ctx):
+    """Somebody else's inbox, with one of everything."""
+    inbox = await new_inbox(ctx, "theirs")
+    added = await deliver(ctx, inbox, mail("Their secret", attachments=[FILE]))
+    message = await ctx.store.message(added.message_id, None)
+    return {
+        "inbox_id": inbox.id,
+        "message_id": added.message_id,
+        "message_ids": [added.message_id],
+        "in_reply_to": added.message_id,
+        "thread_id": added.thread_id,
+        "attachment_id": message.attachments[0].id,
+    }
+
+
+@pytest.fixture
+async def stranger(app, inbox):
+    """An agent whose key has every scope, for one inbox of its own."""
+    async with acting(app, Caller("key_1", ALL_SCOPES, frozenset({inbox.id}))) as agent:
+        yield agent
+
+
+@pytest.mark.parametrize(("name", "argument"), tries())
+async def test_another_tenant_s_id_is_an_unknown_id(name, argument, theirs, stranger, inbox, ctx):
+    before = await ctx.store.message(theirs["message_id"], None)
+    needed = _needed(name, argument, inbox.id)
+
+    seen = await stranger.try_call(name, {**needed, argument: theirs[argument]})
+    unknown = await stranger.try_call(name, {**needed, argument: UNKNOWN[argument]})
+
+    assert _without_ids(seen, theirs) == _without_ids(unknown, UNKNOWN)
+    assert "secret" not in str(seen)
+    assert before == await ctx.store.message(theirs["message_id"], None)
+
+
+async def test_what_is_not_asked_for_by_id_is_not_seen_either(theirs, stranger):
+    found = await stranger.call("search_messages", q="secret")
+    inboxes = await stranger.call("list_inboxes")
+    threads = await stranger.call("list_threads")
+
+    assert (0, 1, 0) == (found["total"], inboxes["total"], threads["total"])
+
+
+def _needed(name: str, argument: str, inbox_id: str) -> dict[str, Any]:
+    """The least that a tool must be given beside the argument that is tried."""
+    taken = next(
+        tool for tool in choose_tools() if tool.name == name
+    ).operation.request.model_fields
+    rest = {"inbox_id": inbox_id, **REST}
+    wanted = [key for key in taken if taken[key].is_required() or key in ("body_text", "flags")]
+    return {key: rest[key] for key in wanted if key != argument}
+
+
+def _without_ids(answer: tuple[bool, dict[str, Any]], ids: dict[str, Any]) -> str:
+    text = str(answer)
+    for value in ids.values():
+        for one in value if isinstance(value, list) else [value]:
+            text = text.replace(one, "ID")
+    return text
