@@ -1,0 +1,122 @@
+"""From a request to the arguments of an operation."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Annotated, Any, Union, get_args, get_origin
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from postroom.errors import Conflict, InvalidInput, Malformed
+from postroom.operations.request import Request as Arguments
+from postroom.surfaces.rest.body import read_body, read_object, refuse_body
+from postroom.surfaces.rest.route import Place, Route
+
+_MOST_PARAMETERS = 2_000
+
+
+def read_query(request: Request) -> dict[str, list[str]]:
+    """The query, each name with its values. Raises Malformed."""
+    query: dict[str, list[str]] = {}
+    try:
+        text = request.scope["query_string"].decode("ascii")
+        pairs = parse_qsl(
+            text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
+        )
+    except UnicodeDecodeError:
+        raise Malformed("the query is not UTF-8; encode it before the percent signs") from None
+    except ValueError:
+        raise Malformed(f"the query has more than {_MOST_PARAMETERS} parameters") from None
+    for name, value in pairs:
+        query.setdefault(name, []).append(value)
+    return query
+
+
+def choose(rows: Sequence[Route], query: dict[str, list[str]]) -> Route:
+    """The row that the query asks for, which it then no longer holds. Raises InvalidInput."""
+    plain = next(row for row in rows if row.when is None)
+    for row in rows:
+        if row.when is None or row.when[0] not in query:
+            continue
+        name, value = row.when
+        if query[name] != [value]:
+            raise _wrong([(name, f"must be {value}, or left out")])
+        del query[name]
+        return row
+    return plain
+
+
+async def read_arguments(
+    route: Route, request: Request, path: dict[str, str], query: dict[str, list[str]], most: int
+) -> dict[str, Any]:
+    """Bring together what path, query, headers and body say.
+
+    Raises:
+        InvalidInput: an argument is given twice, or in the wrong place.
+        Malformed, TooLarge: the body cannot be taken.
+        Conflict: a header and the body say different things.
+    """
+    body = await _read_body(route, request, most)
+    arguments: dict[str, Any] = dict(path)
+    _add(arguments, route, "query", _values(route, query))
+    _add(arguments, route, "raw" if route.raw else "body", body)
+    for header, name in route.headers.items():
+        value = request.headers.get(header)
+        if value is not None and arguments.setdefault(name, value) != value:
+            raise Conflict(f"{header} and {name} differ; they mean the same, so give one")
+    return arguments
+
+
+async def _read_body(route: Route, request: Request, most: int) -> dict[str, Any]:
+    if route.raw:
+        return {route.raw: await read_body(request, most)}
+    if route.has_json_body:
+        return await read_object(request, most)
+    await refuse_body(request)
+    return {}
+
+
+def _values(route: Route, query: dict[str, list[str]]) -> dict[str, Any]:
+    """The values of a query: a list where one is taken, else one each."""
+    model: type[Arguments] = route.operation.request
+    lists = _list_arguments(model)
+    twice = [name for name, values in query.items() if len(values) > 1 and name not in lists]
+    if twice:
+        raise _wrong((name, "is given more than once") for name in twice)
+    return {name: values if name in lists else values[0] for name, values in query.items()}
+
+
+def _add(arguments: dict[str, Any], route: Route, place: Place, given: dict[str, Any]) -> None:
+    """Unknown names go through too: whoever checks the arguments has a suggestion for them."""
+    misplaced = [
+        (name, f"belongs in the {route.places[name]}, not in the {place}")
+        for name in given
+        if route.places.get(name, place) != place
+    ]
+    if misplaced:
+        raise _wrong(misplaced)
+    arguments.update(given)
+
+
+def _wrong(problems: Iterable[tuple[str, str]]) -> InvalidInput:
+    listed = [{"field": field, "problem": problem} for field, problem in problems]
+    text = "; ".join(f"{item['field']}: {item['problem']}" for item in listed)
+    return InvalidInput(text, problems=listed)
+
+
+@cache
+def _list_arguments(model: type[Arguments]) -> frozenset[str]:
+    return frozenset(
+        info.alias or name
+        for name, info in model.model_fields.items()
+        if _takes_list(info.annotation)
+    )
+
+
+def _takes_list(annotation: Any) -> bool:
+    if get_origin(annotation) in (Union, types.UnionType, Annotated):
+        return any(_takes_list(arg) for arg in get_args(annotation))
+    return get_origin(annotation) is list

@@ -1,0 +1,118 @@
+"""What an endpoint takes: parameters and bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.operations.request import Together
+from postroom.surfaces.rest.openapi.exact import argument_schema, arguments, object_schema
+from postroom.surfaces.rest.route import Route
+from postroom.surfaces.schema import Schema
+
+_RAW_TYPES = ("message/rfc822", "application/octet-stream")
+_HEADER_TEXT = "^[!-~](?:[ -~]*[!-~])?$"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Arguments of a query that rules hold together."""
+
+    name: str
+    arguments: tuple[str, ...]
+    rules: tuple[Schema, ...]
+
+
+def parameters(rows: Sequence[Route]) -> list[Schema]:
+    """The parameters of one or several rows at the same path and method.
+
+    Those that rules hold together are one object, written out in the query as its members are:
+    OpenAPI knows no other way to say such a rule.
+    """
+    infos = arguments(rows[-1].operation.request)
+    path = [_parameter("path", name, argument_schema(infos[name])) for name in rows[-1].at("path")]
+    fields, required, groups = _query(rows)
+    grouped = {name for group in groups for name in group.arguments}
+    plain = [
+        _parameter("query", name, schema, required=name in required)
+        for name, schema in fields.items()
+        if name not in grouped
+    ]
+    objects = [_group_parameter(group, fields, required) for group in groups]
+    return [*path, *objects, *plain, *_headers(rows[-1])]
+
+
+def _query(rows: Sequence[Route]) -> tuple[dict[str, Schema], set[str], list[Group]]:
+    fields: dict[str, Schema] = {}
+    required: set[str] = set()
+    together: list[Together] = []
+    for row in rows:
+        model = row.operation.request
+        infos = {name: arguments(model)[name] for name in row.at("query")}
+        fields |= {name: argument_schema(info) for name, info in infos.items()}
+        required |= {name for name, info in infos.items() if info.is_required()}
+        together += [t for t in model.together if set(t.arguments) <= infos.keys()]
+        if row.when:
+            name, value = row.when
+            fields[name] = {"type": "string", "enum": [value], "description": f"Answer {value}."}
+            depends = {argument: [name] for argument in infos}
+            together.append(Together(name, (name, *infos), {"dependentRequired": depends}))
+    return fields, required, list(_groups(together))
+
+
+def _groups(together: Iterable[Together]) -> Iterator[Group]:
+    """Rules about the same arguments belong to one group."""
+    left = [Group(t.name, t.arguments, (dict(t.schema),)) for t in together]
+    while left:
+        group, *left = left
+        for other in [o for o in left if set(o.arguments) & set(group.arguments)]:
+            left.remove(other)
+            names = tuple(dict.fromkeys(other.arguments + group.arguments))
+            group = Group(other.name, names, group.rules + other.rules)
+        yield group
+
+
+def _group_parameter(group: Group, fields: dict[str, Schema], required: set[str]) -> Schema:
+    names = [name for name in group.arguments if name in required]
+    schema: Schema = {
+        "type": "object",
+        "properties": {name: fields[name] for name in group.arguments},
+        **({"required": names} if names else {}),
+        "additionalProperties": False,
+        "allOf": list(group.rules),
+    }
+    is_required = bool(names) or any("anyOf" in rule for rule in group.rules)
+    parameter = _parameter("query", group.name, schema, required=is_required)
+    return {**parameter, "style": "form", "explode": True}
+
+
+def _headers(route: Route) -> list[Schema]:
+    infos = arguments(route.operation.request)
+    return [
+        _parameter("header", header, {**argument_schema(infos[name]), "pattern": _HEADER_TEXT})
+        for header, name in route.headers.items()
+    ]
+
+
+def _parameter(place: str, name: str, schema: Schema, *, required: bool = False) -> Schema:
+    described = {"description": schema["description"]} if "description" in schema else {}
+    inner = {key: value for key, value in schema.items() if key != "description"}
+    must = {"required": True} if required or place == "path" else {}
+    return {"name": name, "in": place, **described, **must, "schema": inner}
+
+
+def request_body(route: Route) -> dict[str, Any]:
+    """The body of one row, as the member of an operation; none if it takes none."""
+    infos = arguments(route.operation.request)
+    if route.raw:
+        schema: Schema = {"type": "string", "format": "binary", "minLength": 1}
+        content = {kind: {"schema": schema} for kind in _RAW_TYPES}
+        text = infos[route.raw].description
+        return {"requestBody": {"description": text, "required": True, "content": content}}
+    if not route.has_json_body:
+        return {}
+    schema = object_schema(route.operation.request, route.at("body"))
+    required = "required" in schema or any("anyOf" in rule for rule in schema.get("allOf", ()))
+    content = {"application/json": {"schema": schema}}
+    return {"requestBody": {"required": required, "content": content}}

@@ -1,0 +1,77 @@
+"""What there is beside the table: health, metrics, the OpenAPI document and its reader."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from importlib.resources import files
+
+from msgspec.json import encode, format  # noqa: A004
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroom.app import App
+from postroom.errors import MailError
+from postroom.surfaces.rest import metrics
+from postroom.surfaces.rest.answers import JSON
+from postroom.surfaces.rest.openapi import document
+from postroom.surfaces.rest.problems import problem
+from postroom.surfaces.rest.surface import Answer
+
+log = logging.getLogger(__name__)
+
+ASSETS = {
+    "/docs": ("docs.html", "text/html; charset=utf-8"),
+    "/docs/docs.css": ("docs.css", "text/css; charset=utf-8"),
+    "/docs/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
+    "/docs/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+_ASSET_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
+    """Each plain page under its path."""
+
+    async def healthz(_request: Request, _values: dict[str, str]) -> Response:
+        return Response(encode({"status": "ok"}), media_type=JSON)
+
+    async def readyz(request: Request, _values: dict[str, str]) -> Response:
+        try:
+            await app.house.store.ping()
+        except MailError as error:
+            return problem("unavailable", str(error), request.scope)
+        except Exception:
+            log.exception("store.unavailable", extra={"request_id": request.scope["request_id"]})
+            return problem("unavailable", "the store does not answer; see the log", request.scope)
+        return Response(encode({"status": "ready"}), media_type=JSON)
+
+    async def metrics_page(_request: Request, _values: dict[str, str]) -> Response:
+        return Response(counts.text(), headers={"Content-Type": metrics.MEDIA_TYPE})
+
+    @cache
+    def written() -> bytes:
+        return format(encode(document(app.settings.domains)), indent=2)
+
+    async def openapi(_request: Request, _values: dict[str, str]) -> Response:
+        return Response(written(), media_type=JSON)
+
+    plain: dict[str, Answer] = {
+        "/healthz": healthz,
+        "/readyz": readyz,
+        "/metrics": metrics_page,
+        "/openapi.json": openapi,
+    }
+    return plain | {path: _asset(name, kind) for path, (name, kind) in ASSETS.items()}
+
+
+def _asset(name: str, media_type: str) -> Answer:
+    content = files("postroom.surfaces.rest").joinpath("assets", name).read_bytes()
+    headers = {"Content-Type": media_type, "Content-Security-Policy": _ASSET_POLICY}
+
+    async def answer(_request: Request, _values: dict[str, str]) -> Response:
+        return Response(content, headers=headers)
+
+    return answer

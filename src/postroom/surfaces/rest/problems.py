@@ -1,0 +1,95 @@
+"""Errors as RFC 9457 problems: one table from our kinds to HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from msgspec.json import encode
+from starlette.responses import Response
+
+from postroom.errors import InvalidInput, MailError, RateLimited
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Kind(NamedTuple):
+    """What HTTP calls one of our kinds, and when it happens."""
+
+    status: int
+    title: str
+    meaning: str
+
+
+KINDS = {
+    "invalid_input": Kind(422, "Invalid input", "An argument is wrong; `errors` names each."),
+    "malformed": Kind(400, "Malformed request", "The request cannot be read, such as bad JSON."),
+    "unauthenticated": Kind(401, "Key required", "There is no key, or not one of ours."),
+    "forbidden": Kind(403, "Forbidden", "The key lacks a scope, or the origin is not ours."),
+    "write_disabled": Kind(403, "Writing is off", "A gate that keeps writes out is closed."),
+    "not_found": Kind(404, "Not found", "It does not exist, or not for this key."),
+    "feature_disabled": Kind(404, "Switched off", "A setting has switched this off."),
+    "method_not_allowed": Kind(405, "Method not allowed", "`Allow` lists the methods there are."),
+    "conflict": Kind(409, "Conflict", "The world is not as the request assumes."),
+    "too_large": Kind(413, "Too large", "Too many bytes."),
+    "rate_limited": Kind(429, "Too fast", "Try again after `retry_after` seconds."),
+    "internal": Kind(500, "Internal error", "A bug of ours; `request_id` finds it in the log."),
+    "provider_error": Kind(502, "Provider failed", "A server we depend on failed or refused."),
+    "provider_auth": Kind(502, "Provider login failed", "A server refused our login."),
+    "unavailable": Kind(503, "Not ready", "The store cannot be read or written now."),
+    "provider_timeout": Kind(504, "Provider timed out", "A server did not answer in time."),
+    "storage_full": Kind(507, "Storage full", "Nothing was written; free some space."),
+}
+"""Every kind of `errors.py`, and two that only HTTP knows."""
+
+
+def problem(
+    code: str,
+    detail: str,
+    scope: Mapping[str, Any],
+    *,
+    headers: Mapping[str, str] | None = None,
+    **more: object,
+) -> Response:
+    """An error as an answer; *more* are members beside those that every problem has."""
+    kind = KINDS[code]
+    body = {
+        "type": f"/docs#{code}",
+        "title": kind.title,
+        "status": kind.status,
+        "detail": detail,
+        "instance": scope.get("path", "/"),
+        "code": code,
+        "request_id": scope["request_id"],
+        **more,
+    }
+    return Response(encode(body), kind.status, headers, MEDIA_TYPE)
+
+
+def as_problem(error: MailError, scope: Mapping[str, Any]) -> Response:
+    """What a caller is told of an error."""
+    more: dict[str, object] = {}
+    headers: dict[str, str] = {}
+    if isinstance(error, InvalidInput) and (fields := bad_fields(error)):
+        more["errors"] = fields
+    if isinstance(error, RateLimited):
+        more["retry_after"] = error.retry_after
+        headers["Retry-After"] = str(error.retry_after)
+    if error.code == "unauthenticated":
+        headers["WWW-Authenticate"] = 'Bearer realm="postroom"'
+    return problem(error.code, str(error), scope, headers=headers, **more)
+
+
+def bad_fields(error: InvalidInput) -> list[dict[str, object]]:
+    """Each field that is wrong, with what is wrong with it."""
+    if problems := error.details.get("problems"):
+        assert isinstance(problems, list)
+        return [p for p in problems if p["field"]]
+    named = _NAMED.fullmatch(str(error))
+    return [{"field": named["field"], "problem": named["problem"]}] if named else []
+
+
+_NAMED = re.compile(
+    r"(?P<field>[a-z_]{1,64}(?:\[\d+\])?)(?: \([^)]*\))?: (?P<problem>.+)", re.DOTALL
+)

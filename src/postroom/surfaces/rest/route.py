@@ -1,0 +1,65 @@
+"""One endpoint: a method and a path on an operation, and where its arguments are given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from postroom.operations.operation import Operation
+from postroom.operations.request import argument_names
+
+Place = Literal["path", "query", "body", "raw"]
+"""Where an argument is given; `raw` is the body as it is."""
+
+_WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE"})
+
+
+@dataclass(frozen=True)
+class Route:
+    """A row of the table.
+
+    `statuses` chooses the status by the `status` of the result. `raw` names the argument that is
+    the body itself. `query` names arguments that stand in the query though there is a body.
+    `headers` lets a header give an argument. `when` chooses this row by a query parameter.
+    `single` means that the path names the one message the action is about: if it failed, the
+    request failed. `produces` is the media type of a download.
+    """
+
+    method: str
+    path: str
+    operation: Operation[Any, Any]
+    status: int = 200
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    raw: str | None = None
+    query: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    when: tuple[str, str] | None = None
+    single: bool = False
+    produces: str = "*/*"
+
+    @cached_property
+    def path_arguments(self) -> tuple[str, ...]:
+        return tuple(re.findall(r"{(\w+)}", self.path))
+
+    @cached_property
+    def places(self) -> dict[str, Place]:
+        """Where each argument of the operation is given."""
+        return {name: self._place(name) for name in argument_names(self.operation.request)}
+
+    def _place(self, name: str) -> Place:
+        if name in self.path_arguments:
+            return "path"
+        if name == self.raw:
+            return "raw"
+        return "query" if name in self.query or self.method in _WITHOUT_BODY else "body"
+
+    @cached_property
+    def has_json_body(self) -> bool:
+        return "body" in self.places.values()
+
+    def at(self, place: Place) -> list[str]:
+        """The arguments that are given in one place."""
+        return [name for name, where in self.places.items() if where == place]

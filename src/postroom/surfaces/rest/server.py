@@ -1,0 +1,141 @@
+"""The one door to this surface: build the application, and serve it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+
+import uvicorn
+from starlette.routing import Router
+from starlette.types import ASGIApp
+
+from postroom.app import App
+from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.rest.door import Door
+from postroom.surfaces.rest.metrics import Metrics
+from postroom.surfaces.rest.pages import pages
+from postroom.surfaces.rest.routes import ROUTES
+from postroom.surfaces.rest.surface import Surface
+
+__all__ = ["Door", "build", "listen", "serve"]
+
+GRACE_S = 1
+"""How long answers that are under way may take at the end."""
+
+Lifespan = Callable[[], AbstractAsyncContextManager[object]]
+"""What a mounted application needs to be running while we are."""
+
+
+def build(
+    app: App,
+    *,
+    mounts: Mapping[str, ASGIApp] | None = None,
+    lifespans: Sequence[Lifespan] = (),
+    no_auth: bool = False,
+) -> ASGIApp:
+    """The application: the table, its pages, and other applications under a path of their own.
+
+    A mounted application gets its requests as they came, with the whole path, once Host and
+    Origin are checked; who asks is its own business. A server runs the lifespan of the whole
+    only, so what a mounted one needs is entered here.
+
+    Raises:
+        ConfigError: `no_auth` would open more than this machine.
+    """
+    metrics = Metrics()
+    door = Door.of(app, no_auth=no_auth)
+    surface = Surface(app, door, ROUTES, pages(app, metrics), mounts or {}, metrics)
+
+    @asynccontextmanager
+    async def lifespan(_router: object) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for enter in lifespans:
+                await stack.enter_async_context(enter())
+            yield
+
+    return Router(default=surface, lifespan=lifespan, redirect_slashes=False)
+
+
+async def serve(
+    asgi: ASGIApp, host: str, port: int, *, ready: Callable[[int], None] | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT; *ready* is told the port once it listens.
+
+    Raises:
+        Conflict: the port is taken.
+        InvalidInput: the address is not one of this machine.
+    """
+    with listen(host, port) as bound:
+        config = uvicorn.Config(
+            asgi,
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        server = _Server(config)
+        with _stopped_by_signals(server):
+            if ready is not None:
+                ready(bound.getsockname()[1])
+            await server.serve([bound])
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn raises them again in the end, before the store is closed."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port.
+
+    Raises:
+        Conflict: another program has it.
+        InvalidInput: the address is not one of this machine, or needs rights we lack.
+    """
+    try:
+        [(family, kind, _, _, address), *_] = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        bound = socket.socket(family, kind)
+    except OSError as error:
+        raise InvalidInput(f"host: cannot listen on {host}: {error.strerror}") from None
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(2048)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise Conflict(
+                f"port {port} of {host} is taken; stop the other program, or choose --port"
+            ) from None
+        raise InvalidInput(f"host: cannot listen on {host}:{port}: {error.strerror}") from None
+    bound.setblocking(False)
+    return bound

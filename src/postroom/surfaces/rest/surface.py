@@ -1,0 +1,195 @@
+"""The machinery under the table: find the row, call its operation, write the answer."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from postroom.app import App
+from postroom.errors import MailError, NotFound
+from postroom.operations.operation import call
+from postroom.surfaces.rest.answers import respond
+from postroom.surfaces.rest.arguments import choose, read_arguments, read_query
+from postroom.surfaces.rest.door import Door
+from postroom.surfaces.rest.metrics import Metrics
+from postroom.surfaces.rest.paths import Paths, segments_of
+from postroom.surfaces.rest.problems import as_problem, problem
+from postroom.surfaces.rest.route import Route
+
+log = logging.getLogger(__name__)
+
+Answer = Callable[[Request, dict[str, str]], Awaitable[Response]]
+"""Answers a request, given the variable segments of its path."""
+
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_UNLESS_SAID = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_GONE = 499
+"""What the metrics call a client that left before its answer."""
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What is at one path: an answer for each method."""
+
+    path: str
+    answers: dict[str, Answer]
+
+    @property
+    def allowed(self) -> str:
+        methods = {*self.answers, *(["HEAD"] if "GET" in self.answers else [])}
+        return ", ".join(sorted(methods))
+
+
+class Surface:
+    """An ASGI application over a table of routes, plain pages and mounted applications."""
+
+    def __init__(
+        self,
+        app: App,
+        door: Door,
+        routes: Iterable[Route],
+        pages: Mapping[str, Answer],
+        mounts: Mapping[str, ASGIApp],
+        metrics: Metrics,
+    ) -> None:
+        self._app, self._door, self._metrics, self._mounts = app, door, metrics, mounts
+        self._resources: Paths[Resource] = Paths()
+        for path, answers in _by_path(routes).items():
+            bound = {method: self._answer(rows) for method, rows in answers.items()}
+            self._resources.put(path, Resource(path, bound))
+        for path, page in pages.items():
+            self._resources.put(path, Resource(path, {"GET": page}))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        visit = _Visit(scope, send)
+        try:
+            await self._serve(visit, receive)
+        finally:
+            self._metrics.record(visit.method, visit.route, visit.status or _GONE, visit.seconds)
+
+    async def _serve(self, visit: _Visit, receive: Receive) -> None:
+        request = Request(visit.scope, receive)
+        try:
+            self._door.check_origin(request.headers)
+            if mounted := self._mounted(visit):
+                await mounted(visit.scope, receive, visit.send)
+                return
+            response = await self._respond(request, visit)
+        except MailError as error:
+            response = as_problem(error, visit.scope)
+            self._metrics.errors[error.code] += 1
+        except ClientDisconnect:
+            return
+        except Exception:
+            # The last door: what is inside us goes into the log and not to the caller.
+            if visit.status:
+                raise
+            log.exception("request.failed", extra={"request_id": visit.scope["request_id"]})
+            response = problem(
+                "internal", "something went wrong on our side; it is in the log", visit.scope
+            )
+            self._metrics.errors["internal"] += 1
+        await response(visit.scope, receive, visit.send)
+
+    def _mounted(self, visit: _Visit) -> ASGIApp | None:
+        path: str = visit.scope["path"]
+        for prefix, mounted in self._mounts.items():
+            if path == prefix or path.startswith(prefix + "/"):
+                visit.route = prefix
+                return mounted
+        return None
+
+    async def _respond(self, request: Request, visit: _Visit) -> Response:
+        resource, values = self._resources.find(segments_of(visit.scope))
+        if resource is None:
+            raise NotFound("there is nothing at this path; GET /openapi.json lists what there is")
+        visit.route = resource.path
+        answer = resource.answers.get("GET" if request.method == "HEAD" else request.method)
+        if answer is None:
+            self._metrics.errors["method_not_allowed"] += 1
+            return problem(
+                "method_not_allowed",
+                f"{request.method} does nothing here; allowed are {resource.allowed}",
+                visit.scope,
+                headers={"Allow": resource.allowed},
+            )
+        return await answer(request, values)
+
+    def _answer(self, rows: Sequence[Route]) -> Answer:
+        """The answer that one or several rows of the table give."""
+
+        async def answer(request: Request, values: dict[str, str]) -> Response:
+            caller = await self._door.caller(request.headers, request.scope)
+            query = read_query(request)
+            route = choose(rows, query)
+            most = self._app.settings.limits.request_bytes
+            arguments = await read_arguments(route, request, values, query, most)
+            result = await call(self._app.context(caller), route.operation, arguments)
+            return await respond(route, result, is_head=request.method == "HEAD")
+
+        return answer
+
+
+def _by_path(routes: Iterable[Route]) -> dict[str, dict[str, list[Route]]]:
+    table: dict[str, dict[str, list[Route]]] = {}
+    for route in routes:
+        table.setdefault(route.path, {}).setdefault(route.method, []).append(route)
+    return table
+
+
+class _Visit:
+    """One request on its way: what the metrics and the headers of the answer need to know."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.scope = {**scope, "request_id": _request_id(scope)}
+        self.method: str = scope["method"] if scope["method"] in _METHODS else "OTHER"
+        self.route = "none"
+        self.status = 0
+        self._send = send
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._started
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on: with our headers, and to HEAD without a body."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": self._with_ours(message["headers"])}
+        elif self.method == "HEAD":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+    def _with_ours(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        given = list(headers)
+        names = {name for name, _ in given}
+        request_id = (b"x-request-id", self.scope["request_id"].encode())
+        defaults = [pair for pair in _UNLESS_SAID if pair[0] not in names]
+        return [*given, request_id, *_ALWAYS, *defaults]
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's own id for the request if it is plain, else a new one."""
+    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    text: str = given.decode("latin-1")
+    return text if _REQUEST_ID.fullmatch(text) else f"req_{secrets.token_hex(8)}"
