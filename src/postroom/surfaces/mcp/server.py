@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import hashlib
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from postroom import __version__
 from postroom.app import App
 from postroom.model.key import OWNER, Caller
 from postroom.surfaces.mcp.calling import call_tool
+from postroom.surfaces.mcp.fitting import as_text
 from postroom.surfaces.mcp.listing import describe
 from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
 from postroom.surfaces.mcp.tool import Tool
@@ -66,6 +68,11 @@ def make_server(
         on_list_tools=list_tools,
         on_call_tool=run_tool,
     )
+
+
+def catalogue_hash() -> str:
+    """A name for the whole list of tools: it changes when any word of it does."""
+    return hashlib.sha256(as_text(describe(choose_tools())).encode()).hexdigest()
 
 
 def _unknown(name: str, known: dict[str, Tool]) -> str:
