@@ -1,0 +1,75 @@
+"""One server for all contract tests of a worker; each test has inboxes of its own."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.doors import Door, RestDoor, open_door
+from tests.mails import mail
+from tests.servers.postroom import Running, running
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("contract") / "data") as started:
+        yield started
+
+
+@pytest.fixture
+async def rest(server: Running) -> AsyncIterator[RestDoor]:
+    door = RestDoor(server)
+    async with door.http:
+        yield door
+
+
+@pytest.fixture(params=["rest", "mcp-http"])
+async def door(request: pytest.FixtureRequest, server: Running) -> AsyncIterator[Door]:
+    """A claim of a contract holds whichever way one enters."""
+    async with open_door(request.param, server) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def tools(server: Running) -> AsyncIterator[Door]:
+    """For what only an agent asks for."""
+    async with open_door("mcp-http", server) as opened:
+        yield opened
+
+
+class ThisInbox:
+    """An inbox of the test's own, and a way to let mail arrive in it."""
+
+    def __init__(self, rest: RestDoor, shape: dict[str, Any]) -> None:
+        self._rest = rest
+        self.id: str = shape["id"]
+        self.address: str = shape["address"]
+
+    async def receive(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Let a mail arrive; the arguments are those of `tests.mails.mail`."""
+        response = await self._rest.http.post(
+            "/v1/inbound",
+            params={"recipient": self.address},
+            content=mail(*args, **kwargs, to=self.address),
+            headers={"Content-Type": "message/rfc822"},
+        )
+        assert response.status_code in (200, 201), response.text
+        body: dict[str, Any] = response.json()
+        return body
+
+
+async def new_inbox(rest: RestDoor) -> ThisInbox:
+    return ThisInbox(rest, await rest.call("create_inbox", username=f"t-{secrets.token_hex(6)}"))
+
+
+@pytest.fixture
+async def inbox(rest: RestDoor) -> ThisInbox:
+    return await new_inbox(rest)
+
+
+@pytest.fixture
+async def other(rest: RestDoor) -> ThisInbox:
+    return await new_inbox(rest)

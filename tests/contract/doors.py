@@ -1,0 +1,167 @@
+"""The doors by which an outside client enters: REST, MCP over HTTP, MCP over stdio, the CLI."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx2
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.servers.postroom import Running, command, environment
+
+PATHS = {
+    "create_inbox": ("POST", "/v1/inboxes"),
+    "list_inboxes": ("GET", "/v1/inboxes"),
+    "list_messages": ("GET", "/v1/messages"),
+    "search_messages": ("GET", "/v1/search/messages"),
+    "get_message": ("GET", "/v1/messages/{message_id}"),
+    "update_message": ("PATCH", "/v1/messages/{message_id}"),
+    "apply_label": ("POST", "/v1/messages/labels"),
+    "move_message": ("POST", "/v1/messages/{message_id}/move"),
+    "list_threads": ("GET", "/v1/threads"),
+    "get_thread": ("GET", "/v1/threads/{thread_id}"),
+    "list_attachments": ("GET", "/v1/attachments"),
+    "get_attachment_content": ("GET", "/v1/attachments/{attachment_id}/content"),
+    "send_message": ("POST", "/v1/messages"),
+    "reply_to_message": ("POST", "/v1/messages/{message_id}/reply"),
+}
+"""Where REST has each tool."""
+
+COMMANDS = {
+    "create_inbox": "inbox create",
+    "list_inboxes": "inbox list",
+    "list_messages": "message list",
+    "search_messages": "search",
+    "get_message": "message show",
+    "update_message": "message update",
+    "apply_label": "message label",
+    "move_message": "message move",
+    "list_threads": "thread list",
+    "get_thread": "thread show",
+    "list_attachments": "attachment list",
+    "get_attachment_content": "attachment content",
+    "send_message": "send",
+    "reply_to_message": "message reply",
+}
+"""Where the command line has each tool."""
+
+
+class Refused(Exception):
+    """The door said no: our kind of error, and the sentence."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Door(Protocol):
+    """One way in."""
+
+    async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """Ask for one thing. Raises Refused."""
+
+
+class RestDoor:
+    """REST, as a program would use it."""
+
+    def __init__(self, server: Running) -> None:
+        self.http = httpx2.AsyncClient(
+            base_url=server.url, headers={"Authorization": f"Bearer {server.key}"}, timeout=30
+        )
+
+    async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        method, path = PATHS[tool]
+        left = {**arguments, **({"format": "base64"} if tool == "get_attachment_content" else {})}
+        for name in list(left):
+            if f"{{{name}}}" in path:
+                path = path.replace(f"{{{name}}}", str(left.pop(name)))
+        if method == "GET":
+            response = await self.http.request(method, path, params=_plain(left))
+        else:
+            response = await self.http.request(method, path, json=left)
+        body: dict[str, Any] = response.json()
+        if response.is_error:
+            raise Refused(body["code"], body["detail"])
+        return body
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in values.items()
+    }
+
+
+class McpDoor:
+    """MCP, with the official client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        result = await self.client.call_tool(tool, arguments)
+        body: dict[str, Any] = result.structured_content or {}
+        assert body == json.loads(result.content[0].text)  # type: ignore[union-attr]
+        if result.is_error:
+            raise Refused(body["error"]["details"]["kind"], body["error"]["message"])
+        return body
+
+
+class CliDoor:
+    """The command line, a process for each call."""
+
+    def __init__(self, data: Path) -> None:
+        self._env = environment(data)
+
+    async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        options = [word for name, value in arguments.items() for word in _option(name, value)]
+        line = command("-o", "json", *COMMANDS[tool].split(), *options)
+        process = await asyncio.create_subprocess_exec(
+            *line, env=self._env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        if process.returncode == 0:
+            body: dict[str, Any] = json.loads(out)
+            return body
+        error = json.loads(err)["error"]
+        raise Refused(error["code"], error["message"])
+
+
+def _option(name: str, value: Any) -> list[str]:
+    option = "--" + name.replace("_", "-")
+    if value is True:
+        return [option]
+    if isinstance(value, list):
+        return [word for item in value for word in (option, str(item))]
+    return [option, str(value)]
+
+
+@asynccontextmanager
+async def open_door(kind: str, server: Running) -> AsyncIterator[Door]:
+    """Open one of the doors to a server, or to its folder."""
+    if kind == "rest":
+        door = RestDoor(server)
+        async with door.http:
+            yield door
+    elif kind == "mcp-http":
+        headers = {"Authorization": f"Bearer {server.key}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+            transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
+            async with Client(transport) as client:
+                yield McpDoor(client)
+    elif kind == "mcp-stdio":
+        parameters = StdioServerParameters(
+            command=sys.executable, args=["-m", "postroom", "mcp"], env=environment(server.data)
+        )
+        async with Client(parameters) as client:
+            yield McpDoor(client)
+    else:
+        yield CliDoor(server.data)

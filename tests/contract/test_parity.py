@@ -1,0 +1,120 @@
+"""The same operation with the same input says the same by REST, MCP and CLI, to the type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from tests.contract.conftest import ThisInbox
+from tests.contract.doors import Door, Refused, open_door
+from tests.servers.postroom import Running
+
+DOORS = ("rest", "mcp-http", "mcp-stdio", "cli")
+FILES = [("plan 你好.pdf", "application/pdf", b"%PDF-1.4"), ("a.txt", "text/plain", b"a")]
+
+
+@pytest.fixture
+async def doors(server: Running) -> AsyncIterator[dict[str, Door]]:
+    async with AsyncExitStack() as stack:
+        yield {kind: await stack.enter_async_context(open_door(kind, server)) for kind in DOORS}
+
+
+async def answer(door: Door, tool: str, arguments: dict[str, Any]) -> str:
+    """What a door says, as text: 1 and 1.0 and true are not the same."""
+    try:
+        body = await door.call(tool, **arguments)
+    except Refused as refused:
+        body = {"refused": refused.kind, "because": str(refused)}
+    return json.dumps(body, sort_keys=True, ensure_ascii=False)
+
+
+async def differences(
+    doors: dict[str, Door], calls: list[tuple[str, dict[str, Any]]]
+) -> list[tuple[str, str, str, str]]:
+    """Every call that some door answers otherwise than REST does."""
+    found = []
+    for tool, arguments in calls:
+        expected = await answer(doors["rest"], tool, arguments)
+        for kind in DOORS[1:]:
+            actual = await answer(doors[kind], tool, arguments)
+            if actual != expected:
+                found.append((tool, kind, expected, actual))
+    return found
+
+
+async def test_every_door_reads_the_same(doors: dict[str, Door], inbox: ThisInbox) -> None:
+    root = await inbox.receive(
+        "Plan: 'Straße' \"北京\"",
+        "Shall we?\n\nAna",
+        html="<p>Shall <b>we</b>?</p>",
+        cc="cy@c.org",
+        attachments=FILES,
+        message_id=f"<root@{inbox.id}>",
+    )
+    await inbox.receive("Re: Plan", "> Shall we?\nYes.", in_reply_to=f"<root@{inbox.id}>")
+    message, thread = root["message_id"], root["thread_id"]
+    listed = await doors["rest"].call("list_attachments", message_id=message)
+
+    calls = [
+        ("list_messages", {"inbox_id": inbox.id}),
+        ("list_messages", {"inbox_id": inbox.id, "limit": 1, "offset": 1}),
+        ("list_messages", {"inbox_id": inbox.id, "q": "strasse"}),
+        ("search_messages", {"inbox_id": inbox.id, "from": "@example.com", "has_attachment": True}),
+        ("search_messages", {"inbox_id": inbox.id, "after_date": "2026-03-01", "labels": ["x"]}),
+        ("get_message", {"message_id": message}),
+        (
+            "get_message",
+            {
+                "message_id": message,
+                "include_html": True,
+                "include_headers": True,
+                "include_quoted": True,
+                "include_attachments": True,
+                "max_chars": 5,
+            },
+        ),
+        ("list_threads", {"inbox_id": inbox.id}),
+        ("get_thread", {"thread_id": thread, "include_text": True}),
+        ("list_attachments", {"thread_id": thread}),
+        ("get_attachment_content", {"attachment_id": listed["results"][0]["id"]}),
+    ]
+
+    assert [] == await differences(doors, calls)
+
+
+async def test_every_door_refuses_the_same(doors: dict[str, Door], inbox: ThisInbox) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("list_messages", {"q": "x"}),
+        ("list_messages", {"inbox_id": "inb_unknown"}),
+        ("list_messages", {"inbox_id": inbox.id, "limit": 101}),
+        ("list_messages", {"inbox_id": inbox.id, "cursor": "forged"}),
+        ("search_messages", {"inbox_id": inbox.id, "after_date": "yesterday"}),
+        ("get_message", {"message_id": "msg_unknown"}),
+        ("get_message", {"message_id": "thr_wrong"}),
+        ("get_thread", {"thread_id": "thr_unknown"}),
+        ("list_attachments", {}),
+        ("create_inbox", {"address": "a@elsewhere.example"}),
+        ("create_inbox", {"address": inbox.address}),
+        ("send_message", {"to": ["nobody"], "subject": "x", "body_text": "y"}),
+    ]
+
+    assert [] == await differences(doors, calls)
+
+
+async def test_what_one_door_does_every_other_sees(
+    doors: dict[str, Door], inbox: ThisInbox
+) -> None:
+    received = await inbox.receive("Shared")
+    message_id = received["message_id"]
+
+    for number, door in enumerate(doors.values()):
+        await door.call("apply_label", message_ids=[message_id], label=f"L{number}")
+        await door.call("move_message", message_id=message_id, destination=f"Box {number}")
+
+    seen = [await door.call("get_message", message_id=message_id) for door in doors.values()]
+    assert [["L0", "L1", "L2", "L3"]] * 4 == [message["labels"] for message in seen]
+    assert [["Box 3"]] * 4 == [message["mailboxes"] for message in seen]

@@ -1,0 +1,78 @@
+"""A real Postroom: its own process, a random loopback port, a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_PATIENCE_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that answers, and how to reach it."""
+
+    url: str
+    key: str
+    data: Path
+    process: subprocess.Popen[bytes]
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line of Postroom."""
+    return [sys.executable, "-m", "postroom", *arguments]
+
+
+def environment(data: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This environment without anybody's own settings of Postroom."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("POSTROOM_")}
+    return {**kept, "POSTROOM_DATA_DIR": str(data), **(extra or {})}
+
+
+@contextmanager
+def running(data: Path, **extra: str) -> Iterator[Running]:
+    """Start a server and stop it in the end."""
+    key = "pk_" + secrets.token_urlsafe(24)
+    port = free_port()
+    env = environment(data, {"POSTROOM_API_KEY": key, "POSTROOM_PORT": str(port), **extra})
+    log = data.parent / f"{data.name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command("serve"), env=env, stdout=output, stderr=output)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_for(url, process, log)
+        yield Running(url, key, data, process)
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            urllib.request.urlopen(f"{url}/healthz", timeout=2).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError(f"the server did not start:\n{log.read_text(errors='replace')}")
