@@ -81,7 +81,7 @@ class Board:
         started = time.process_time()
         try:
             return read_message(raw, LIMITS)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001, every crash counts
             self.score("no crash", case, right=False, why=repr(error))
             return None
         finally:
@@ -276,7 +276,8 @@ def score_replies(folder: Path, board: Board) -> None:
                 continue
             new, signature = parsed.new_text, parsed.signature
         else:
-            text = html_to_text(case["input"]).text if kind == "html" else case["input"]
+            text = case["input"].replace("#sig#", "")
+            text = html_to_text(text).text if kind == "html" else text
             reply = split_reply(text)
             new, signature = reply.new_text, reply.signature
         right = is_right_reply(case, new, signature)

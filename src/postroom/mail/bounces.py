@@ -37,8 +37,8 @@ _ORIGINAL = re.compile(
     r"|original mail|unsent message follows|message headers? follow|enclosed is a copy|returned"
     r" message|the (?:headers|body) of|copy of (?:the )?message|here is the message|message text"
     r" follows|attached is a copy|undelivered message|begin (?:message|returned)|included is a copy"
-    r"|your message (?:was|follows)|return-path:|received: |-----original message|forwarded message|the original mes"
-    r"sage (?:is over|headers)|\*{3,9} original)",
+    r"|your message (?:was|follows)|return-path:|received: |-----original message|forwarded message"
+    r"|the original message (?:is over|headers)|\*{3,9} original)",
     re.IGNORECASE | re.MULTILINE,
 )
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}")
@@ -53,12 +53,10 @@ def is_bounce(fields: Fields, text: str) -> bool:
         return True
     sender = fields.first("from") + fields.first("return-path")[:200]
     subject = decode_words(fields.first("subject"))[:200]
-    from_daemon = bool(_DAEMONS.search(sender[:400])) or not fields.first("from").strip()
-    told = _BODY.search(text[:_MOST_CHARS])
-    if from_daemon:
-        return bool(told or _SUBJECT.search(subject))
-    is_mlserver = "x-mlserver" in fields
-    return bool(told) and (bool(_SUBJECT.match(subject)) or is_mlserver)
+    if _DAEMONS.search(sender[:400]) or not fields.first("from").strip():
+        return bool(_SUBJECT.search(subject) or _BODY.search(text[:_MOST_CHARS]))
+    may_be = "x-mlserver" in fields or bool(_SUBJECT.match(subject))
+    return may_be and bool(_BODY.search(text[:_MOST_CHARS]))
 
 
 def notification(text: str) -> str:

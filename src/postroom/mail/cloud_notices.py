@@ -37,10 +37,19 @@ def _bounced(address: str, rest: str) -> ReportRecipient:
     diagnostic = fields.get("diagnosticCode", "")
     status = find_status(fields.get("status", "")) or find_status(diagnostic)
     reason = find_reason(diagnostic, status)
-    return verdict(address, fields.get("action", "failed"), status, diagnostic, reason)
+    action = fields.get("action", "failed")
+    return verdict(address, action=action, status=status, diagnostic=diagnostic, reason=reason)
 
 
 def _delivered(text: str) -> tuple[ReportRecipient, ...]:
     address, response = _DELIVERED.search(text), _RESPONSE.search(text)
     said = response[1] if response else ""
-    return (verdict(address[1] if address else "", "delivered", find_status(said), said, ""),)
+    return (
+        verdict(
+            address[1] if address else "",
+            action="delivered",
+            status=find_status(said),
+            diagnostic=said,
+            reason="delivered",
+        ),
+    )

@@ -12,6 +12,13 @@ from postroom.model.limits import Limits
 
 _BLANK_LINE = re.compile(rb"(?:^|\r\n|\n|\r(?!\n))[ \t]*(?:\r\n|\n|\r(?!\n))")
 _FIELD = re.compile(r"([!-9;-~]+)[ \t]*:")
+_NAME = re.compile(r"[!-9;-~]+")
+_USUAL_NAMES = frozenset(
+    ("received", "from", "to", "cc", "subject", "date", "message-id", "in-reply-to", "references",
+     "mime-version", "content-type", "content-transfer-encoding", "content-disposition", "sender",
+     "return-path", "delivered-to", "reply-to", "user-agent", "x-mailer", "list-id", "precedence",
+     "x-mailing-list", "dkim-signature", "authentication-results", "received-spf")
+)  # fmt: skip
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 
@@ -61,8 +68,11 @@ def split_header(raw: bytes, start: int, end: int, *, limits: Limits) -> HeaderB
         block_end = min(block_end, start + limits.header_bytes)
         defects.append(f"header block over {limits.header_bytes} bytes, read up to there")
     text = _block_text(raw[start:block_end], defects)
-    fields = Fields()
-    consumed = _read_fields(text, fields, limits.header_count, defects)
+    fields = _read_clean(text, limits.header_count)
+    consumed = None
+    if fields is None:
+        fields = Fields()
+        consumed = _read_fields(text, fields, limits.header_count, defects)
     if consumed is not None:
         body_start = start + consumed
     return HeaderBlock(fields, body_start, tuple(defects))
@@ -89,6 +99,31 @@ def _block_text(block: bytes, defects: list[str]) -> str:
         text = _LONE_CR.sub("\n", text)
         defects.append("bare CR in the header")
     return text
+
+
+def _read_clean(text: str, most: int) -> Fields | None:
+    """The fields of a block without surprises, which is nearly every one; else None."""
+    if not text.isascii() or "\0" in text:
+        return None
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    lines = text.replace("\n ", " ").replace("\n\t", "\t").rstrip("\n").split("\n")
+    if len(lines) > most:
+        return None
+    fields = Fields()
+    pairs, index = fields.pairs, fields._index
+    for line in lines:
+        name, colon, value = line.partition(":")
+        lower = name.lower()
+        if not colon or (lower not in _USUAL_NAMES and not _NAME.fullmatch(name)):
+            return None
+        value = value.strip()
+        pairs.append((name, value))
+        if lower in index:
+            index[lower].append(value)
+        else:
+            index[lower] = [value]
+    return fields
 
 
 def _read_fields(text: str, fields: Fields, most: int, defects: list[str]) -> int | None:

@@ -33,6 +33,8 @@ def _name_claims(sender: Address) -> list[str]:
 
 def _domain_tricks(sender: Address) -> list[str]:
     domain = _domain(sender.address)
+    if domain.isascii() and "xn--" not in domain:
+        return []
     shown = _unpunycoded(domain)
     scripts = {s for label in shown.split(".") for s in _scripts(label)}
     mixed = any(_is_mixed(label) for label in shown.split("."))

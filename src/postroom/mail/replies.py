@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from postroom.mail.attributions import attribution_start, header_word, is_forward, is_separator
+from postroom.mail.attributions import (
+    ends_with_verb,
+    find_attribution,
+    has_more_headers,
+    header_word,
+    is_forward,
+    is_rule,
+    is_separator,
+)
 from postroom.mail.signatures import find_signature
 
-_MOST_ATTRIBUTION_LINES = 4
+_MOST_ATTRIBUTION_LINES = 5
+_RULE_STARTS = frozenset(("--", "__", "**", "==", "-=", "- "))
+_SPACES = " \t\xa0"
+_SENTENCE_ENDS = (":", "：", "-", "*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +36,15 @@ def split_reply(text: str) -> Reply:
     Answers between quoted lines are new. A forwarded mail is what its sender wants to say,
     so it stays.
     """
-    lines = text.replace("\r\n", "\n").split("\n")
-    marks = _Marks(lines)
-    new = [line for line, is_quoted in zip(marks.lines, marks.quoted, strict=True) if not is_quoted]
-    old = [line for line, is_quoted in zip(marks.lines, marks.quoted, strict=True) if is_quoted]
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    marks = _Marks(text.split("\n"))
+    if True not in marks.quoted:
+        new, old = marks.lines, []
+    else:
+        pairs = list(zip(marks.lines, marks.quoted, strict=True))
+        new = [line for line, is_quoted in pairs if not is_quoted]
+        old = [line for line, is_quoted in pairs if is_quoted]
     _trim(new)
     signature = find_signature(new)
     return Reply(_joined(new[:signature]), _joined(old), _joined(new[signature:]))
@@ -49,15 +65,19 @@ class _Marks:
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self.quoted = [_is_quote(line) for line in lines]
-        self._adopt_wrapped_lines()
+        if True in self.quoted:
+            self._adopt_wrapped_lines()
         cut = self._find_cut()
-        if cut < len(lines):
+        if cut < len(self.lines):
             self.quoted[cut:] = [True] * (len(self.lines) - cut)
-        self._mark_attributions(cut)
+        if True in self.quoted[:cut]:
+            self._mark_attributions(cut)
 
     def _adopt_wrapped_lines(self) -> None:
         """A lone line between two quoted ones is the rest of a quoted line that was too long."""
         quoted, lines = self.quoted, self.lines
+        if any(line.startswith(">>> ") for line in lines):
+            self._release_decorations()
         for index in range(1, len(lines) - 1):
             if quoted[index] or not quoted[index - 1] or not quoted[index + 1]:
                 continue
@@ -65,45 +85,78 @@ class _Marks:
             if line.strip() and (len(lines[index - 1]) >= 60 or _looks_cut(line)):
                 quoted[index] = True
 
+    def _release_decorations(self) -> None:
+        """`>>> buy now <<<` is no quotation."""
+        for index, line in enumerate(self.lines):
+            if line.startswith(">>> ") and line.rstrip().endswith("<<<"):
+                self.quoted[index] = False
+
     def _find_cut(self) -> int:
         """The first line from which on all is quoted, len(lines) if there is none."""
-        lines = self.lines
+        lines, quoted = self.lines, self.quoted
         for index, line in enumerate(lines):
-            if self.quoted[index] or not line or line.isspace():
+            if not line or quoted[index]:
                 continue
-            if is_forward(line):
-                return len(lines)
-            if line.lstrip()[:1] in "-_*=" and is_separator(line):
-                return index
-            if self._is_header_block(index):
-                return index
-            if line.rstrip().endswith((":", "：", "-", "wrote", "écrit")):
+            if line.lstrip()[:2] in _RULE_STARTS:
+                if is_forward(line):
+                    return len(lines)
+                if is_separator(line):
+                    return index
+            elif ":" in line or "：" in line:
+                cut = self._cut_at(index, line)
+                if cut >= 0:
+                    return cut
+                continue
+            if line.rstrip()[-1:] in ("-", "*"):
                 cut = self._attribution_cut(index)
                 if cut >= 0:
                     return cut
         return len(lines)
 
+    def _cut_at(self, index: int, line: str) -> int:
+        """The cut if a header block or an attribution begins here, else -1."""
+        if header_word(line) in ("from", "date") and self._is_header_block(index):
+            return self._above_rules(index)
+        if line.rstrip().endswith(_SENTENCE_ENDS) or ends_with_verb(line):
+            if is_forward(line):
+                return len(self.lines)
+            return self._attribution_cut(index)
+        return -1
+
     def _is_header_block(self, index: int) -> bool:
         """`From: … Sent: … To: …`, as some programs put above the mail they answer."""
-        first = header_word(self.lines[index])
-        if first not in ("from", "date"):
-            return False
-        kinds = {first}
+        kinds = {header_word(self.lines[index])}
+        if has_more_headers(self.lines[index]):
+            return "@" in self.lines[index]
         for line in self.lines[index + 1 : index + 8]:
             if kind := header_word(line):
                 kinds.add(kind)
         return len(kinds) >= 3 or kinds == {"from", "date"} or kinds == {"date", "to"}
 
+    def _above_rules(self, index: int) -> int:
+        """A rule right above the quoted mail belongs to it."""
+        above = index - 1
+        while above >= 0 and index - above < 4 and not self.lines[above].strip():
+            above -= 1
+        return above if above >= 0 and is_rule(self.lines[above]) else index
+
     def _attribution_cut(self, index: int) -> int:
         """Where all is quoted after an attribution without quote marks; -1 if it is none."""
         if self._quote_follows(index):
             return -1
-        for first in range(index, max(-1, index - _MOST_ATTRIBUTION_LINES), -1):
-            text = "\n".join(self.lines[first : index + 1])
-            start = attribution_start(text, quote_follows=False)
-            if start >= 0:
-                return self._split_line(first, start)
-        return -1
+        first, text = self._lines_above(index)
+        start = find_attribution(text, quote_follows=False)
+        return self._split(first, text, start) if start >= 0 else -1
+
+    def _lines_above(self, last: int) -> tuple[int, str]:
+        """The few lines that end with `last`, up to an empty or quoted one."""
+        first = last
+        while first > 0 and last - first < _MOST_ATTRIBUTION_LINES - 1:
+            above = self.lines[first - 1]
+            if self.quoted[first - 1] or not above.strip() or len(above) > 200:
+                break
+            first -= 1
+        return first, "\n".join(self.lines[first : last + 1])
 
     def _quote_follows(self, index: int) -> bool:
         for following in range(index + 1, min(index + 4, len(self.lines))):
@@ -113,8 +166,10 @@ class _Marks:
                 return False
         return False
 
-    def _split_line(self, index: int, at: int) -> int:
-        """Cut a line in two if the attribution begins inside it; returns where it begins."""
+    def _split(self, first: int, text: str, start: int) -> int:
+        """Begin a new line at a place in the text of some lines; returns the line's index."""
+        index = first + text.count("\n", 0, start)
+        at = start - (text.rfind("\n", 0, start) + 1)
         before = self.lines[index][:at].rstrip(" \t-")
         if not before:
             return index
@@ -126,7 +181,7 @@ class _Marks:
         """Attribution lines above quoted lines belong to the quotation."""
         index = 0
         while index < min(cut, len(self.lines)):
-            if self.quoted[index] and (index == 0 or not self.quoted[index - 1]):
+            if self.quoted[index] and index and not self.quoted[index - 1]:
                 index += self._mark_attribution_above(index)
             index += 1
 
@@ -137,23 +192,23 @@ class _Marks:
             last -= 1
         if last < 0 or self.quoted[last] or not self.lines[last].strip():
             return 0
-        for first in range(last, max(-1, last - _MOST_ATTRIBUTION_LINES), -1):
-            if self.quoted[first]:
-                return 0
-            text = "\n".join(self.lines[first : last + 1])
-            start = attribution_start(text, quote_follows=True)
-            if start >= 0:
-                begin = self._split_line(first, start)
-                grown = begin - first
-                self.quoted[begin : quote + grown] = [True] * (quote + grown - begin)
-                return grown
-        return 0
+        first, text = self._lines_above(last)
+        start = find_attribution(text, quote_follows=True)
+        if start < 0:
+            return 0
+        count = len(self.lines)
+        begin = self._split(first, text, start)
+        grown = len(self.lines) - count
+        self.quoted[begin : quote + grown] = [True] * (quote + grown - begin)
+        return grown
 
 
 def _is_quote(line: str) -> bool:
-    if line[:1] == ">":
-        return not (line.startswith(">>> ") and line.rstrip().endswith("<<<"))
-    return line[:1] == " " and line.lstrip()[:1] == ">" and len(line) - len(line.lstrip()) < 4
+    first = line[:1]
+    if first != " ":
+        return first == ">"
+    stripped = line.lstrip(" ")
+    return stripped[:1] == ">" and len(line) - len(stripped) < 4
 
 
 def _looks_cut(line: str) -> bool:

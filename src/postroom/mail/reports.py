@@ -90,7 +90,8 @@ def _recipient(fields: Fields, told: str) -> ReportRecipient:
     if not status or status.endswith(".0.0"):
         status = find_status(diagnostic) or find_status(about_address(told, bare)) or status
     reason = find_reason(diagnostic or about_address(told, bare), status, told)
-    return verdict(bare, action or "failed", status, diagnostic, reason)
+    action = action or "failed"
+    return verdict(bare, action=action, status=status, diagnostic=diagnostic, reason=reason)
 
 
 def _embedded_recipients(text: str, limits: Limits) -> list[ReportRecipient]:
@@ -114,4 +115,4 @@ def _told_recipients(fields: Fields, told: str) -> list[ReportRecipient]:
 def _told_recipient(address: str, about: str, told: str) -> ReportRecipient:
     status = find_status(about)
     reason = find_reason(about, status, told)
-    return verdict(address, "failed", status, about, reason)
+    return verdict(address, action="failed", status=status, diagnostic=about, reason=reason)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from postroom.mail.attributions import is_rule
+
 _MOST_LINES = 40
 _MOST_CLOSING_LINES = 12
 _SENT_FROM = re.compile(
@@ -25,6 +27,11 @@ _CLOSING = re.compile(
     r"\s{0,9}[,.!]?\s{0,9}$",
     re.IGNORECASE,
 )
+_MOST_CONTACT_LINES = 24
+_CONTACT = re.compile(
+    r"\+?\(?\d[\d ().-]{6,20}\d|\w@\w|https?://|www\.|\b(?:skype|twitter|linkedin|icq)\b",
+    re.IGNORECASE,
+)
 _FOOTER_RULE = re.compile(r"\s{0,3}(?:_{2,80}|-{5,80}|={5,80})\s{0,9}$")
 _LIST_FOOTER = re.compile(
     r"mailing list|unsubscribe|listinfo|to unsubscribe|majordomo|lists?\.|subscri|sf\.net|sponsor",
@@ -35,7 +42,7 @@ _LIST_FOOTER = re.compile(
 def find_signature(lines: list[str]) -> int:
     """The index of the first line of the signature; len(lines) if there is none."""
     end = len(lines)
-    for find in (_delimiter, _footer, _sent_from, _closing):
+    for find in (_delimiter, _footer, _sent_from, _closing, _contacts):
         end = min(end, find(lines[:end]))
     return end
 
@@ -78,4 +85,27 @@ def _closing(lines: list[str]) -> int:
         words_below += bool(line)
         if len(line) > 70:
             break
+    return len(lines)
+
+
+def _contacts(lines: list[str]) -> int:
+    """A last block of short lines with a phone number, an address or a link in several."""
+    contacts = 0
+    index = len(lines)
+    for line in reversed(lines[-_MOST_CONTACT_LINES:]):
+        stripped = line.strip()
+        if len(stripped) > 60 or stripped.endswith((":", ".", "?", "!")):
+            break
+        index -= 1
+        contacts += bool(_CONTACT.search(stripped))
+    return _block_start(lines, index) if contacts >= 2 else len(lines)
+
+
+def _block_start(lines: list[str], first: int) -> int:
+    """The first line after an empty one or on a rule, unless a colon announces the block."""
+    for index in range(first, len(lines) - 1):
+        above = lines[index - 1].strip() if index else ""
+        if is_rule(lines[index]) or (not above and index and lines[index].strip()):
+            before = next((line for line in reversed(lines[:index]) if line.strip()), "")
+            return len(lines) if before.rstrip().endswith((":", "：")) or not before else index
     return len(lines)

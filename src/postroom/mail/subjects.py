@@ -11,7 +11,8 @@ _REPLY = (
 )  # fmt: skip
 _FORWARD = (
     "fwd", "fw", "wg", "tr", "rv", "enc", "i", "fs", "vb", "doorst", "pd", "vl", "trs",
-    "továbbítás", "转发", "轉寄", "轉發", "転送", "전달", "пересл", "пер", "ilt", "προωθ", "vidb", "vs", "fyi",
+    "továbbítás", "转发", "轉寄", "轉發", "転送", "전달", "пересл", "пер", "ilt", "προωθ", "vidb",
+    "vs", "fyi",
 )  # fmt: skip
 _REPLIES = frozenset(_REPLY)
 _FORWARDS = frozenset(_FORWARD)
