@@ -7,9 +7,13 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    from postroom.surfaces.cli.program import main as run
+    try:
+        from postroom.surfaces.cli.program import main as run
 
-    sys.exit(run())
+        code = run()
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

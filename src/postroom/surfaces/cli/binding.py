@@ -14,7 +14,7 @@ from postroom.model.key import OWNER
 from postroom.model.message import ActionResult
 from postroom.operations.operation import Operation, call
 from postroom.surfaces.cli.commands import Bound
-from postroom.surfaces.cli.exits import EXIT_CODES, OK
+from postroom.surfaces.cli.exits import OK, explain_failures
 from postroom.surfaces.cli.options import arguments_of, fields_of, parameters_of
 from postroom.surfaces.cli.output import save, show
 from postroom.surfaces.cli.session import Session
@@ -61,13 +61,13 @@ def _work(
             await save(result, save_to or "", as_json=session.as_json)
             return OK
         show(operation, result, as_json=session.as_json)
-        return _exit_code(result)
+        return _outcome(result, as_json=session.as_json)
 
     return work
 
 
-def _exit_code(result: Any) -> int:
+def _outcome(result: Any, *, as_json: bool) -> int:
     """An action that failed on a message ends like the error that it names."""
-    if isinstance(result, ActionResult) and result.failed:
-        return EXIT_CODES[result.failed[0].code]
-    return OK
+    if not isinstance(result, ActionResult) or not result.failed:
+        return OK
+    return explain_failures(result.failed, as_json=as_json)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MailError, RateLimited
+
+if TYPE_CHECKING:
+    from postroom.model.message import FailedAction
 
 OK = 0
 INTERRUPTED = 130
@@ -35,9 +40,22 @@ def explain(error: MailError, *, as_json: bool) -> int:
     if as_json:
         _complain_in_json(error)
     else:
-        for line in _lines(error):
-            print(f"error: {line}", file=sys.stderr)
+        _complain(_lines(error))
     return EXIT_CODES[error.code]
+
+
+def explain_failures(failed: Sequence[FailedAction], *, as_json: bool) -> int:
+    """The same for an action that did not work on some messages: the first one decides."""
+    if as_json:
+        _write_json({"code": failed[0].code, "message": failed[0].message})
+    else:
+        _complain([failure.message for failure in failed])
+    return EXIT_CODES[failed[0].code]
+
+
+def _complain(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(f"error: {line}", file=sys.stderr)
 
 
 def _lines(error: MailError) -> list[str]:
@@ -48,7 +66,6 @@ def _lines(error: MailError) -> list[str]:
 
 
 def _complain_in_json(error: MailError) -> None:
-    from postroom.surfaces.cli.output import as_json_line
     from postroom.surfaces.shapes import to_json
 
     body: dict[str, Any] = {"code": error.code, "message": str(error)}
@@ -56,4 +73,10 @@ def _complain_in_json(error: MailError) -> None:
         body["details"] = to_json(error.details)
     if isinstance(error, RateLimited):
         body["retry_after"] = error.retry_after
-    print(as_json_line({"error": body}), file=sys.stderr)
+    _write_json(body)
+
+
+def _write_json(body: dict[str, Any]) -> None:
+    line = json.dumps({"error": body}, ensure_ascii=False, separators=(",", ":"))
+    sys.stderr.buffer.write(line.encode("utf-8", "replace") + b"\n")
+    sys.stderr.buffer.flush()

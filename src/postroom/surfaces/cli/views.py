@@ -63,7 +63,8 @@ def view(result: Any) -> None:
 
 def _view_page(page: Page[Any]) -> None:
     if not page.results:
-        print("nothing found" if not page.total else f"nothing here; there are {page.total}")
+        words = f"nothing here; there are {page.total}" if page.total else "nothing found"
+        print(words, file=sys.stderr)
         return
     names = COLUMNS[type(page.results[0])]
     table(names, [[cell(getattr(row, name)) for name in names] for row in page.results])
@@ -150,8 +151,6 @@ def _from(message: ThreadMessage) -> str:
 def _view_action(result: ActionResult) -> None:
     if result.succeeded:
         print(f"done: {', '.join(result.succeeded)}")
-    for failure in result.failed:
-        print(f"error: {failure.message}", file=sys.stderr)
 
 
 VIEWS: dict[type, Callable[[Any], None]] = {

@@ -1,0 +1,101 @@
+"""Postroom as typed: in this process where that is the same, in one of its own where it is not."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.surfaces.cli.program import main
+from tests.servers.postroom import command, environment
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        return json.loads(self.err)["error"]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The rows of a table on a pipe, without the titles."""
+        return [line.split("\t") for line in self.out.splitlines()[1:]]
+
+
+Postroom = Callable[..., Ran]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder of its own; the working folder is another one."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("POSTROOM_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def postroom(data: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> Postroom:
+    """Run a command in this process; `stdin` is what it can read."""
+
+    def run(*words: object, stdin: bytes = b"") -> Ran:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return Ran(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def process(data: Path) -> Postroom:
+    """Run a command in a process of its own."""
+
+    def run(*words: object, stdin: bytes = b"", **env: str) -> Ran:
+        done = subprocess.run(
+            command(*(str(word) for word in words)),
+            env=environment(data, env),
+            input=stdin,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def inbox(postroom: Postroom) -> dict[str, Any]:
+    """An inbox for Bo."""
+    return postroom("inbox", "create", "--username", "bo", "--name", "Bo", "-o", "json").json
+
+
+@pytest.fixture
+def receive(postroom: Postroom, inbox: dict[str, Any]) -> Callable[[bytes], dict[str, Any]]:
+    """Let a mail arrive in Bo's inbox."""
+
+    def run(raw: bytes) -> dict[str, Any]:
+        words = ("message", "receive", inbox["address"], "-", "-o", "json")
+        return postroom(*words, stdin=raw).json
+
+    return run

@@ -1,0 +1,106 @@
+"""The table of commands is whole, quick to load, and the same as the documentation."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from postroom.operations.operation import Operation
+from postroom.operations.request import argument_names
+from postroom.surfaces.cli.binding import operation_of
+from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound
+from postroom.surfaces.cli.program import program
+
+DOCS = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+MODULES = ("attachments", "inboxes", "keys", "messages", "receiving", "sending", "threads")
+OTHER_NAMES = {"send_email", "send_email_with_attachments"}
+"""Names that MCP alone has for what `send` does."""
+
+
+def load(name: str) -> click.Command:
+    command: click.Command | None = program
+    for word in name.split():
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None
+    return command
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
+def test_every_command_loads_and_explains_itself(row):
+    assert load(row.name).help
+
+
+@pytest.mark.parametrize("row", [r for r in COMMANDS if isinstance(r, Bound)], ids=lambda r: r.name)
+def test_every_argument_of_the_operation_is_an_option(row):
+    options = {option for param in load(row.name).params for option in param.opts}
+    wanted = {f"--{name.replace('_', '-')}" for name in argument_names(operation_of(row).request)}
+
+    assert wanted - options <= {"--attachments"}
+    assert "--attachments" not in wanted or {"--attach", "--attach-id"} <= options
+
+
+def test_every_operation_has_a_command():
+    operations = {
+        value.name
+        for name in MODULES
+        for value in vars(import_module(f"postroom.operations.{name}")).values()
+        if isinstance(value, Operation)
+    }
+
+    bound = {operation_of(row).name for row in COMMANDS if isinstance(row, Bound)}
+
+    assert operations - OTHER_NAMES == bound
+
+
+def test_every_command_is_under_a_name_of_the_top():
+    assert list(TOP) == list(dict.fromkeys(row.name.split()[0] for row in COMMANDS))
+
+
+def test_the_documentation_lists_exactly_the_commands_there_are():
+    documented = re.findall(r"^\| `postroom (.+?)` \|", DOCS, flags=re.MULTILINE)
+
+    assert [_usage(row.name) for row in COMMANDS] == documented
+
+
+def _usage(name: str) -> str:
+    arguments = [p for p in load(name).params if isinstance(p, click.Argument)]
+    metavars = [p.metavar or p.name.upper() for p in arguments]
+    return " ".join([name, *metavars])
+
+
+@pytest.mark.parametrize("words", [["--help"], ["version"], ["config"], ["completion", "bash"]])
+def test_light_commands_import_nothing_heavy(words):
+    code = (
+        "import sys; from postroom.surfaces.cli.program import main; "
+        f"main({words!r}); heavy = {{'pydantic', 'mcp', 'starlette', 'apsw', 'rich', 'numpy'}}; "
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+def test_a_shell_completes_commands_and_options(process):
+    env = {"_POSTROOM_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
+
+    commands = process(COMP_WORDS="postroom message ", **env)
+    options = process(COMP_WORDS="postroom search --has", **env)
+
+    assert "plain,receive" in commands.out.splitlines()
+    assert "plain,--has-attachment" in options.out.splitlines()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_each_shell(postroom, shell):
+    result = postroom("completion", shell)
+
+    assert 0 == result.code
+    assert "_POSTROOM_COMPLETE" in result.out
