@@ -1,0 +1,96 @@
+"""Keys: their scopes, their limits, their end."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.app import App
+from postroom.errors import Forbidden, NotFound, RateLimited, Unauthenticated
+from postroom.model.key import Scope
+from postroom.operations import inboxes, keys, messages
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from postroom.operations.rates import Rates
+from tests.mails import deliver, mail, new_inbox
+
+
+async def test_a_key_works_until_it_is_deleted(app: App, ctx: Context) -> None:
+    key = await call(ctx, keys.create_key, {"name": "crm", "scopes": ["read", "write"]})
+
+    caller = await app.authenticate(key.key)
+    await call(ctx, keys.delete_key, {"key_id": key.id})
+
+    assert ({Scope.READ, Scope.WRITE}, None) == (set(caller.scopes), caller.inboxes)
+    with pytest.raises(Unauthenticated):
+        await app.authenticate(key.key)
+    listed = await call(ctx, keys.list_keys, {})
+    assert () == listed.results
+
+
+async def test_no_list_and_no_row_shows_a_secret(app: App, ctx: Context) -> None:
+    key = await call(ctx, keys.create_key, {"name": "crm"})
+    assert key.key is not None
+
+    listed = await call(ctx, keys.list_keys, {})
+    files = app.settings.data_dir.glob("postroom.db*")
+
+    assert [None] == [row.key for row in listed.results]
+    assert all(key.key.encode() not in file.read_bytes() for file in files)
+
+
+async def test_what_a_key_may_not_see_does_not_exist_for_it(app: App, ctx: Context) -> None:
+    mine, theirs = await new_inbox(ctx, "mine"), await new_inbox(ctx, "theirs")
+    hidden = await deliver(ctx, theirs, mail("Secret plan"))
+    key = await call(
+        ctx, keys.create_key, {"name": "one", "scopes": list(Scope), "inboxes": [mine.id]}
+    )
+    limited = app.context(await app.authenticate(key.key))
+
+    for operation, arguments in (
+        (inboxes.get_inbox, {"inbox_id": theirs.id}),
+        (messages.list_messages, {"inbox_id": theirs.id}),
+        (messages.list_messages, {"thread_id": hidden.thread_id}),
+        (messages.get_message, {"message_id": hidden.message_id}),
+        (inboxes.delete_inbox, {"inbox_id": theirs.id, "force": True}),
+        (messages.delete_message, {"message_id": hidden.message_id, "permanent": True}),
+    ):
+        with pytest.raises(NotFound):
+            await call(limited, operation, arguments)
+    assert 0 == (await call(limited, messages.search_messages, {"q": "secret"})).total
+    assert [mine.id] == [i.id for i in (await call(limited, inboxes.list_inboxes, {})).results]
+    for operation, arguments in ((keys.list_keys, {}), (inboxes.create_inbox, {})):
+        with pytest.raises(Forbidden):
+            await call(limited, operation, arguments)
+
+
+async def test_the_owners_key_is_made_once_and_can_be_reset(app: App) -> None:
+    first = await app.owner_key()
+    again = await app.owner_key()
+    second = await app.reset_owner_key()
+
+    assert first is not None
+    assert again is None
+    with pytest.raises(Unauthenticated):
+        await app.authenticate(first)
+    assert "owner" == (await app.authenticate(second)).key_id
+
+
+def test_a_bucket_never_gives_more_than_burst_and_rate() -> None:
+    now = 0.0
+    rates = Rates(per_second=2, burst=5, clock=lambda: now)
+    served = 0
+    for step in range(1000):
+        now = step / 100
+        served += takes(rates, "key_1")
+        assert served <= 5 + 2 * now + 1e-9
+
+    assert served >= 5 + 2 * 9
+    assert takes(rates, "key_2")
+
+
+def takes(rates: Rates, caller: str) -> bool:
+    try:
+        rates.take(caller)
+    except RateLimited as limited:
+        return limited.retry_after < 1
+    return True

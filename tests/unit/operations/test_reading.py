@@ -1,0 +1,86 @@
+"""Reading: texts cut to size, with a way to read on."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.operations import messages, threads
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from postroom.operations.reading import fair_cut
+from postroom.surfaces.shapes import answer
+from tests.mails import deliver, mail, new_inbox
+
+
+async def test_a_long_text_is_read_in_parts_without_loss(ctx: Context) -> None:
+    text = "\n".join(f"line {number}" for number in range(3000))
+    added = await deliver(ctx, await new_inbox(ctx), mail("Long", text))
+
+    parts, offset = [], 0
+    while True:
+        message = await call(
+            ctx,
+            messages.get_message,
+            {"message_id": added.message_id, "text_offset": offset, "max_chars": 7000},
+        )
+        parts.append(message.text)
+        if message.next_offset is None:
+            break
+        assert message.truncated
+        assert message.total_chars is not None
+        offset = message.next_offset
+
+    assert text == "".join(parts).rstrip("\n")
+
+
+async def test_what_was_not_asked_for_is_absent_and_what_is_empty_is_there(ctx: Context) -> None:
+    added = await deliver(ctx, await new_inbox(ctx), mail("Short"))
+
+    plain = await call(ctx, messages.get_message, {"message_id": added.message_id})
+    shape = answer(messages.get_message, plain)
+
+    absent = {"html", "headers", "quoted_text", "signature", "truncated", "next_offset", "status"}
+    assert absent.isdisjoint(shape)
+    assert ([], None, {}) == (shape["labels"], shape["in_reply_to"], shape["security"])
+    assert "raw" not in shape
+
+
+async def test_attachments_come_along_as_far_as_they_fit(ctx: Context) -> None:
+    files = [("small.txt", "text/plain", b"abc"), ("big.bin", "application/x-bin", b"x" * 90_000)]
+    added = await deliver(ctx, await new_inbox(ctx), mail("Files", attachments=files))
+
+    message = await call(
+        ctx,
+        messages.get_message,
+        {"message_id": added.message_id, "include_attachments": True},
+    )
+
+    small, big = message.attachments
+    assert ("YWJj", None) == (small.content, small.content_omitted)
+    assert (None, True) == (big.content, big.content_omitted)
+
+
+async def test_a_thread_of_long_mails_fits_and_says_what_was_cut(ctx: Context) -> None:
+    inbox = await new_inbox(ctx)
+    root = await deliver(ctx, inbox, mail("Root", "short", message_id="<r@x>"))
+    for number in range(40):
+        await deliver(ctx, inbox, mail(f"Re {number}", "word " * 4000, in_reply_to="<r@x>"))
+
+    thread = await call(ctx, threads.get_thread, {"thread_id": root.thread_id})
+
+    assert len(json.dumps(answer(threads.get_thread, thread))) < 60_000
+    assert thread.messages[0].truncated is None
+    assert all(message.truncated for message in thread.messages[1:])
+
+
+@given(st.lists(st.integers(0, 5000), max_size=60), st.integers(1, 100_000))
+def test_a_fair_cut_keeps_to_the_budget_and_wastes_nothing(lengths: list[int], budget: int) -> None:
+    cut = fair_cut(lengths, budget)
+
+    kept = sum(min(length, cut) for length in lengths)
+    assert kept <= max(budget, 0)
+    if any(length > cut for length in lengths):
+        assert kept + len(lengths) >= budget

@@ -1,0 +1,237 @@
+"""Sending: who gets it, what it answers, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from postroom.app import App
+from postroom.errors import Conflict, InvalidInput, MailError, NotFound, TooLarge
+from postroom.model.inbox import Inbox
+from postroom.model.key import OWNER, Caller, Scope
+from postroom.model.limits import Limits
+from postroom.model.stored import MessageQuery
+from postroom.operations import messages, sending
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from tests.mails import deliver, mail, new_inbox
+
+
+@pytest.fixture
+async def inbox(ctx: Context) -> Inbox:
+    return await new_inbox(ctx, "bo", "Bo")
+
+
+def letter(inbox: Inbox, **changes: Any) -> dict[str, Any]:
+    return {
+        "inbox_id": inbox.id,
+        "to": ["x@example.com"],
+        "subject": "Hi",
+        "body_text": "Hello.",
+        **changes,
+    }
+
+
+async def total(ctx: Context) -> int:
+    return (await ctx.store.messages(MessageQuery(mailbox="*"))).total
+
+
+async def test_mail_to_itself_is_two_messages_in_one_thread(ctx: Context, inbox: Inbox) -> None:
+    sent = await call(ctx, sending.send_message, letter(inbox, to=[inbox.address]))
+
+    found = await ctx.store.messages(MessageQuery(thread_id=sent.thread_id))
+
+    assert {("Sent",), ("Inbox",)} == {row.mailboxes for row in found.rows}
+
+
+async def test_each_recipient_gets_one_copy_and_bcc_stays_secret(
+    ctx: Context, inbox: Inbox
+) -> None:
+    ana, cy = await new_inbox(ctx, "ana"), await new_inbox(ctx, "cy")
+    people = letter(
+        inbox, to=[ana.address, ana.address.upper()], cc=[ana.address], bcc=[cy.address]
+    )
+
+    sent = await call(ctx, sending.send_message, people)
+
+    assert ["delivered"] * 2 == [recipient.status for recipient in sent.recipients]
+    for receiver in (ana, cy):
+        (row,) = (await ctx.store.messages(MessageQuery(inbox_id=receiver.id))).rows
+        message = await ctx.store.message(row.id, None)
+        assert message is not None
+        assert b"cy@" not in await ctx.blobs.read(message.raw)
+
+
+async def test_nobody_here_by_that_name_is_said(ctx: Context, inbox: Inbox) -> None:
+    sent = await call(ctx, sending.send_message, letter(inbox, to=["nobody@postroom.localhost"]))
+
+    assert ("failed", "no inbox has this address") == (
+        sent.status,
+        sent.recipients[0].detail,
+    )
+
+
+async def test_a_reply_goes_to_reply_to_and_carries_the_whole_chain(
+    ctx: Context, inbox: Inbox
+) -> None:
+    raw = mail(
+        "Re: RE: Plan",
+        message_id="<3@x>",
+        references=["<1@x>", "<2@x>"],
+        headers=[("Reply-To", "desk@example.com")],
+        cc="cy@c.org",
+    )
+    parent = await deliver(ctx, inbox, raw)
+
+    sent = await call(
+        ctx,
+        sending.reply_to_message,
+        {"message_id": parent.message_id, "body_text": "Yes.", "reply_all": True},
+    )
+
+    message = await ctx.store.message(sent.message_id, None)
+    answered = await ctx.store.message(parent.message_id, None)
+    assert message is not None
+    assert answered is not None
+    assert (("desk@example.com",), ("cy@c.org",)) == (message.to_addresses, message.cc_addresses)
+    assert ("3@x", ("1@x", "2@x", "3@x")) == (message.in_reply_to, message.references)
+    assert "Re: Plan" == message.subject
+    assert parent.thread_id == sent.thread_id
+    assert ("answered",) == answered.flags
+
+
+async def test_a_reply_to_our_own_mail_goes_to_whom_we_wrote(ctx: Context, inbox: Inbox) -> None:
+    first = await call(ctx, sending.send_message, letter(inbox))
+
+    second = await call(
+        ctx, sending.reply_to_message, {"message_id": first.message_id, "body_text": "P.S."}
+    )
+
+    assert ["x@example.com"] == [recipient.address for recipient in second.recipients]
+    assert first.thread_id == second.thread_id
+
+
+async def test_a_forward_takes_text_and_files_along(ctx: Context, inbox: Inbox) -> None:
+    files = [("a.txt", "text/plain", b"content")]
+    original = await deliver(ctx, inbox, mail("Plan", "The text.", attachments=files))
+
+    sent = await call(
+        ctx,
+        sending.forward_message,
+        {"message_id": original.message_id, "to": "x@example.com", "body_text": "FYI"},
+    )
+
+    message = await ctx.store.message(sent.message_id, None)
+    assert message is not None
+    assert ("Fwd: Plan", ["a.txt"]) == (message.subject, [a.filename for a in message.attachments])
+    assert message.text.startswith("FYI")
+    assert "The text." in message.text
+
+
+async def test_several_inboxes_must_be_named(ctx: Context, inbox: Inbox) -> None:
+    unnamed = {"to": ["x@example.com"], "subject": "Hi", "body_text": "Hello."}
+    assert await call(ctx, sending.send_message, unnamed)
+    other = await new_inbox(ctx, "other")
+
+    with pytest.raises(Conflict, match=rf"{inbox.id}.*{other.id}"):
+        await call(ctx, sending.send_message, unnamed)
+    assert await call(ctx, sending.send_message, {**unnamed, "from": other.address})
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({"to": []}, InvalidInput, "at least one recipient"),
+        ({"to": ["no address"]}, InvalidInput, r"to\[0\]"),
+        ({"to": ["a@b.org\r\nBcc: c@d.org"]}, InvalidInput, r"to\[0\]"),
+        ({"subject": "x\r\nBcc: c@d.org"}, InvalidInput, "subject"),
+        ({"body_text": None}, InvalidInput, "body_text or body_html"),
+        ({"to": [f"a{n}@b.org" for n in range(51)]}, InvalidInput, "the limit is 50"),
+        ({"in_reply_to": "msg_unknown"}, NotFound, "msg_unknown"),
+        ({"thread_id": "thr_unknown"}, NotFound, "thr_unknown"),
+        ({"in_reply_to": "<a b>"}, InvalidInput, "in_reply_to"),
+        ({"attachments": [{"attachment_id": "att_unknown"}]}, NotFound, "att_unknown"),
+        ({"attachments": [{"filename": "a", "content": "!"}]}, InvalidInput, r"attachments\[0\]"),
+        ({"attachments": [{"content": "QQ=="}]}, InvalidInput, "filename is required"),
+        ({"attachments": [{"filename": "a"}]}, InvalidInput, "content .* or attachment_id"),
+        ({"inbox_id": "inb_unknown"}, NotFound, "inb_unknown"),
+        ({"from": "nobody@postroom.localhost"}, NotFound, "from"),
+    ],
+)
+async def test_a_letter_with_a_fault_is_named_and_nothing_is_sent(
+    ctx: Context, inbox: Inbox, changes: dict[str, Any], kind: type[MailError], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        await call(ctx, sending.send_message, letter(inbox, **changes))
+
+    assert 0 == await total(ctx)
+
+
+async def test_attachments_at_the_limit_pass_and_one_byte_more_does_not(
+    ctx: Context, inbox: Inbox
+) -> None:
+    small = dataclasses.replace(ctx, limits=Limits(attachments_bytes=6, attachments_count=2))
+    three, four = {"filename": "a", "content": "YWJj"}, {"filename": "b", "content": "YWJjZA=="}
+
+    assert await call(small, sending.send_message, letter(inbox, attachments=[three, three]))
+    with pytest.raises(TooLarge, match="7 bytes"):
+        await call(small, sending.send_message, letter(inbox, attachments=[three, four]))
+    with pytest.raises(InvalidInput, match="3 files"):
+        await call(small, sending.send_message, letter(inbox, attachments=[three] * 3))
+
+
+async def test_fifty_callers_with_one_key_send_one_mail(ctx: Context, inbox: Inbox) -> None:
+    keyed = letter(inbox, idempotency_key="k")
+
+    answers = await asyncio.gather(*(call(ctx, sending.send_message, keyed) for _ in range(50)))
+
+    assert 1 == len(set(answers))
+    assert 1 == await total(ctx)
+    with pytest.raises(Conflict):
+        await call(ctx, sending.send_message, {**keyed, "subject": "Other"})
+
+
+async def test_a_message_id_we_never_saw_still_makes_a_reply(ctx: Context, inbox: Inbox) -> None:
+    sent = await call(ctx, sending.send_message, letter(inbox, in_reply_to="<far@away>"))
+
+    message = await ctx.store.message(sent.message_id, None)
+
+    assert message is not None
+    assert ("far@away", ("far@away",), "Re: Hi") == (
+        message.in_reply_to,
+        message.references,
+        message.subject,
+    )
+
+
+async def test_a_limited_caller_neither_sends_from_nor_reads_of_another_inbox(
+    app: App, ctx: Context, inbox: Inbox
+) -> None:
+    mine = await new_inbox(ctx, "mine")
+    theirs = await deliver(ctx, inbox, mail(attachments=[("a.txt", "text/plain", b"a")]))
+    secret = await ctx.store.message(theirs.message_id, None)
+    assert secret is not None
+    limited = app.context(Caller("key_1", OWNER.scopes, frozenset({mine.id})))
+
+    for attempt in (
+        letter(inbox),
+        letter(mine, in_reply_to=theirs.message_id),
+        letter(mine, thread_id=theirs.thread_id),
+        letter(mine, attachments=[{"attachment_id": secret.attachments[0].id}]),
+    ):
+        with pytest.raises(NotFound):
+            await call(limited, sending.send_message, attempt)
+    result = await call(
+        limited, messages.apply_label, {"message_ids": [theirs.message_id], "label": "x"}
+    )
+    assert ("failed", "not_found") == (result.status, result.failed[0].code)
+
+
+async def test_a_caller_without_the_scope_is_told_which_it_needs(app: App, inbox: Inbox) -> None:
+    reader = app.context(Caller("key_1", frozenset({Scope.READ})))
+
+    with pytest.raises(MailError, match="scope send; yours has read"):
+        await call(reader, sending.send_message, letter(inbox))
