@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from postroom.blocking import in_thread
 from postroom.errors import NotFound, StorageFull
@@ -130,16 +130,14 @@ class FileBlobs:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _sync_folder(self._folder)
-        with NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
-            try:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-                os.rename(file.name, path)
-            except BaseException:
-                with suppress(FileNotFoundError):
-                    os.unlink(file.name)
-                raise
+        new = path.parent / f".new-{secrets.token_hex(8)}"
+        try:
+            _write_synced(new, content)
+            os.rename(new, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(new)
+            raise
         return path.parent
 
     def _read(self, key: BlobKey, offset: int, size: int | None) -> bytes:
@@ -193,6 +191,17 @@ class FileBlobs:
                 elif entry.name.startswith(".new-") and entry.stat().st_mtime < before:
                     os.unlink(entry.path)
         return found
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:
