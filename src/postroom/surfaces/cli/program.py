@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -114,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     session = Session()
+    _never_fail_to_print()
     try:
         code = program.main(given, prog_name="postroom", standalone_mode=False, obj=session)
         sys.stdout.flush()
@@ -131,6 +133,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001  at the door, a bug ends in words too
         return _explain_bug(error, session)
     return code if isinstance(code, int) else OK
+
+
+def _never_fail_to_print() -> None:
+    """Show what the locale cannot write as a question mark."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _explain_usage(error: click.ClickException, *, as_json: bool) -> int:

@@ -1,0 +1,140 @@
+"""What a person sees: laid out on a terminal, plain on a pipe, and never steered by mail."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+
+import pytest
+
+from tests.mails import mail
+from tests.servers.postroom import command, environment
+
+HOSTILE = "\x1b]0;owned\x07\x1b[31m[bold]red[/bold] \x9b31m\u202ereversed\u2066"
+
+
+def on_a_terminal(data, *words: str, **env: str) -> str:
+    """What a terminal of 120 columns is sent."""
+    ours, theirs = pty.openpty()
+    env = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **env}
+    done = subprocess.Popen(
+        command(*words), env=environment(data, env), stdout=theirs, stderr=theirs, stdin=theirs
+    )
+    os.close(theirs)
+    seen = bytearray()
+    while chunk := read(ours):
+        seen += chunk
+    os.close(ours)
+    assert 0 == done.wait(60)
+    return seen.decode()
+
+
+def read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:  # EIO: nobody writes any more
+        return b""
+
+
+def test_a_list_on_a_pipe_is_plain_with_tabs(postroom, inbox, receive):
+    receive(mail("Tab\there", sender="Ana <ana@example.com>"))
+
+    [titles, row] = [line.split("\t") for line in postroom("search", "tab").out.splitlines()]
+
+    assert ["id", "date", "from address", "subject", "flags", "labels"] == titles
+    assert ["2026-03-01T09:00:00Z", "ana@example.com", "Tab here", "", ""] == row[1:]
+
+
+def test_nothing_found_leaves_the_pipe_empty(postroom, inbox):
+    result = postroom("search", "nothing")
+
+    assert (0, "", "nothing found\n") == (result.code, result.out, result.err)
+
+
+def test_a_list_on_a_terminal_is_a_table_with_colours(data, inbox, receive):
+    receive(mail("A subject"))
+
+    seen = on_a_terminal(data, "search", "subject")
+
+    assert "A subject" in seen
+    assert "\x1b[1m" in seen
+
+
+def test_no_colour_is_shown_to_those_who_want_none(data, inbox, receive):
+    receive(mail("A subject"))
+
+    seen = on_a_terminal(data, "search", "subject", NO_COLOR="1")
+
+    assert "A subject" in seen
+    assert "\x1b[3" not in seen
+
+
+def test_no_colour_goes_into_a_pipe(process, inbox, receive):
+    receive(mail("A subject"))
+
+    result = process("search", "subject", FORCE_COLOR="1", TERM="xterm-256color")
+
+    assert "\x1b" not in result.out + result.err
+
+
+@pytest.mark.parametrize("view", ["search", "message show", "thread show"])
+def test_mail_cannot_steer_the_terminal(data, postroom, receive, view):
+    got = receive(mail("Hello", f"Text {HOSTILE}", sender=f"{'[red]x[/red]'} <a@example.com>"))
+    argument = {"search": "text", "message show": got["message_id"]}.get(view, got["thread_id"])
+
+    plain = postroom(*view.split(), argument).out
+    seen = on_a_terminal(data, *view.split(), argument, NO_COLOR="1", TERM="dumb")
+
+    for text in (plain, seen):
+        assert set() == set(text) & set("\x1b\x07\x9b\u202e\u2066")
+    assert view == "search" or "[bold]red[/bold]" in seen
+
+
+def test_a_message_reads_like_a_mail(postroom, receive):
+    raw = mail("Hello", "Good morning.\n", attachments=[("a.txt", "text/plain", b"x")])
+    message_id = receive(raw)["message_id"]
+
+    out = postroom("message", "show", message_id).out
+
+    assert "from:     Ana Lee <ana@example.com>" in out
+    assert "attached: a.txt (1 bytes, att_" in out
+    assert out.endswith("\n\nGood morning.\n")
+
+
+def test_a_long_message_says_how_to_read_on(postroom, receive):
+    message_id = receive(mail(text="word " * 100))["message_id"]
+
+    out = postroom("message", "show", message_id, "--max-chars", "50").out
+
+    assert out.endswith("… cut; read on with --text-offset 50\n")
+
+
+def test_json_is_utf_8_and_the_rest_is_readable_whatever_the_locale(process, receive):
+    receive(mail("Grüße 瓦"))
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+
+    as_json = process("search", "--from", "ana", "-o", "json", **ascii_only)
+    table = process("search", "--from", "ana", **ascii_only)
+
+    assert "Grüße 瓦" == as_json.json["results"][0]["subject"]
+    assert "Gr??e ?" == table.rows[0][3]
+
+
+def test_the_settings_are_shown_with_their_origin(postroom, monkeypatch):
+    monkeypatch.setenv("POSTROOM_PORT", "9999")
+    monkeypatch.setenv("POSTROOM_API_KEY", "canary-0123456789")
+
+    table = {row[0]: row[1:] for row in postroom("config").rows}
+    as_json = postroom("config", "-o", "json").json
+
+    assert ["9999", "environment"] == table["POSTROOM_PORT"]
+    assert ["127.0.0.1", "default"] == table["POSTROOM_HOST"]
+    assert {"value": "********", "origin": "environment"} == as_json["POSTROOM_API_KEY"]
+
+
+def test_the_version_is_shown(postroom):
+    from postroom import __version__
+
+    assert f"postroom {__version__}\n" == postroom("version").out
+    assert {"version": __version__} == postroom("version", "-o", "json").json
