@@ -14,6 +14,7 @@ from postroom.operations.cursors import Cursors
 from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, new_secret
 from postroom.operations.rates import Rates
 from postroom.pipeline.house import House
+from postroom.pipeline.parsing import Parser
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,18 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
 
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = await open_store(settings.data_dir / "postroom.db")
+    parser = Parser(settings.limits)
     try:
         house = House(
             store=store,
             blobs=FileBlobs(settings.data_dir / "blobs"),
             limits=settings.limits,
+            parser=parser,
             domains=settings.domains,
         )
         limits = settings.limits
         rates = Rates(per_second=limits.requests_per_second, burst=limits.requests_burst)
         yield App(settings, house, Cursors(await store.secret()), rates)
     finally:
+        await parser.close()
         await store.close()

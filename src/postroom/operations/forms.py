@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from postroom.mail.fold import IGNORABLE
 
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
@@ -17,20 +19,19 @@ SOUGHT = rf"^[^\x00]*[^\x00\x1c-\x1f\s{IGNORABLE}][^\x00]*$"
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _LOCAL = rf"{_ATOM}(?:\.{_ATOM})*"
-_AT_DOMAIN = rf"{_LOCAL}@{_LABEL}(?:\.{_LABEL})*"
-_MAILBOX = rf"(?:[^{CONTROL}\"<>@,;:\\]* <{_AT_DOMAIN}>|{_AT_DOMAIN})"
+_ADDRESS = rf"{_LOCAL}@{_LABEL}(?:\.{_LABEL})*"
+_MAILBOX = rf"(?:[^{CONTROL}\"<>@,;:\\]* <{_ADDRESS}>|{_ADDRESS})"
+_TOO_LONG = {"pattern": "[^<>@ ]{65,}@|[^<> ]{255,}|^[^<]{500,}"}
 
-ADDRESS = rf"^{_AT_DOMAIN}$"
-MAILBOX = rf"^{_MAILBOX}$"
+MAILBOX: dict[str, Any] = {"pattern": rf"^{_MAILBOX}$", "not": _TOO_LONG}
 """`ana@example.com` or `Ana <ana@example.com>`."""
 
-MAILBOX_OR_NONE = rf"^(?:{_MAILBOX})?$"
-MAILBOXES = rf"^{_MAILBOX}(?:, {_MAILBOX})*$"
+MAILBOX_OR_NONE: dict[str, Any] = {"pattern": rf"^(?:{_MAILBOX})?$", "not": _TOO_LONG}
 
 SERVED = "{served}"
 """Stands for our own domains, which only a running server knows."""
 
-OWN_ADDRESS = rf"^{_LOCAL}@{SERVED}$"
+OWN_ADDRESS: dict[str, Any] = {"pattern": rf"^{_LOCAL}@{SERVED}$", "not": _TOO_LONG}
 USERNAME = r"^[A-Za-z0-9]+(?:(?:\.|[_-]+)[A-Za-z0-9]+)*$"
 MESSAGE_ID_OR_NONE = r"^(?:<[!-;=?-~]{1,900}>|[!-;=?-~]{1,900})?$"
 MEDIA_TYPE = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*/[A-Za-z0-9][A-Za-z0-9_.+-]*$"

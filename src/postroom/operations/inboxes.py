@@ -47,7 +47,7 @@ class CreateInbox(Request):
             description="The whole address instead, at a domain we serve.",
             examples=["help@postroom.localhost"],
         ),
-        Accepts({"pattern": forms.OWN_ADDRESS}),
+        Accepts(forms.OWN_ADDRESS),
     ] = None
     client_id: Annotated[
         str | None,

@@ -16,7 +16,6 @@ from postroom.mail.compose import (
     parse_address,
     reply_subject,
 )
-from postroom.mail.parse import parse_message
 from postroom.model.inbox import Inbox
 from postroom.model.message import Message, Recipient
 from postroom.model.page import Slice
@@ -85,7 +84,7 @@ async def send_letter(ctx: Context, letter: Letter) -> Sent:
         return earlier
     raw = await in_thread(compose, outgoing)
     check_size(raw, ctx.limits.message_bytes)
-    parsed = await in_thread(parse_message, raw, ctx.limits)
+    (parsed,) = await ctx.parser.parse([raw])
     local = await ctx.store.inboxes_at(_recipients(outgoing))
     inboxes = [inbox.id, *dict.fromkeys(i.id for i in local.values())]
     async with put_away(ctx, [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes]) as copies:

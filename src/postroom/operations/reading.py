@@ -9,7 +9,6 @@ from typing import Any
 
 from postroom.blocking import in_thread
 from postroom.mail.html import sanitise_html
-from postroom.mail.parse import parse_message
 from postroom.mail.replies import split_reply
 from postroom.model.attachment import Attachment
 from postroom.model.message import Header, Message
@@ -37,7 +36,7 @@ async def read_message(
         reply = await in_thread(split_reply, message.text)
         texts |= {"quoted_text": reply.quoted_text, "signature": reply.signature}
     if include_html or include_headers:
-        parsed = await in_thread(parse_message, await ctx.blobs.read(message.raw), ctx.limits)
+        (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
         if include_html:
             texts["html"] = await in_thread(sanitise_html, parsed.html) if parsed.html else ""
         if include_headers:

@@ -28,7 +28,7 @@ class ReceiveMessage(Request):
             description="Whose inbox.",
             examples=["support@postroom.localhost"],
         ),
-        Accepts({"pattern": forms.MAILBOX, "maxLength": None}),
+        Accepts(forms.MAILBOX),
     ]
     raw: Annotated[bytes, Field(description="The mail, headers first.")]
 

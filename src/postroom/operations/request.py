@@ -121,6 +121,8 @@ Cursor = Annotated[
         description="next_cursor of the page before.",
         examples=["WzE3Niw5XQ"],
     ),
+    # Only we can make one, and what is not ours is refused: so there is no example either.
+    Accepts({"readOnly": True, "examples": None}),
 ]
 
 

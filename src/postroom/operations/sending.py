@@ -44,7 +44,7 @@ def _as_list(value: object) -> object:
 
 
 Addresses = Annotated[
-    list[Annotated[str, Accepts({"pattern": forms.MAILBOXES})]],
+    list[Annotated[str, Accepts(forms.MAILBOX)]],
     BeforeValidator(_as_list),
     Field(max_length=500),
 ]
@@ -163,7 +163,7 @@ class SendMessage(Sending):
             description="Or its address.",
             examples=["support@postroom.localhost"],
         ),
-        Accepts({"pattern": forms.MAILBOX_OR_NONE, "maxLength": None}),
+        Accepts(forms.MAILBOX_OR_NONE),
     ] = None
     thread_id: Annotated[
         OptionalId, Field(description="Reply in this thread.", examples=["thr_9d3f1x"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from postroom.model.limits import Limits
+from postroom.pipeline.parsing import Parser
 from postroom.ports.blobs import BlobStore
 from postroom.ports.store import Store
 
@@ -33,5 +34,6 @@ class House:
     blobs: BlobStore
     limits: Limits = field(default_factory=Limits)
     domains: tuple[str, ...] = ("postroom.localhost",)
+    parser: Parser = field(default_factory=lambda: Parser(Limits()))
     clock: Callable[[], datetime] = utc_now
     new_id: Callable[[str], str] = random_id

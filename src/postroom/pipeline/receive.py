@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge
 from postroom.mail.fingerprint import fingerprint
 from postroom.mail.fold import fold
 from postroom.mail.message import ParsedAttachment, ParsedMessage
-from postroom.mail.parse import PARSER_VERSION, parse_message
+from postroom.mail.parse import PARSER_VERSION
 from postroom.mail.threads import subject_key
 from postroom.model.attachment import BlobKey
 from postroom.model.inbox import INBOX, SENT
@@ -51,7 +50,7 @@ async def receive_many(house: House, arrivals: Sequence[Arrival]) -> list[Added]
     """Take in several mails with one sync of the disk for all of them."""
     for arrival in arrivals:
         check_size(arrival.raw, house.limits.message_bytes)
-    parsed = await in_thread(_parse_all, house, arrivals)
+    parsed = await house.parser.parse([arrival.raw for arrival in arrivals])
     async with put_away(house, list(zip(arrivals, parsed, strict=True))) as messages:
         return await house.store.add_messages(messages)
 
@@ -62,10 +61,6 @@ def check_size(raw: bytes, most: int) -> None:
         raise InvalidInput("the message is empty; send the whole mail, headers first")
     if len(raw) > most:
         raise TooLarge(f"the message has {len(raw)} bytes; the limit is {most}")
-
-
-def _parse_all(house: House, arrivals: Sequence[Arrival]) -> list[ParsedMessage]:
-    return [parse_message(arrival.raw, house.limits) for arrival in arrivals]
 
 
 @asynccontextmanager
