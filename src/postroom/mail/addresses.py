@@ -188,7 +188,9 @@ def _read_comment(value: str, at: int) -> tuple[str, int]:
 
 
 def _clean_address(address: str) -> str:
-    address = address.strip().strip("'")
+    address = address.strip()
+    if address.endswith("'"):  # quoted as a whole: a domain cannot end like this
+        address = address.strip("'")
     if "=?" in address:
         address = decode_words(address)
     if "(" in address:
