@@ -53,7 +53,7 @@ class Enclosure(Request):
             description="Its media type.",
             examples=["application/pdf"],
         ),
-        Accepts({"pattern": forms.MEDIA_TYPE, "not": {"pattern": "^multipart/"}}),
+        Accepts({"pattern": forms.MEDIA_TYPE, "not": {"type": "string", "pattern": "^multipart/"}}),
     ] = None
     content: Annotated[
         str | None,

@@ -21,7 +21,7 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _LOCAL = rf"{_ATOM}(?:\.{_ATOM})*"
 _ADDRESS = rf"{_LOCAL}@{_LABEL}(?:\.{_LABEL})*"
 _MAILBOX = rf"(?:[^{CONTROL}\"<>@,;:\\]* <{_ADDRESS}>|{_ADDRESS})"
-_TOO_LONG = {"pattern": "[^<>@ ]{65,}@|[^<> ]{255,}|^[^<]{500,}"}
+_TOO_LONG = {"type": "string", "pattern": "[^<>@ ]{65,}@|[^<> ]{255,}|^[^<]{500,}"}
 
 MAILBOX: dict[str, Any] = {"pattern": rf"^{_MAILBOX}$", "not": _TOO_LONG}
 """`ana@example.com` or `Ana <ana@example.com>`."""

@@ -326,7 +326,7 @@ class ApplyLabel(Request):
     """Put a label on messages, or take it off with remove. A new label is made on first use."""
 
     message_ids: Annotated[
-        list[Id],
+        list[Annotated[str, Field(min_length=1, max_length=64)]],
         Field(
             min_length=1, max_length=1000, description="The messages.", examples=[["msg_4h8t2w"]]
         ),
