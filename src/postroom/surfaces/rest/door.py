@@ -92,13 +92,11 @@ def _host_of(url: str) -> str | None:
 
 
 def _presented(headers: Headers) -> str | None:
-    """The key of a request, from either header."""
-    bearer = None
-    if (authorization := headers.get("authorization")) is not None:
-        scheme, _, bearer = authorization.partition(" ")
-        if scheme.lower() != "bearer":
-            raise Unauthenticated("send the key as `Authorization: Bearer <key>`")
-    key = headers.get("x-api-key")
-    if bearer is not None and key is not None and bearer.strip() != key.strip():
-        raise Unauthenticated("Authorization and X-API-Key hold different keys; send one")
-    return (bearer or key or "").strip() or None
+    """The key of a request; a proxy may use `Authorization` for a scheme of its own."""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return bearer.strip() or None
+    key = headers.get("x-api-key", "").strip()
+    if scheme and not key:
+        raise Unauthenticated("send the key as `Authorization: Bearer <key>`")
+    return key or None

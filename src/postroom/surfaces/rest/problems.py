@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from msgspec.json import encode
 from starlette.responses import Response
@@ -59,7 +60,7 @@ def problem(
         "title": kind.title,
         "status": kind.status,
         "detail": detail,
-        "instance": scope.get("path", "/"),
+        "instance": quote(scope["path"]),
         "code": code,
         "request_id": scope["request_id"],
         **more,

@@ -160,7 +160,7 @@ _IDENTIFIERS = ("inbox_id", "message_id", "thread_id", "attachment_id", "key_id"
 
 
 def _links(route: Route, routes: Sequence[Route]) -> Schema:
-    """Where the ids of an answer lead: every GET whose path takes one of them."""
+    """Where the ids of an answer lead: every endpoint whose path takes one of them."""
     ids = _ids_of(route.operation.result)
     links = {
         other.operation.name: {
@@ -168,7 +168,7 @@ def _links(route: Route, routes: Sequence[Route]) -> Schema:
             "parameters": {name: f"$response.body#/{ids[name]}"},
         }
         for other in routes
-        if other.method == "GET" and other.when is None and other is not route
+        if other.when is None
         for name in other.path_arguments
         if name in ids
     }
@@ -177,9 +177,12 @@ def _links(route: Route, routes: Sequence[Route]) -> Schema:
 
 def _ids_of(result: Any) -> dict[str, str]:
     """The identifiers in an answer, each with the member that holds it."""
+    if get_origin(result) is Page:
+        rows = _ids_of(get_args(result)[0])
+        return {name: f"results/0/{member}" for name, member in rows.items()}
     if not isinstance(result, type) or not is_dataclass(result):
         return {}
     members = {f.name for f in fields(result)}
     ids = {name: name for name in _IDENTIFIERS if name in members}
-    own = f"{result.__name__.lower()}_id"
+    own = f"{result.__name__.removesuffix('Row').lower()}_id"
     return ids | ({own: "id"} if own in _IDENTIFIERS and "id" in members else {})
