@@ -1,0 +1,253 @@
+"""`serve` opens the house, shows the key once, and has a demo to look at."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from postroom.surfaces.cli.demo.pdf import make_pdf
+from postroom.surfaces.cli.session import Session
+from tests.servers.postroom import command, environment
+
+
+@contextmanager
+def serving(data: Path, *words: str, **env: str) -> Iterator[str]:
+    """Start a server on any port; gives what it says once it listens."""
+    process = subprocess.Popen(
+        command("serve", "--port", "0", *words),
+        env=environment(data, env),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    patience = threading.Timer(60, process.kill)
+    patience.start()
+    try:
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "Ctrl-C" in line:
+                break
+        assert process.poll() is None, process.stderr.read()
+        yield "".join(said)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert (0, "") == (process.returncode, err)
+    finally:
+        patience.cancel()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def key_in(said: str) -> str:
+    return re.search(r"key +(.+)", said)[1]
+
+
+def curl_in(said: str) -> list[str]:
+    return shlex.split(re.search(r"try it +(.+)", said)[1])
+
+
+def clients_in(said: str) -> list[dict[str, object]]:
+    lines = [line for line in said.splitlines() if "mcpServers" in line]
+    return [json.loads(line)["mcpServers"]["postroom"] for line in lines]
+
+
+def fetch(curl: list[str]) -> dict[str, object]:
+    """What the curl line would get."""
+    assert ["curl", "-s"] == curl[:2]
+    headers = dict(word.split(": ", 1) for word in curl if word.startswith("Authorization"))
+    with urllib.request.urlopen(urllib.request.Request(curl[-1], headers=headers)) as answer:
+        return json.load(answer)
+
+
+def test_the_first_start_shows_the_key_and_the_second_does_not(data):
+    with serving(data) as first:
+        key = key_in(first)
+        assert 0 == fetch(curl_in(first))["total"]
+    with serving(data) as second:
+        assert key not in second
+
+    assert key.startswith("pk_")
+    assert "postroom key reset" in key_in(second)
+    assert "owner" == Session(data=str(data)).run(lambda app: app.authenticate(key)).key_id
+
+
+def test_the_demo_prints_lines_that_work_and_the_same_key_again(data):
+    with serving(data, "--demo") as first:
+        found = fetch(curl_in(first))
+        [over_stdio, over_http] = clients_in(first)
+        docs = re.search(r"API docs +(\S+)", first)[1]
+        with urllib.request.urlopen(docs) as page:
+            assert 200 == page.status
+    with serving(data, "--demo") as second:
+        again = fetch(curl_in(second))
+
+    assert found["total"] >= 1
+    assert found == again
+    assert key_in(first) == key_in(second)
+    assert Path(over_stdio["command"]).is_absolute()
+    assert ["mcp", "--data", str(data)] == over_stdio["args"][-3:]
+    assert over_http["url"].endswith("/mcp")
+    assert {"Authorization": f"Bearer {key_in(first)}"} == over_http["headers"]
+    assert 0o600 == (data / "owner.key").stat().st_mode & 0o777
+
+
+def test_the_demo_holds_whole_conversations_and_is_seeded_once(data, postroom):
+    with serving(data, "--demo"):
+        pass
+    before = postroom("message", "list", inbox_of(postroom), "-o", "json").json
+    threads = postroom("thread", "list", "-o", "json").json["results"]
+    (data / "demo.done").unlink()
+    with serving(data, "--demo"):
+        pass
+    after = postroom("message", "list", inbox_of(postroom), "-o", "json").json
+
+    assert before == after
+    assert 12 <= before["total"] <= 20
+    assert [3, 4, 4] == sorted(t["message_count"] for t in threads)[-3:]
+    assert {"inbound", "outbound"} == {row["direction"] for row in before["results"]}
+    assert 0 == postroom("verify").code
+
+
+def inbox_of(postroom) -> str:
+    [inbox] = postroom("inbox", "list", "-o", "json").json["results"]
+    assert "demo@postroom.localhost" == inbox["address"]
+    return str(inbox["id"])
+
+
+@pytest.mark.parametrize(
+    ("q", "subject"),
+    [
+        ("order-48213.pdf", "Your order 48213 is confirmed"),
+        ("LIGHTHOUSE THAT KEPT", "The Slow Web, issue 118: a lighthouse and its weather"),
+        ("482913", "Your sign-in code"),
+        ("いぶし銀", "瓦の見本について"),
+        ("KÖNIGSTRASSE", "Straßenfest am Samstag: wer bringt was mit?"),
+        ("room birch", "Re: Planning on Thursday?"),
+        ("HH-2026-0117.pdf", "Invoice HH-2026-0117"),
+    ],
+)
+def test_the_demo_has_something_of_every_kind(demo, q, subject):
+    found = demo("search", q, "-o", "json").json
+
+    assert subject in {row["subject"] for row in found["results"]}
+
+
+@pytest.fixture
+def demo(data, postroom):
+    from postroom.surfaces.cli.demo.seeding import seed_demo
+
+    Session(data=str(data)).run(seed_demo)
+    return postroom
+
+
+def test_a_demo_in_a_folder_with_a_key_leaves_that_key_alone(data):
+    with serving(data) as first:
+        key = key_in(first)
+    with serving(data, "--demo") as second:
+        assert "postroom key reset" in key_in(second)
+
+    assert "owner" == Session(data=str(data)).run(lambda app: app.authenticate(key)).key_id
+
+
+def test_a_reset_key_is_the_one_the_demo_shows(data, postroom):
+    with serving(data, "--demo"):
+        pass
+    key = postroom("key", "reset").out.strip()
+    with serving(data, "--demo") as said:
+        assert 1 <= fetch(curl_in(said))["total"]
+
+    assert key == key_in(said)
+
+
+def test_a_key_from_the_settings_is_not_printed(data):
+    with serving(data, "--demo", POSTROOM_API_KEY="canary-0123456789") as said:
+        assert "canary" not in said
+        curl = [w.replace("$POSTROOM_API_KEY", "canary-0123456789") for w in curl_in(said)]
+        assert 1 <= fetch(curl)["total"]
+
+
+def test_without_keys_nobody_is_asked_for_one(data):
+    with serving(data, "--no-auth") as said:
+        assert 0 == fetch(curl_in(said))["total"]
+
+    assert "Authorization" not in said
+
+
+def test_without_keys_only_this_machine_is_served(process, data):
+    result = process("serve", "--no-auth", "--host", "0.0.0.0", "--port", "0")
+
+    assert 2 == result.code
+    assert "--no-auth works on loopback only" in result.err
+
+
+def test_a_taken_port_is_said_plainly_and_nothing_is_made(process, data):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        result = process("serve", "--port", port)
+
+    assert 5 == result.code
+    assert f"error: port {port} of 127.0.0.1 is taken" in result.err
+    assert "--port" in result.err
+    assert not data.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--port", "99999"], ["--toolsets", "inbxo"], ["--host", "no such"], ["--host", "192.0.2.1"]],
+)
+@pytest.mark.parametrize("name", ["serve"])
+def test_what_cannot_be_served_is_refused(process, name, words):
+    result = process(name, "--port", "0", *words)
+
+    assert 2 == result.code
+    assert result.err.startswith("error: ")
+
+
+def test_an_mcp_client_is_refused_a_key_that_is_none(process, inbox):
+    result = process("mcp", "--key", "pk_none")
+
+    assert (4, "") == (result.code, result.out)
+    assert "not known" in result.err
+
+
+def test_mcp_speaks_only_the_protocol_on_stdout(process, inbox):
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    }
+
+    result = process("mcp", "--read-only", stdin=json.dumps(hello).encode() + b"\n")
+
+    [answer] = map(json.loads, result.out.splitlines())
+    assert (0, "") == (result.code, result.err)
+    assert "postroom" == answer["result"]["serverInfo"]["name"]
+
+
+def test_a_pdf_of_the_demo_is_one_that_readers_take():
+    pdf = make_pdf("Title (1)", ["Line \\ one", "Zwei ä"])
+
+    table = int(re.search(rb"startxref\n(\d+)", pdf)[1])
+    places = [int(place) for place in re.findall(rb"(\d{10}) 00000 n", pdf)]
+    assert pdf[table:].startswith(b"xref\n0 7\n")
+    assert [b"%d 0 obj" % n for n in range(1, 7)] == [pdf[p : p + 7] for p in places]
+    assert rb"(Title \(1\))" in pdf

@@ -1,0 +1,152 @@
+"""`verify` notices what is wrong; `doctor` says how to mend it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.mails import mail
+from tests.servers.postroom import running
+
+
+def blobs(data: Path) -> list[Path]:
+    return sorted((data / "blobs").glob("??/*"))
+
+
+def test_a_whole_store_is_well(postroom, receive):
+    receive(mail(attachments=[("a.txt", "text/plain", b"x")]))
+
+    result = postroom("verify", "-o", "json")
+
+    assert (0, 2, []) == (result.code, result.json["blobs"], result.json["problems"])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(b"\0" + path.read_bytes()[1:]),
+        lambda path: path.write_bytes(path.read_bytes() + b"x"),
+    ],
+    ids=["gone", "cut", "changed", "longer"],
+)
+def test_a_damaged_blob_is_found(postroom, data, receive, damage):
+    receive(mail())
+    [blob] = blobs(data)
+    blob.chmod(0o600)
+    damage(blob)
+
+    result = postroom("verify")
+
+    assert 1 == result.code
+    assert result.out.startswith("problem: ")
+    assert "1 problem\n" in result.out
+
+
+def test_rows_that_do_not_agree_are_found(postroom, data, receive):
+    receive(mail())
+    with apsw.Connection(str(data / "postroom.db")) as database:
+        database.execute("UPDATE threads SET message_count = 7")
+
+    assert 1 == postroom("verify").code
+
+
+def test_a_sweep_removes_what_nothing_uses_if_it_is_old(postroom, data, receive):
+    receive(mail())
+    orphans = [data / "blobs" / "00" / ("0" * 61 + end) for end in ("1", "2")]
+    orphans[0].parent.mkdir(exist_ok=True)
+    for orphan in orphans:
+        orphan.write_bytes(b"nobody's")
+    os.utime(orphans[0], (0, 0))
+
+    result = postroom("verify", "--sweep", "-o", "json")
+
+    assert (0, 1) == (result.code, result.json["swept"])
+    assert [False, True] == [orphan.exists() for orphan in orphans]
+
+
+def checks(result) -> dict[str, tuple[str, str]]:
+    return {check["check"]: (check["status"], check["fix"]) for check in result.json["checks"]}
+
+
+def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch):
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+
+    result = postroom("doctor", "-o", "json")
+
+    names = "python sqlite tools settings folder space port database blobs keys clock"
+    assert dict.fromkeys(names.split(), ("ok", "")) == checks(result)
+    assert 0 == result.code
+
+
+def test_the_doctor_makes_no_folder(postroom, data, monkeypatch):
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+
+    result = postroom("doctor")
+
+    assert 0 == result.code
+    assert "the first command makes it" in result.out
+    assert not data.exists()
+
+
+def test_the_doctor_names_wrong_settings_and_looks_at_the_rest(postroom, monkeypatch):
+    monkeypatch.setenv("POSTROOM_PROT", "1")
+
+    result = postroom("doctor")
+
+    assert 1 == result.code
+    assert "did you mean POSTROOM_PORT?" in result.out
+    assert "ok       sqlite" in result.out
+
+
+def test_the_doctor_tells_a_folder_that_others_can_read(postroom, inbox, data, monkeypatch):
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    data.chmod(0o755)
+
+    result = postroom("doctor", "-o", "json")
+
+    assert ("warning", f"chmod 700 {data}") == checks(result)["folder"]
+    assert 0 == result.code
+
+
+def test_the_doctor_tells_who_has_the_port(postroom, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        monkeypatch.setenv("POSTROOM_PORT", str(other.getsockname()[1]))
+        result = postroom("doctor", "-o", "json")
+
+    status, fix = checks(result)["port"]
+    assert (1, "problem") == (result.code, status)
+    assert "--port" in fix
+
+
+def test_the_doctor_knows_our_own_server(postroom, data, monkeypatch):
+    with running(data) as server:
+        monkeypatch.setenv("POSTROOM_PORT", server.url.rpartition(":")[2])
+        result = postroom("doctor", "-o", "json")
+
+    assert ("ok", "") == checks(result)["port"]
+
+
+def test_the_doctor_tells_a_database_that_is_none(postroom, data, monkeypatch):
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    data.mkdir(mode=0o700)
+    (data / "postroom.db").write_bytes(b"not a database" * 1000)
+
+    result = postroom("doctor", "-o", "json")
+
+    assert 1 == result.code
+    assert "problem" == checks(result)["database"][0]
+
+
+def test_the_doctor_tells_a_clock_that_went_back(postroom, inbox, data, monkeypatch):
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    os.utime(data / "postroom.db", (4_000_000_000, 4_000_000_000))
+
+    result = postroom("doctor", "-o", "json")
+
+    assert ("problem", "set the clock of this machine") == checks(result)["clock"]
