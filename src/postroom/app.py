@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
@@ -30,6 +31,18 @@ class App:
         """The house as this caller sees it."""
         parts = {f.name: getattr(self.house, f.name) for f in fields(self.house)}
         return Context(**parts, caller=caller, cursors=self.cursors, rates=self.rates)
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Do what happens by itself for as long as the block lasts."""
+        from postroom.pipeline.upkeep import keep_up, sweep
+
+        upkeep = asyncio.create_task(keep_up(self.house, [sweep(self.house)]))
+        try:
+            yield
+        finally:
+            upkeep.cancel()
+            await asyncio.gather(upkeep, return_exceptions=True)
 
     async def authenticate(self, secret: str | None) -> Caller:
         """Find out who bears this key. Raises Unauthenticated."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from postroom.model.attachment import Attachment, BlobKey
@@ -147,6 +147,16 @@ class StoresKeys(Protocol):
     async def remove_key(self, key_id: str) -> bool: ...
 
 
+class GrantsLeases(Protocol):
+    """Who does the work that happens by itself, when several processes could."""
+
+    async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
+        """Take or renew a lease; False while somebody else has it."""
+
+    async def release(self, name: str, holder: str) -> None:
+        """Give a lease back before it ends."""
+
+
 class KnowsItsState(Protocol):
     """What verify, doctor and the blob sweep ask."""
 
@@ -168,5 +178,13 @@ class KnowsItsState(Protocol):
     async def close(self) -> None: ...
 
 
-class Store(StoresInboxes, StoresMessages, StoresThreads, StoresKeys, KnowsItsState, Protocol):
+class Store(
+    StoresInboxes,
+    StoresMessages,
+    StoresThreads,
+    StoresKeys,
+    GrantsLeases,
+    KnowsItsState,
+    Protocol,
+):
     """All of it."""

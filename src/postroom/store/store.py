@@ -32,6 +32,7 @@ from postroom.store.sql import (
     finding,
     inboxes,
     keys,
+    leases,
     names,
     reading,
     sends,
@@ -203,6 +204,14 @@ class SqlStore:
 
     async def remove_key(self, key_id: str) -> bool:
         return await self._engine.write(lambda tx: keys.remove_key(tx, key_id))
+
+    async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
+        return await self._engine.write(
+            lambda tx: leases.claim(tx, name, holder, now=now, lasting=lasting)
+        )
+
+    async def release(self, name: str, holder: str) -> None:
+        await self._engine.write(lambda tx: leases.release(tx, name, holder))
 
     async def secret(self) -> bytes:
         row = await self._engine.read(

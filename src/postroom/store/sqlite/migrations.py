@@ -148,6 +148,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX sends_by_time ON sends (caller, at)",
         "CREATE INDEX sends_by_age ON sends (at)",
     ),
+    (
+        """CREATE TABLE leases (
+            name TEXT PRIMARY KEY,
+            holder TEXT NOT NULL,
+            until INTEGER NOT NULL
+        ) WITHOUT ROWID""",
+    ),
 )
 
 

@@ -66,7 +66,8 @@ async def _serve(app: App, *, no_auth: bool, demo: bool) -> None:
     def ready(port: int) -> None:
         print(banner(base_url(settings.host, port), settings.data_dir, words), flush=True)
 
-    await serve_http(asgi, settings.host, settings.port, ready=ready)
+    async with app.at_work():
+        await serve_http(asgi, settings.host, settings.port, ready=ready)
 
 
 async def _prepare(app: App, *, demo: bool) -> str | None:
