@@ -19,8 +19,8 @@ from postroom.operations.operation import operation
 from postroom.operations.reading import fair_cut
 from postroom.operations.request import Id, OptionalId, Paged, Request
 
-THREAD_CHARS = 24_000
-"""What the texts of a thread may take together by default."""
+THREAD_CHARS, ROW_CHARS = 38_000, 700
+"""What a thread may take by default, and what a message in it takes beside its texts."""
 
 ThreadId = Annotated[Id, Field(description="The thread.", examples=["thr_9d3f1x"])]
 
@@ -74,7 +74,8 @@ def fit_thread(thread: Thread, *, include_text: bool) -> Thread:
     """Cut the texts so that the whole fits a model's context; `truncated` marks what was cut."""
     shown = [m if include_text else replace(m, text=None) for m in thread.messages]
     lengths = [len(text) for m in shown for text in (m.new_text, m.text) if text]
-    cut = fair_cut(lengths, THREAD_CHARS * (2 if include_text else 1))
+    whole = THREAD_CHARS * (2 if include_text else 1)
+    cut = fair_cut(lengths, max(whole - ROW_CHARS * len(shown), whole // 8))
     return replace(thread, messages=tuple(_fit_message(m, cut) for m in shown))
 
 
