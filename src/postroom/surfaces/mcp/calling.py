@@ -14,6 +14,8 @@ from postroom.surfaces.mcp.fitting import as_text, fit
 from postroom.surfaces.mcp.tool import Body, Tool
 from postroom.surfaces.shapes import answer
 
+MOST_ERROR_CHARS = 10_000
+
 log = logging.getLogger(__name__)
 
 
@@ -23,12 +25,18 @@ async def call_tool(ctx: Context, tool: Tool, given: Mapping[str, Any]) -> dict[
         result = await call(ctx, tool.operation, tool.arguments(given))
         body = tool.present(answer(tool.operation, result))
     except MailError as error:
-        return _result(fit(tool.explain(error), tool.go_on), is_error=True)
+        return _failure(tool, error)
     except Exception:
         log.exception("tool.failed", extra={"tool": tool.name})
-        fault = MailError("something went wrong on our side; the server's log says what")
-        return _result(tool.explain(fault), is_error=True)
+        return _failure(tool, MailError("something went wrong on our side; our log says what"))
     return _result(body if tool.whole else fit(body, tool.go_on), is_error=False)
+
+
+def _failure(tool: Tool, error: MailError) -> dict[str, Any]:
+    """An error that repeats what was wrong, but not all of it if that was long."""
+    explained = tool.explain(error)
+    short = fit(explained, tool.go_on, MOST_ERROR_CHARS)
+    return _result({name: short[name] for name in explained}, is_error=True)
 
 
 def _result(body: Body, *, is_error: bool) -> dict[str, Any]:

@@ -11,8 +11,8 @@ Body = dict[str, Any]
 MOST_CHARS = 100_000
 """25,000 tokens of 4 characters: clients refuse more."""
 
-_ROOM = MOST_CHARS - 4_000
-"""What is left beside the notes on what was cut."""
+_NOTES_CHARS = 4_000
+"""What the notes on what was cut take at most."""
 
 _LEAST = 64
 """No part is cut below this, so that ids stay whole."""
@@ -25,26 +25,27 @@ def as_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def fit(body: Body, go_on: str) -> Body:
+def fit(body: Body, go_on: str, most_chars: int = MOST_CHARS) -> Body:
     """Cut the largest parts of an answer until it fits; small parts stay whole.
 
     Then `truncated` is true, `cut` names what was cut, and `go_on` says how to read the rest.
     """
-    if len(as_text(body)) <= MOST_CHARS:
+    if len(as_text(body)) <= most_chars:
         return body
-    cutter = _Cutter(_largest_share(body))
+    room = most_chars - _NOTES_CHARS
+    cutter = _Cutter(_largest_share(body, room))
     short: Body = cutter.shorten(body, "")
-    cutter.notes |= _drop_rows(short)
+    cutter.notes |= _drop_rows(short, room)
     _mend_offset(body, short)
     return {**short, "truncated": True, "cut": _told(cutter.notes), "go_on": go_on}
 
 
-def _largest_share(body: Body) -> int:
+def _largest_share(body: Body, room: int) -> int:
     """How long each part may be at most so that all of them find room."""
-    low, high = _LEAST, _ROOM
+    low, high = _LEAST, room
     while low < high:
         middle = (low + high + 1) // 2
-        if len(as_text(_Cutter(middle).shorten(body, ""))) <= _ROOM:
+        if len(as_text(_Cutter(middle).shorten(body, ""))) <= room:
             low = middle
         else:
             high = middle - 1
@@ -98,11 +99,11 @@ class _Cutter:
         return short
 
 
-def _drop_rows(short: Body) -> dict[str, str]:
+def _drop_rows(short: Body, room: int) -> dict[str, str]:
     """Leave out rows when even short ones are too many: the last of a page, a thread's oldest."""
     name = "messages" if "messages" in short else "results"
     rows = short.get(name) or []
-    over = len(as_text(short)) - _ROOM
+    over = len(as_text(short)) - room
     kept = list(rows)
     while over > 0 and kept:
         over -= len(as_text(kept.pop(0 if name == "messages" else -1))) + 1
