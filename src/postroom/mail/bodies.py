@@ -57,19 +57,19 @@ def collect(root: Part, limits: Limits) -> Contents:
     contents = Contents()
     _collect(root, contents, limits, is_root=True)
     if not contents.bodies:
-        _show_a_named_text(root, contents)
+        _show_a_named_text(root, contents, limits)
     return contents
 
 
-def _show_a_named_text(part: Part, contents: Contents) -> None:
+def _show_a_named_text(part: Part, contents: Contents, limits: Limits) -> None:
     """Some programs give the text itself a name; without another text, that is the text."""
     for child in part.children:
         if child.content_type in ("text/plain", "text/html") and (
             child.disposition[0] != "attachment"
         ):
-            _add_body(child, contents)
+            _add_body(child, contents, limits)
             return
-        _show_a_named_text(child, contents)
+        _show_a_named_text(child, contents, limits)
         if contents.bodies:
             return
 
@@ -82,9 +82,9 @@ def _collect(part: Part, contents: Contents, limits: Limits, *, is_root: bool = 
         for child in part.children:
             _collect(child, contents, limits)
     elif _is_body(part, is_root=is_root):
-        _add_body(part, contents)
+        _add_body(part, contents, limits)
     elif part.content_type.startswith("multipart/"):
-        _add_broken_multipart(part, contents)
+        _add_broken_multipart(part, contents, limits)
     else:
         _add_attachment(part, contents, limits)
 
@@ -117,8 +117,8 @@ def _is_body(part: Part, *, is_root: bool) -> bool:
     return is_root or not (parameters.get("filename") or part.parameters.get("name"))
 
 
-def _add_body(part: Part, contents: Contents) -> None:
-    data = part.decoded()
+def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
+    data = _text_bytes(part, contents, limits)
     charset = part.parameters.get("charset")
     if part.content_type == "text/html":
         meta = _META_CHARSET.search(data[:4_096]) if not charset else None
@@ -130,6 +130,15 @@ def _add_body(part: Part, contents: Contents) -> None:
         text, defect = decode(data, charset)
         contents.bodies.append(Body(plain=_plain(text, part)))
     contents.note(defect)
+
+
+def _text_bytes(part: Part, contents: Contents, limits: Limits) -> bytes:
+    """As much of a text as we would ever keep."""
+    most = 4 * max(limits.text_chars, limits.html_bytes)
+    data = part.decoded(most=3 * most)
+    if len(data) > most:
+        contents.note(f"text over {most} bytes, read up to there")
+    return data[:most]
 
 
 def _plain(text: str, part: Part) -> str:
@@ -157,14 +166,11 @@ def unflow(text: str, *, delsp: bool) -> str:
         content = line[depth:]
         content = content[1:] if content[:1] == " " else content
         is_flowed = content.endswith(" ") and content != "-- "
-        if is_flowed and delsp:
-            content = content[:-1]
-        if depth == open_depth and content != "-- ":
-            out[-1] += content
-        else:
-            out.append(">" * depth + (" " if depth and content else "") + content)
+        if depth != open_depth or content == "-- ":
+            out.append("\n" + ">" * depth + (" " if depth and content else ""))
+        out.append(content[:-1] if is_flowed and delsp else content)
         open_depth = depth if is_flowed else -1
-    return "\n".join(out)
+    return "".join(out)[1:]
 
 
 def _add_uu_files(data: bytes, contents: Contents) -> None:
@@ -180,9 +186,9 @@ def _add_uu_files(data: bytes, contents: Contents) -> None:
         )
 
 
-def _add_broken_multipart(part: Part, contents: Contents) -> None:
+def _add_broken_multipart(part: Part, contents: Contents, limits: Limits) -> None:
     """A multipart in which no part was found: what is there is the text."""
-    text, defect = decode(part.decoded(), part.parameters.get("charset"))
+    text, defect = decode(_text_bytes(part, contents, limits), part.parameters.get("charset"))
     contents.note(defect)
     if text.strip():
         contents.bodies.append(Body(plain=text.replace("\r\n", "\n")))
@@ -194,7 +200,7 @@ def _add_attachment(part: Part, contents: Contents, limits: Limits) -> None:
     if part.message is not None:
         _add_message(part.message, contents, limits, is_shown=disposition != "attachment")
     elif part.content_type == "text/plain" and disposition == "inline":
-        _add_body(part, contents)
+        _add_body(part, contents, limits)
 
 
 def _add_message(message: Part, contents: Contents, limits: Limits, *, is_shown: bool) -> None:

@@ -21,7 +21,7 @@ _VAGUE = re.compile(r"$|[45]\.(?:0\.0|2\.|3\.0|7\.)")
 _POLICY = re.compile(r"[45]\.(?:2\.[01]$|7\.)")
 _ABOUT_THE_MAIL = re.compile(r"[45]\.(?:[67]\.|3\.[014])")
 _DELIVERED = frozenset(("delivered", "relayed", "expanded"))
-_MOST = 4_000
+_MOST = 2_000
 
 
 def find_reason(diagnostic: str, status: str, transcript: str = "") -> str:

@@ -44,7 +44,7 @@ _ORIGINAL = re.compile(
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}")
 _STATUS = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]|\.\d)")
 _MOST_CHARS = 50_000
-_MOST_RECIPIENTS = 100
+_MOST_RECIPIENTS = 30
 
 
 def is_bounce(fields: Fields, text: str) -> bool:

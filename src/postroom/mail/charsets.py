@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
+from encodings import normalize_encoding
+from encodings.aliases import aliases
 from functools import lru_cache
 
 REPLACEMENT = "\ufffd"
@@ -17,6 +19,7 @@ _ALIASES = {
     "utf8": "utf-8", "utf-8": "utf-8", "unicode-1-1-utf-8": "utf-8", "utf8mb4": "utf-8",
     "unicode-1-1-utf-7": "utf-7", "x-unicode-2-0-utf-7": "utf-7", "unicode-2-0-utf-7": "utf-7",
     "cp-850": "cp850", "x-cp850": "cp850", "latin1": "cp1252", "latin-1": "cp1252",
+    "csisolatin1": "cp1252", "latin-2": "iso8859-2",
     "iso-8859-1": "cp1252", "iso8859-1": "cp1252", "iso_8859-1": "cp1252", "iso88591": "cp1252",
     "windows-1252": "cp1252", "x-ansi": "cp1252", "ansi": "cp1252", "iso-8859-9": "cp1254",
     "iso-8859-8-i": "iso8859-8", "iso-8859-8-e": "iso8859-8", "iso-8859-6-i": "iso8859-6",
@@ -36,10 +39,17 @@ _ALIASES = {
     "x-cp1250": "cp1250", "win-1251": "cp1251", "win1251": "cp1251", "utf-16": "utf-16",
 }  # fmt: skip
 
-# Codecs that are no charsets, or that take more than linear time.
+# Codecs that are no charsets.
 _REFUSED = frozenset(
-    ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem")
-)
+    ("base64", "bz2", "hex", "mbcs", "quopri", "rot13", "rot-13", "uu", "zlib", "idna", "punycode",
+     "unicode-escape", "raw-unicode-escape", "undefined", "oem", "charmap")
+)  # fmt: skip
+_CODECS = frozenset(
+    (*aliases, *aliases.values(), "cp720", "cp737", "cp874", "cp856", "koi8_u", "koi8_t",
+     "mac_arabic", "mac_croatian", "mac_romanian", "mac_farsi", "utf_8_sig")
+)  # fmt: skip
+_SAMPLE = 8_000
+_FEW_LETTERS = 4
 _WESTERN = frozenset(("ascii", "cp1252", "iso8859-15"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UTF8_LEAD = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")
@@ -53,13 +63,10 @@ def codec_name(charset: str) -> str | None:
     name = _ALIASES.get(name) or _ALIASES.get(name.replace("_", "-")) or name
     if not name or len(name) > 40 or not name.isascii() or "\0" in name:
         return None
-    try:
-        info = codecs.lookup(name)
-    except (LookupError, ValueError):
+    if normalize_encoding(name) not in _CODECS:  # asking `codecs` would try an import
         return _without_prefix(name)
-    # `_is_text_encoding` is how the standard library keeps zlib and base64 out of str.decode
-    is_text = getattr(info, "_is_text_encoding", True)
-    return None if info.name in _REFUSED or not is_text else info.name
+    found = codecs.lookup(name).name
+    return None if found in _REFUSED else found
 
 
 def _without_prefix(name: str) -> str | None:
@@ -155,7 +162,10 @@ def guess(data: bytes) -> str:
 
 
 def _detected(data: bytes) -> str | None:
+    """What the bytes look like; a few letters look like anything, and we do not ask."""
+    if sum(byte > 127 for byte in data[:_SAMPLE]) < _FEW_LETTERS:
+        return None
     import chardet
 
-    found = chardet.detect(data[:20_000])["encoding"]
+    found = chardet.detect(data[:_SAMPLE])["encoding"]
     return codec_name(found) if found else None

@@ -18,7 +18,7 @@ def text_differs(plain: str, rendered: str) -> bool:
     seen = set(_WORD.findall(rendered[:_MOST_CHARS].casefold()))
     if not seen:
         return False
-    for paragraph in re.split(r"\n\s*+\n", plain[:_MOST_CHARS]):
+    for paragraph in re.split(r"\n[ \t]*+\n", plain[:_MOST_CHARS]):
         words = _WORD.findall(_NOT_WORDS.sub(" ", paragraph).casefold())
         missing = sum(word not in seen for word in words)
         if missing >= _FEW and missing > 0.6 * len(words):

@@ -10,7 +10,8 @@ from postroom.mail.charsets import clean, decode
 from postroom.mail.words import decode_words
 from postroom.model.limits import Limits
 
-_BLANK_LINE = re.compile(rb"(?:^|\r\n|\n|\r(?!\n))[ \t]*(?:\r\n|\n|\r(?!\n))")
+_BLANK = re.compile(rb"\n\r?\n")
+_ODD_BLANK = re.compile(rb"[\r\n][ \t]{0,80}(?:\r\n|\n|\r(?!\n))")
 _FIELD = re.compile(r"([!-9;-~]+)[ \t]*:")
 _NAME = re.compile(r"[!-9;-~]+")
 _USUAL_NAMES = frozenset(
@@ -64,32 +65,28 @@ def split_header(raw: bytes, start: int, end: int, *, limits: Limits) -> HeaderB
     block_end, body_start = _block_bounds(raw, start, end)
     defects: list[str] = []
     if block_end - start > limits.header_bytes:
-        block_end = raw.rfind(b"\n", start, start + limits.header_bytes) + 1 or block_end
-        block_end = min(block_end, start + limits.header_bytes)
+        block_end = raw.rfind(b"\n", start, start + limits.header_bytes) + 1
+        block_end = block_end or start + limits.header_bytes
         defects.append(f"header block over {limits.header_bytes} bytes, read up to there")
     text = _block_text(raw[start:block_end], defects)
     fields = _read_clean(text, limits.header_count)
-    consumed = None
-    if fields is None:
-        fields = Fields()
-        consumed = _read_fields(text, fields, limits.header_count, defects)
-    if consumed is not None:
-        body_start = start + consumed
-    return HeaderBlock(fields, body_start, tuple(defects))
+    if fields is not None:
+        return HeaderBlock(fields, body_start, tuple(defects))
+    reader = _Reader(limits.header_count, defects)
+    broken_off = reader.read(text)
+    body_start = body_start if broken_off is None else start + broken_off
+    return HeaderBlock(reader.fields, body_start, tuple(defects))
 
 
 def _block_bounds(raw: bytes, start: int, end: int) -> tuple[int, int]:
     """Where the header block ends and where the body begins."""
     if raw.startswith((b"\n", b"\r\n"), start):
         return start, start + (1 if raw[start : start + 1] == b"\n" else 2)
-    crlf = raw.find(b"\r\n\r\n", start, end)
-    lf = raw.find(b"\n\n", start, end if crlf < 0 else crlf)
-    if lf >= 0:
-        return lf + 1, lf + 2
-    if crlf >= 0:
-        return crlf + 2, crlf + 4
-    blank = _BLANK_LINE.search(raw, start, end)
-    return (blank.start(), blank.end()) if blank else (end, end)
+    blank = _BLANK.search(raw, start, end)
+    if blank:
+        return blank.start() + 1, blank.end()
+    odd = _ODD_BLANK.search(raw, start, end)
+    return (odd.start(), odd.end()) if odd else (end, end)
 
 
 def _block_text(block: bytes, defects: list[str]) -> str:
@@ -126,48 +123,55 @@ def _read_clean(text: str, most: int) -> Fields | None:
     return fields
 
 
-def _read_fields(text: str, fields: Fields, most: int, defects: list[str]) -> int | None:
-    """Fill `fields`; returns where the header breaks off, None if it is whole."""
-    name, value = "", []
-    at = 0
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        if line[:1] in (" ", "\t") and name:
-            value.append(line)
-        elif match := _FIELD.match(line):
-            if name:
-                _store(fields, name, value)
-            if len(fields.pairs) >= most:
-                defects.append(f"more than {most} header fields, read up to there")
-                return None
-            name, value = match[1], [line[match.end() :]]
-        elif line.strip() and not _is_envelope_line(line, number):
-            if not _header_goes_on(lines, number):
-                defects.append("no blank line between header and body")
-                if name:
-                    _store(fields, name, value)
-                return at
-            defects.append("a line in the header that is no field")
-        at += len(line) + 1
-    if name:
-        _store(fields, name, value)
-    return None
+class _Reader:
+    """The long way through a header block, for one with surprises in it."""
+
+    def __init__(self, most: int, defects: list[str]) -> None:
+        self.fields = Fields()
+        self._most = most
+        self._defects = defects
+        self._name = ""
+        self._value: list[str] = []
+
+    def read(self, text: str) -> int | None:
+        """Fill the fields; returns where the header breaks off, None if it is whole."""
+        at = 0
+        lines = text.split("\n")
+        for number, line in enumerate(lines):
+            if line[:1] in (" ", "\t") and self._name:
+                self._value.append(line)
+            elif match := _FIELD.match(line):
+                self._store()
+                if len(self.fields.pairs) >= self._most:
+                    self._note(f"more than {self._most} header fields, read up to there")
+                    return None
+                self._name, self._value = match[1], [line[match.end() :]]
+            elif line.strip() and not _is_envelope_line(line, number):
+                if not _FIELD.match(lines[number + 1] if number + 1 < len(lines) else ""):
+                    self._note("no blank line between header and body")
+                    self._store()
+                    return at
+                self._note("a line in the header that is no field")
+            at += len(line) + 1
+        self._store()
+        return None
+
+    def _store(self) -> None:
+        if not self._name:
+            return
+        value = "".join(line.rstrip("\r") for line in self._value)
+        if not value.isascii():
+            value = decode(value.encode("latin-1"))[0]
+        self.fields.add(self._name, clean(value.strip()))
+        self._name = ""
+
+    def _note(self, defect: str) -> None:
+        if defect not in self._defects:
+            self._defects.append(defect)
 
 
 def _is_envelope_line(line: str, number: int) -> bool:
     return number == 0 and line.startswith(("From ", ">From "))
-
-
-def _header_goes_on(lines: list[str], number: int) -> bool:
-    following = lines[number + 1] if number + 1 < len(lines) else ""
-    return bool(_FIELD.match(following))
-
-
-def _store(fields: Fields, name: str, lines: list[str]) -> None:
-    value = lines[0] if len(lines) == 1 else "".join(line.rstrip("\r") for line in lines)
-    if not value.isascii():
-        value = decode(value.encode("latin-1"))[0]
-    fields.add(name, clean(value.strip()))
 
 
 def decoded_pairs(fields: Fields) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,8 @@ _VOID = frozenset(
 # The tree builder walks up the open elements for every tag: depth is what makes it slow.
 _DEEPEST = 512
 _FEW_TAGS = _DEEPEST
+_LONG_TAG = re.compile(r"<[^<>]{5000,}")
+_MOST_ATTRIBUTES = 1_000
 _SILENT = re.compile(
     r"<(script|style|head|title|template|noscript)\b.*?(?:</\1\s{0,9}>|$)|<!--.*?(?:-->|$)",
     re.DOTALL | re.IGNORECASE,
@@ -33,6 +35,7 @@ class HtmlText:
     remote_images: int = 0
     tracking_pixels: int = 0
     links: tuple[Link, ...] = ()
+    alternatives: tuple[str, ...] = ()
     defects: tuple[str, ...] = ()
 
 
@@ -51,7 +54,9 @@ def html_to_text(html: str, limits: Limits = _DEFAULT_LIMITS) -> HtmlText:
 
 
 def is_too_deep(html: str) -> bool:
-    """True if elements are open inside each other beyond all reason."""
+    """True if elements are open inside each other, or attributes pile up, beyond all reason."""
+    if any(len(tag.split()) > _MOST_ATTRIBUTES for tag in _LONG_TAG.findall(html)):
+        return True
     if html.count("<") < _FEW_TAGS:
         return False
     depth = 0

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 _SPACES = re.compile(r"[ \t\n\r\f]+")
+QUOTE = "> "
 
 
 @dataclass(slots=True)
@@ -13,15 +14,11 @@ class Page:
     """Text under construction. Quotes and indents are prefixes of the lines they hold."""
 
     lines: list[str] = field(default_factory=list)
-    prefixes: list[str] = field(default_factory=list)
+    _prefixes: list[str] = field(default_factory=list)
     _line: list[str] = field(default_factory=list)
     _gap: int = 0
     _needs_space: bool = False
     _marker: str = ""
-
-    @property
-    def line_is_empty(self) -> bool:
-        return not self._line
 
     def write(self, text: str) -> None:
         """Running text: white space collapses."""
@@ -31,11 +28,9 @@ class Page:
             words = words[1:]
         if not words:
             return
-        if words[-1] == " ":
-            self._put(words[:-1])
-            self._needs_space = True
-        else:
-            self._put(words)
+        ends_with_space = words[-1] == " "
+        self._put(words[:-1] if ends_with_space else words)
+        self._needs_space = ends_with_space
 
     def write_pre(self, text: str) -> None:
         """Text whose line breaks and spaces count."""
@@ -53,10 +48,14 @@ class Page:
         self._needs_space = False
         self._line.append(words)
 
-    def mark(self, marker: str) -> None:
-        """Begin a list item: the marker stands before its first line."""
-        self.end_line()
-        self._marker = marker
+    def place(self) -> tuple[int, int]:
+        """Where we are, to be handed to `since`."""
+        return len(self.lines), len(self._line)
+
+    def since(self, place: tuple[int, int]) -> str:
+        """What was written on this line since then; nothing if the line is over."""
+        lines, pieces = place
+        return "".join(self._line[pieces:]).strip() if len(self.lines) == lines else ""
 
     def cell(self) -> None:
         """Begin a cell of a row."""
@@ -69,48 +68,52 @@ class Page:
         if self._line:
             self.end_line()
         else:
-            self._gap = min(self._gap + 1, 2)
+            self._gap = 1
 
     def end_line(self) -> None:
         self._needs_space = False
         text = "".join(self._line).rstrip(" |") if self._line else ""
         self._line = []
-        if text.strip():
+        if text and not text.isspace():
             self._flush_gap()
             self.lines.append(self._prefix() + text)
 
     def _prefix(self) -> str:
-        prefix = "".join(self.prefixes)
+        prefix = "".join(self._prefixes)
         if self._marker:
-            prefix = prefix[: -len(self._marker)] + self._marker if self.prefixes else self._marker
+            prefix = prefix[: -len(self._marker)] + self._marker
             self._marker = ""
         return prefix
 
     def _flush_gap(self) -> None:
         if self._gap and self.lines:
-            quote = "".join(p for p in self.prefixes if p == "> ").rstrip()
-            if self.lines[-1].strip() not in ("", quote):
-                self.lines.append(quote)
+            quote = "".join(prefix for prefix in self._prefixes if prefix == QUOTE).rstrip()
+            self.lines.append(quote)
         self._gap = 0
 
     def blank_line(self) -> None:
         """The next text is a new paragraph."""
         self.end_line()
-        self._gap = max(self._gap, 1)
+        self._gap = 1
 
     def rule(self) -> None:
         self.end_line()
         self.write("-" * 10)
         self.end_line()
 
+    def item(self, marker: str) -> None:
+        """Begin a list item: the marker stands before its first line, the others are indented."""
+        self.indent(" " * len(marker))
+        self._marker = marker
+
     def indent(self, prefix: str) -> None:
         self.end_line()
-        self.prefixes.append(prefix)
+        self._prefixes.append(prefix)
 
     def outdent(self) -> None:
         self.end_line()
         self._marker = ""
-        self.prefixes.pop()
+        self._prefixes.pop()
 
     def text(self) -> str:
         self.end_line()

@@ -70,7 +70,11 @@ def _unpunycoded(domain: str) -> str:
     labels = []
     for label in domain.split("."):
         try:
-            readable = label[4:].encode().decode("punycode") if label.startswith("xn--") else label
+            readable = (
+                label[4:].encode().decode("punycode")
+                if label.startswith("xn--") and len(label) < 64
+                else label
+            )
         except (UnicodeError, ValueError):
             readable = label
         labels.append(readable if len(readable) < 64 else label)

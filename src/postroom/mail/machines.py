@@ -11,10 +11,10 @@ _VACATION_HEADERS = frozenset(
     ("x-autoreply", "x-autorespond", "x-auto-reply", "x-autoresponder", "x-vacation")
 )
 _VACATION = re.compile(
-    r"\s{0,9}(?:auto(?:matic|mated)?[- ]?(?:reply|response|answer)|out of (?:the )?office|vacation"
-    r"|automatische antwort|abwesenheit|réponse automatique|absence|respuesta automática"
-    r"|risposta automatica|automatisch antwoord|autosvar|resposta automática|odpowiedź automatyczna"
-    r"|автоответ|自动回复|自動返信|자동 회신)",
+    r"\s{0,9}(?:auto(?:matic|mated)?[- ]?(?:reply|response|answer)|out of (?:the )?office|vacation:"
+    r"|vacation (?:reply|response|notice)|automatische antwort|abwesenheit|absence (?:du|de)"
+    r"|réponse automatique|respuesta automática|risposta automatica|automatisch antwoord|autosvar"
+    r"|resposta automática|odpowiedź automatyczna|автоответ|自动回复|自動返信|자동 회신)",
     re.IGNORECASE,
 )
 _LIST_ID = re.compile(r"<([^<>\s]{1,255})>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from postroom.mail.headers import Fields, split_header
@@ -12,6 +13,7 @@ from postroom.model.limits import Limits
 
 _GUESSED_BOUNDARY = re.compile(rb"(?:^|\n)--([^\s-][^\r\n]{0,200}?)[ \t]*\r?\n(?=[!-9;-~]++:)")
 _REST_OF_LINE = re.compile(rb"[ \t]*+(?:\r\n|\n|\r|\Z)")
+_MOST_MARKERS = 100_000
 _EMBEDDED = frozenset(("message/rfc822", "message/global", "message/news"))
 
 
@@ -36,10 +38,11 @@ class Part:
     def encoding(self) -> str:
         return self.fields.first("content-transfer-encoding").strip().strip('"').lower()
 
-    def decoded(self) -> bytes:
-        """The bytes that were meant."""
+    def decoded(self, *, most: int | None = None) -> bytes:
+        """The bytes that were meant; with `most`, those of so many encoded ones."""
         encoding = self.encoding.partition(";")[0].partition(" ")[0]
-        return decode_transfer(self.raw[self.start : self.end], encoding)
+        end = self.end if most is None else min(self.end, self.start + most)
+        return decode_transfer(self.raw[self.start : end], encoding)
 
 
 @dataclass(slots=True)
@@ -112,29 +115,36 @@ def split_at(raw: bytes, start: int, end: int, marker: bytes, most: int) -> list
     """The ranges between the lines that are `marker`; the line break before one belongs to it."""
     ranges: list[tuple[int, int]] = []
     opened = -1
-    at = start
-    while len(ranges) < most:
-        at = raw.find(marker, at, end)
-        if at < 0:
-            break
-        after = at + len(marker)
-        if at != start and raw[at - 1] not in b"\r\n":
-            at = after
-            continue
-        is_close = raw.startswith(b"--", after)
-        line_end = _line_end(raw, after + 2 * is_close, end)
+    for at in _line_starts(raw, start, end, marker):
+        is_close = raw.startswith(b"--", at + len(marker))
+        line_end = _line_end(raw, at + len(marker) + 2 * is_close, end)
         if line_end < 0:
-            at = after
             continue
         if opened >= 0:
             ranges.append((opened, max(opened, _before_break(raw, at))))
         opened = -1 if is_close else line_end
-        at = line_end
-        if is_close:
+        if is_close or len(ranges) >= most:
             break
     if opened >= 0 and len(ranges) < most:
         ranges.append((opened, end))
     return ranges
+
+
+def _line_starts(raw: bytes, start: int, end: int, marker: bytes) -> Iterator[int]:
+    """Where a line begins with the marker."""
+    if raw.startswith(marker, start):
+        yield start
+    for line_break in (b"\n", b"\r"):
+        wanted = line_break + marker
+        at = raw.find(wanted, start, end)
+        found = at >= 0
+        for _ in range(_MOST_MARKERS):
+            if at < 0:
+                break
+            yield at + 1
+            at = raw.find(wanted, at + len(wanted), end)
+        if found:
+            return
 
 
 def _line_end(raw: bytes, at: int, end: int) -> int:

@@ -91,11 +91,12 @@ class _Words:
 def _words(contents: Contents, limits: Limits) -> _Words:
     words = _Words()
     texts = [_body_text(body, words, limits) for body in contents.bodies]
-    text, hidden = strip_invisible("\n\n".join(text for text in texts if text.strip()))
-    words.hidden += hidden
+    text = "\n\n".join(text for text in texts if text.strip())
     if len(text) > limits.text_chars:
         text = text[: limits.text_chars]
         words.defects.append(f"text over {limits.text_chars} characters, cut there")
+    text, hidden = strip_invisible(text)
+    words.hidden += hidden
     words.text = text.strip("\n")
     htmls = [body.html for body in contents.bodies if body.html is not None]
     words.html = "\n".join(htmls) if htmls else None
@@ -112,7 +113,9 @@ def _body_text(body: Body, words: _Words, limits: Limits) -> str:
         return rendered.text
     if _is_stub(plain, rendered.text):
         return f"{rendered.text}\n\n{plain}"
-    words.differs = words.differs or text_differs(plain, rendered.text)
+    words.differs = words.differs or text_differs(
+        plain, "\n".join((rendered.text, *rendered.alternatives))
+    )
     return plain
 
 

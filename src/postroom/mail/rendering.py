@@ -11,56 +11,61 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.charsets import clean
 from postroom.mail.html import HtmlText
-from postroom.mail.layout import Page
-from postroom.mail.message import HiddenText, Link
+from postroom.mail.layout import QUOTE, Page
+from postroom.mail.message import Link
 from postroom.mail.styles import Declarations, Style, length_px, parse_declarations, styled
 from postroom.mail.stylesheets import Element, Stylesheet, merge
+from postroom.mail.unseen import EXCERPT, Unseen
+
+Attributes = dict[str, str | None]
 
 _BLOCKS = frozenset(
     ("address", "article", "aside", "body", "caption", "center", "dd", "details", "dialog", "div",
-     "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "legend",
-     "main", "nav", "section", "summary", "tbody", "tfoot", "thead", "tr")
+     "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "legend", "main",
+     "nav", "section", "summary", "tbody", "tfoot", "thead", "tr")
 )  # fmt: skip
-_PARAGRAPHS = frozenset(
-    ("p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "table", "blockquote", "pre", "dl")
-)
-# What a browser does not show as text, with the reason we give.
-_NEVER_SHOWN = {
-    "template": "not rendered", "noscript": "not rendered", "title": "not rendered",
-    "noframes": "not rendered", "noembed": "not rendered", "object": "not rendered",
-    "audio": "not rendered", "video": "not rendered", "canvas": "not rendered",
-    "iframe": "not rendered", "datalist": "not rendered", "svg": "drawing", "math": "",
-    "script": "", "style": "", "head": "", "meta": "", "link": "", "select": "form field",
-    "textarea": "form field", "option": "form field", "xml": "not rendered", "rp": "",
-}  # fmt: skip
-_EXCERPT = 200
-_MOST_FOUND = 200
+_PARAGRAPHS = frozenset(("p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre", "listing"))
+# Elements whose content a browser does not show as text.
+_NEVER_SHOWN = frozenset(
+    ("template", "noscript", "title", "noframes", "noembed", "object", "audio", "video", "canvas",
+     "iframe", "datalist", "svg", "math", "script", "style", "head", "select", "xml", "rp")
+)  # fmt: skip
+_SPEAKING_ATTRIBUTES = ("alt", "title", "value", "placeholder", "content", "srcdoc", "aria-label",
+                        "data-text", "summary", "label")  # fmt: skip
+_MOST_NODES = 150_000
 _MOST_LINKS = 500
+_MOST_ALTERNATIVES = 200
 _LETTER = re.compile(r"\w")
+_NOTHING: Attributes = {}
 
 
 def render(html: str, defects: tuple[str, ...]) -> HtmlText:
     """The text that shows, the text that does not, and what the mail would load."""
     tree = LexborHTMLParser(html)
     walker = _Walker(Stylesheet(_css(tree)))
-    root = tree.root
-    if root is not None:
-        walker.walk(root)
+    if tree.root is not None and not walker.walk(tree.root):
+        defects = (*defects, f"HTML with more than {_MOST_NODES} nodes, read up to there")
     text = clean(walker.page.text())
-    if not _LETTER.search(text):
-        text = "\n".join(walker.alternatives) or text
+    if not _LETTER.search(text):  # a mail that is one picture
+        text = clean("\n".join(walker.alternatives)) or text
     return HtmlText(
         text,
-        tuple(walker.hidden),
+        tuple(walker.unseen.found),
         walker.remote_images,
         walker.tracking_pixels,
         tuple(walker.links),
+        tuple(walker.alternatives),
         defects,
     )
 
 
 def _css(tree: LexborHTMLParser) -> str:
-    return "\n".join(node.text_content or node.text() or "" for node in tree.css("style")[:50])
+    sheets = tree.css("style")[:50]
+    screens = [s for s in sheets if (s.attributes.get("media") or "all").lower() in _SCREENS]
+    return "\n".join(sheet.text() or "" for sheet in screens)
+
+
+_SCREENS = frozenset(("", "all", "screen", "only screen", "screen,print", "screen, print"))
 
 
 @dataclass(slots=True)
@@ -69,6 +74,8 @@ class _Frame:
 
     element: Element
     style: Style
+    unseen: str
+    silent: bool = False
     close: Callable[[], None] | None = None
     pre: bool = False
 
@@ -77,22 +84,25 @@ class _Frame:
 class _Walker:
     sheet: Stylesheet
     page: Page = field(default_factory=Page)
-    hidden: list[HiddenText] = field(default_factory=list)
+    unseen: Unseen = field(default_factory=Unseen)
     links: list[Link] = field(default_factory=list)
     alternatives: list[str] = field(default_factory=list)
     remote_images: int = 0
     tracking_pixels: int = 0
     frames: list[_Frame] = field(default_factory=list)
     counters: list[int] = field(default_factory=list)
-    _unseen: list[str] = field(default_factory=list)
-    _reason: str = ""
+    styles: dict[tuple[object, ...], Style] = field(default_factory=dict)
 
-    def walk(self, root: LexborNode) -> None:
-        """Depth first without recursion: mail nests deeper than Python does."""
+    def walk(self, root: LexborNode) -> bool:
+        """Depth first without recursion: mail nests deeper than Python does.
+
+        Returns whether the end was reached before `_MOST_NODES`.
+        """
+        self.frames.append(_Frame(Element("", "", frozenset()), Style(), ""))
         node: LexborNode | None = root
-        self.frames.append(_Frame(Element("", "", frozenset()), Style()))
-        depth = 0
-        while node is not None:
+        depth = nodes = 0
+        while node is not None and nodes < _MOST_NODES:
+            nodes += 1
             child = self._enter(node)
             if child is not None:
                 node, depth = child, depth + 1
@@ -103,19 +113,25 @@ class _Walker:
             if not depth or node is None:
                 break
             node = node.next
-        self._flush_unseen()
+        self.unseen.flush()
+        return nodes < _MOST_NODES
 
     def _enter(self, node: LexborNode) -> LexborNode | None:
-        """Handle one node; returns its first child if there is anything to see inside."""
+        """Handle one node; returns its first child if there is one to go to."""
         tag = node.tag or ""
         if tag == "-text":
             self._text(node.text_content or "")
             return None
-        if tag[:1] in ("-", "!") or tag == "#document":
+        if tag[:1] in ("-", "!", "#"):
+            if tag == "-comment":
+                self.unseen.mention(node.comment_content or "", "comment")
             return None
+        attributes = node.attributes if node.attrs else _NOTHING
+        frame = self._frame(tag, attributes)
+        self._open(tag, attributes, frame)
         child = node.first_child
-        frame = self._frame(node, tag)
-        self._open(node, tag, frame)
+        if tag == "template":
+            self.unseen.mention(node.html or "", "template element")
         if child is None:
             if frame.close:
                 frame.close()
@@ -128,87 +144,83 @@ class _Walker:
         if frame.close:
             frame.close()
 
-    def _frame(self, node: LexborNode, tag: str) -> _Frame:
+    def _frame(self, tag: str, attributes: Attributes) -> _Frame:
         above = self.frames[-1]
-        attributes = node.attributes if node.attrs else {}
-        if not attributes and not self.sheet:
-            element = Element(tag, "", frozenset())
-            style = above.style
-        else:
+        style, element = above.style, Element(tag, "", frozenset())
+        if attributes:
+            self._mention_attributes(attributes)
             classes = (attributes.get("class") or "").lower().split()
             element = Element(tag, (attributes.get("id") or "").lower(), frozenset(classes))
-            style = self._style(element, attributes, above.style)
-        if tag in _NEVER_SHOWN and not style.gone:
-            style = styled(style, {"display": "none"})
-        return _Frame(element, style, pre=above.pre or tag in ("pre", "listing", "xmp"))
+        if attributes or self.sheet or tag == "dialog":
+            style = self._style(element, attributes, style)
+        unseen = above.unseen if style is above.style else style.unseen
+        pre = above.pre or tag in ("pre", "listing", "xmp", "textarea")
+        silent = above.silent or tag in _NEVER_SHOWN
+        return _Frame(element, style, unseen, silent, pre=pre)
 
-    def _style(self, element: Element, attributes: dict[str, str | None], parent: Style) -> Style:
-        css = _presentation(attributes)
+    def _mention_attributes(self, attributes: Attributes) -> None:
+        for name in _SPEAKING_ATTRIBUTES:
+            if value := attributes.get(name):
+                self.unseen.mention(value, f"{name} attribute")
+
+    def _style(self, element: Element, attributes: Attributes, parent: Style) -> Style:
+        css = _presentation(element.tag, attributes)
         if self.sheet:
             merge(css, self.sheet.declarations(element, [frame.element for frame in self.frames]))
         if inline := attributes.get("style"):
             merge(css, parse_declarations(inline))
-        return styled(parent, css) if css else parent
+        if not css:
+            return parent
+        key = (parent, *sorted(css.items()))
+        style = self.styles.get(key)
+        if style is None:
+            style = self.styles[key] = styled(parent, css)
+        return style
 
     def _text(self, text: str) -> None:
         frame = self.frames[-1]
-        reason = frame.style.unseen
-        if reason:
-            if frame.element.tag not in ("script", "style"):
-                self._keep_unseen(text, reason)
-            return
-        self._flush_unseen()
-        if frame.pre:
+        if frame.silent:
+            self.unseen.mention(text, f"{frame.element.tag} element")
+        elif frame.unseen:
+            self.unseen.add(text, frame.unseen)
+        elif frame.pre:
+            self.unseen.flush()
             self.page.write_pre(text)
         else:
+            self.unseen.flush()
             self.page.write(text)
 
-    def _keep_unseen(self, text: str, reason: str) -> None:
-        if reason != self._reason:
-            self._flush_unseen()
-            self._reason = reason
-        self._unseen.append(text)
-
-    def _flush_unseen(self) -> None:
-        if not self._unseen:
-            return
-        text = " ".join("".join(self._unseen).split())
-        self._unseen = []
-        if _LETTER.search(text) and len(self.hidden) < _MOST_FOUND:
-            self.hidden.append(HiddenText(self._reason, clean(text[:_EXCERPT]), len(text)))
-
-    def _open(self, node: LexborNode, tag: str, frame: _Frame) -> None:
+    def _open(self, tag: str, attributes: Attributes, frame: _Frame) -> None:
+        if tag == "img":
+            self._image(attributes, is_hidden=bool(frame.unseen))
         if frame.style.gone:
-            if tag == "img":
-                self._image(node.attributes, is_hidden=True)
             return
         page = self.page
         if tag == "br":
             page.break_line()
-        elif tag == "img":
-            self._image(node.attributes, is_hidden=bool(frame.style.unseen))
         elif tag == "a":
-            self._open_link(node.attributes.get("href") or "", frame)
+            self._open_link(attributes, frame)
         elif tag in ("td", "th"):
             page.cell()
         elif tag == "hr":
             page.rule()
         elif tag == "li":
             self._open_item(frame)
+        elif tag in ("ul", "ol"):
+            self._open_list(tag, frame)
         elif tag == "blockquote":
-            self._open_quote(node.attributes, frame)
+            self._open_quote(attributes, frame)
         elif tag in _PARAGRAPHS:
-            self._open_paragraph(tag, frame)
+            # the first paragraph of a list item stays on the line of its marker
+            page.end_line() if self.counters and tag == "p" else page.blank_line()
+            frame.close = page.blank_line
         elif tag in _BLOCKS:
             page.end_line()
             frame.close = page.end_line
 
-    def _open_paragraph(self, tag: str, frame: _Frame) -> None:
+    def _open_list(self, tag: str, frame: _Frame) -> None:
         page = self.page
-        page.blank_line() if not self.counters or tag not in ("ul", "ol", "p") else page.end_line()
-        if tag not in ("ul", "ol"):
-            frame.close = page.blank_line
-            return
+        page.end_line() if self.counters else page.blank_line()
         self.counters.append(1 if tag == "ol" else 0)
 
         def close() -> None:
@@ -219,16 +231,14 @@ class _Walker:
 
     def _open_item(self, frame: _Frame) -> None:
         number = self.counters[-1] if self.counters else 0
-        marker = f"{number}. " if number else "- "
         if number:
             self.counters[-1] += 1
-        self.page.indent(" " * len(marker))
-        self.page.mark(marker)
+        self.page.item(f"{number}. " if number else "- ")
         frame.close = self.page.outdent
 
-    def _open_quote(self, attributes: dict[str, str | None], frame: _Frame) -> None:
+    def _open_quote(self, attributes: Attributes, frame: _Frame) -> None:
         self.page.blank_line()
-        self.page.indent("> " if _is_citation(attributes) else "")
+        self.page.indent(QUOTE if _is_citation(attributes) else "")
 
         def close() -> None:
             self.page.outdent()
@@ -236,35 +246,32 @@ class _Walker:
 
         frame.close = close
 
-    def _open_link(self, url: str, frame: _Frame) -> None:
-        if frame.style.unseen or not url.strip():
+    def _open_link(self, attributes: Attributes, frame: _Frame) -> None:
+        url = (attributes.get("href") or "").strip()
+        if frame.unseen or not url:
             return
-        lines, before = len(self.page.lines), len(self.page._line)
-
-        def close() -> None:
-            said = "".join(self.page._line[before:]) if len(self.page.lines) == lines else ""
-            self._close_link(said.strip(), url.strip())
-
-        frame.close = close
+        place = self.page.place()
+        frame.close = lambda: self._close_link(self.page.since(place), url)
 
     def _close_link(self, said: str, url: str) -> None:
         if len(self.links) < _MOST_LINKS:
-            self.links.append(Link(clean(said[:_EXCERPT]), clean(url[:2_000])))
-        host = _host(url)
+            self.links.append(Link(clean(said[:EXCERPT]), clean(url[:2_000])))
+        host = host_of(url)
         if said and host and host not in said.lower():
             self.page.write(f" ({host})")
 
-    def _image(self, attributes: dict[str, str | None], *, is_hidden: bool) -> None:
+    def _image(self, attributes: Attributes, *, is_hidden: bool) -> None:
         source = (attributes.get("src") or "").strip().lower()
         alternative = " ".join((attributes.get("alt") or "").split())
-        if alternative and not is_hidden and len(self.alternatives) < _MOST_FOUND:
-            self.alternatives.append(alternative[:_EXCERPT])
+        if alternative and not is_hidden and len(self.alternatives) < _MOST_ALTERNATIVES:
+            self.alternatives.append(alternative[:EXCERPT])
         if source.startswith(("http:", "https:", "//")):
             self.remote_images += 1
             self.tracking_pixels += is_hidden or _is_pixel(attributes)
 
 
-def _host(url: str) -> str:
+def host_of(url: str) -> str:
+    """The host that a web link goes to, empty for other links."""
     if not url.lower().startswith(("http:", "https:")):
         return ""
     try:
@@ -273,7 +280,7 @@ def _host(url: str) -> str:
         return ""
 
 
-def _is_pixel(attributes: dict[str, str | None]) -> bool:
+def _is_pixel(attributes: Attributes) -> bool:
     css = parse_declarations(attributes.get("style") or "")
     for name in ("width", "height"):
         size = length_px(css.get(name) or attributes.get(name) or "")
@@ -282,14 +289,14 @@ def _is_pixel(attributes: dict[str, str | None]) -> bool:
     return False
 
 
-def _is_citation(attributes: dict[str, str | None]) -> bool:
+def _is_citation(attributes: Attributes) -> bool:
     """Quoted mail, and not just a paragraph that somebody indented."""
     kind = f"{attributes.get('type')} {attributes.get('class')} {attributes.get('cite')}".lower()
     css = (attributes.get("style") or "").lower()
     return "cite" in kind or "quote" in kind or "border-left" in css or "mid:" in kind
 
 
-def _presentation(attributes: dict[str, str | None]) -> Declarations:
+def _presentation(tag: str, attributes: Attributes) -> Declarations:
     """The old attributes, as if they were CSS."""
     css: Declarations = {}
     for name, declared in (("bgcolor", "background-color"), ("color", "color"), ("text", "color")):
@@ -298,5 +305,7 @@ def _presentation(attributes: dict[str, str | None]) -> Declarations:
     if attributes.get("background"):
         css["background-image"] = "url("
     if "hidden" in attributes or (attributes.get("aria-hidden") or "").lower() == "true":
+        css["display"] = "none"
+    if tag == "dialog" and "open" not in attributes:
         css["display"] = "none"
     return css

@@ -17,7 +17,8 @@ from postroom.mail.signatures import find_signature
 
 _MOST_ATTRIBUTION_LINES = 5
 _RULE_STARTS = frozenset(("--", "__", "**", "==", "-=", "- "))
-_SPACES = " \t\xa0"
+_MOST_LOOKS = 2_000
+_SHORTEST_SEPARATOR = 6
 _SENTENCE_ENDS = (":", "：", "-", "*")
 
 
@@ -64,6 +65,7 @@ class _Marks:
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
+        self._looks_left = _MOST_LOOKS
         self.quoted = [_is_quote(line) for line in lines]
         if True in self.quoted:
             self._adopt_wrapped_lines()
@@ -98,6 +100,8 @@ class _Marks:
             if not line or quoted[index]:
                 continue
             if line.lstrip()[:2] in _RULE_STARTS:
+                if len(line) < _SHORTEST_SEPARATOR:
+                    continue
                 if is_forward(line):
                     return len(lines)
                 if is_separator(line):
@@ -115,8 +119,10 @@ class _Marks:
 
     def _cut_at(self, index: int, line: str) -> int:
         """The cut if a header block or an attribution begins here, else -1."""
-        if header_word(line) in ("from", "date") and self._is_header_block(index):
-            return self._above_rules(index)
+        if header_word(line) in ("from", "date") and self._looks_left:
+            self._looks_left -= 1
+            if self._is_header_block(index):
+                return self._above_rules(index)
         if line.rstrip().endswith(_SENTENCE_ENDS) or ends_with_verb(line):
             if is_forward(line):
                 return len(self.lines)

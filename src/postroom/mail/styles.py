@@ -16,13 +16,19 @@ _PX = {"": 1.0, "px": 1.0, "pt": 4 / 3, "em": 16.0, "rem": 16.0, "ex": 8.0, "in"
        "cm": 37.8, "mm": 3.78, "vw": 8.0, "vh": 6.0, "%": 0.16}  # fmt: skip
 _SIZES = {"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0,
           "x-large": 24.0, "xx-large": 32.0, "smaller": 13.0, "larger": 19.0}  # fmt: skip
+_COMMENT = re.compile(r"/\*.*?(?:\*/|$)", re.DOTALL)
+_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{1,6}) ?")
+_FONT_SIZE = re.compile(r"(?:^|\s)(\d{1,4}(?:\.\d{1,4})?(?:px|pt|em|%)?)(?:/|\s|$)")
 _FAR = -400.0
+_CRAMPED = -20.0
 _SMALL_PX = 2.0
 _FAINT = 0.1
-_SHRUNK = re.compile(r"scale[xy3d]{0,2}\(\s{0,9}(?:0?\.0\d*|0)\s{0,9}[,)]")
+_SHRUNK = re.compile(
+    r"scale[xy3d]{0,2}\(\s{0,9}(?:0?\.0\d*|0)\s{0,9}[,)]|matrix\(\s{0,9}0\s{0,9},|rotate[xy]\(\s?90deg"
+)
 _SHIFTED = re.compile(r"translate[xyz3d]{0,2}\(([^)]{0,80})\)")
 _CLIPPED = re.compile(
-    r"inset\(\s{0,9}(?:100|[5-9]\d)%|circle\(\s{0,9}0|polygon\(\s{0,9}0(?:px|%)?\s{1,9}0(?:px|%)?"
+    r"inset\(\s{0,9}(?:100|[5-9]\d)%|(?:circle|ellipse)\(\s{0,9}0|polygon\(\s{0,9}0(?:px|%)?\s{1,9}0(?:px|%)?"
     r"\s{0,9}(?:,\s{0,9}0(?:px|%)?\s{1,9}0(?:px|%)?\s{0,9})*\)"
 )
 _TINY_RECT = re.compile(r"rect\(\s{0,9}[01](?:px)?[\s,]{1,9}[01](?:px)?[\s,]{1,9}[01](?:px)?[\s,]")
@@ -61,6 +67,8 @@ class Style:
 
 def parse_declarations(css: str) -> Declarations:
     """`name: value` pairs of a style attribute or rule; the last of a name wins."""
+    if "/*" in css or "\\" in css:
+        css = _ESCAPE.sub(_unescape, _COMMENT.sub("", css))
     found: Declarations = {}
     for piece in css.split(";"):
         name, colon, value = piece.partition(":")
@@ -70,6 +78,11 @@ def parse_declarations(css: str) -> Declarations:
             if "!" in value or "!important" not in found.get(name, ""):
                 found[name] = value
     return found
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = int(match[1], 16)
+    return chr(code) if 32 <= code < 0x11_0000 and not 0xD800 <= code < 0xE000 else ""
 
 
 def length_px(value: str, em_px: float = 16.0) -> float | None:
@@ -124,8 +137,7 @@ def _opacity(css: Declarations) -> float:
 
 def _size(css: Declarations, inherited: float) -> float:
     value = css.get("font-size", "")
-    if not value and (match := re.search(r"(?:^|\s)(\d{1,4}(?:\.\d{1,4})?(?:px|pt|em|%))[/\s]",
-                                         css.get("font", "") + " ")):  # fmt: skip
+    if not value and (match := _FONT_SIZE.search(css.get("font", ""))):
         value = match[1]
     if not value:
         return inherited
@@ -142,7 +154,7 @@ def _background(css: Declarations, inherited: Colour | None) -> Colour | None:
     if "gradient" in picture:
         shades = gradient_colours(picture)
         return shades[0] if shades and all(s.vanishes_on(shades[0]) for s in shades) else None
-    if "url(" in picture:
+    if "url(" in picture and "url()" not in picture:
         return None
     for word in [colour] if colour else [shorthand, *shorthand.split()]:
         painted = parse_colour(word) if word else None
@@ -203,6 +215,8 @@ def _is_boxed_away(css: Declarations) -> bool:
 def _is_clipped(css: Declarations) -> bool:
     if _TINY_RECT.search(css.get("clip", "")) or _CLIPPED.search(css.get("clip-path", "")):
         return True
+    if css.get("zoom", "") in ("0", "0%", "0.0"):
+        return True
     return bool(_SHRUNK.search(css.get("transform", "")))
 
 
@@ -212,6 +226,8 @@ def _is_off_screen(css: Declarations) -> bool:
         names += ["left", "top", "right", "bottom", "inset"]
         if any((length_px(css.get(name, "")) or 0) > 5_000 for name in ("left", "top", "right")):
             return True
+    if (length_px(css.get("letter-spacing", "")) or 0) <= _CRAMPED:
+        return True
     shifted = _SHIFTED.search(css.get("transform", ""))
     values = [css[name] for name in names if name in css]
     values += shifted[1].split(",") if shifted else []

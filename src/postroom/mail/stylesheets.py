@@ -10,6 +10,10 @@ from postroom.mail.styles import Declarations, parse_declarations
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|$)|<!--|-->", re.DOTALL)
 _COMPOUND = re.compile(r"^([a-z0-9]{1,20}|\*)?((?:[.#][\w-]{1,100})*)$", re.ASCII)
+_NAME = re.compile(r"[.#][\w-]+")
+_ATTRIBUTE = re.compile(r"\[(class|id)[~*^|$]?=[\"']?([\w-]{1,100})[\"']?\]")
+_BRACE = re.compile(r"[{}]")
+_MOST_CHECKS = 100_000
 _MOST_RULES = 2_000
 _TELLING = (
     "display", "visib", "opacity", "font", "color", "background", "height", "width", "indent",
@@ -61,8 +65,11 @@ class Stylesheet:
     def __init__(self, css: str) -> None:
         self._by_key: dict[str, list[Rule]] = {}
         self._count = 0
+        self._budget = _MOST_CHECKS
+        self._known: dict[Element, Declarations] = {}
         for selectors, body in _blocks(_COMMENT.sub(" ", css)):
             self._add(selectors, body)
+        self._is_flat = all(len(r.chain) == 1 for rules in self._by_key.values() for r in rules)
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
@@ -80,18 +87,33 @@ class Stylesheet:
                 self._by_key.setdefault(_key(chain[-1]), []).append(rule)
 
     def declarations(self, element: Element, ancestors: Sequence[Element]) -> Declarations:
-        """Everything the rules declare for an element; the most specific wins."""
-        keys = [element.tag, "*", f"#{element.id}", *(f".{name}" for name in element.classes)]
-        rules = [
-            rule
-            for key in keys
-            for rule in self._by_key.get(key, ())
-            if rule.fits(element, ancestors)
-        ]
+        """Everything the rules declare for an element; the most specific wins.
+
+        There is a budget: rules times elements must not become a way to keep us busy.
+        """
+        if self._is_flat and element in self._known:
+            return self._known[element]
+        rules = [rule for rule in self._candidates(element) if rule.fits(element, ancestors)]
         merged: Declarations = {}
-        for rule in sorted(rules, key=lambda rule: rule.weight):
+        for rule in sorted(rules, key=_weight):
             merge(merged, rule.declarations)
+        if self._is_flat:
+            self._known[element] = merged
         return merged
+
+    def _candidates(self, element: Element) -> list[Rule]:
+        if self._budget < 0:
+            return []
+        keys = [element.tag, "*", *(f".{name}" for name in element.classes)]
+        if element.id:
+            keys.append(f"#{element.id}")
+        found = [rule for key in keys for rule in self._by_key.get(key, ())]
+        self._budget -= len(found)
+        return found
+
+
+def _weight(rule: Rule) -> tuple[int, int]:
+    return rule.weight
 
 
 def merge(into: Declarations, more: Declarations) -> None:
@@ -119,16 +141,18 @@ def _chain(selector: str) -> tuple[Element, ...] | None:
 
 
 def _compound(word: str) -> Element | None:
-    match = _COMPOUND.match(word)
-    if match is None:
-        lowered = _COMPOUND.match(word[:1].lower() + word[1:])
-        match = lowered or None
+    match = _COMPOUND.match(_ATTRIBUTE.sub(_as_name, word.lower()))
     if match is None:
         return None
-    names = re.findall(r"[.#][\w-]+", match[2] or "")
+    names = _NAME.findall(match[2] or "")
     ids = [name[1:] for name in names if name[0] == "#"]
-    classes = frozenset(name[1:].lower() for name in names if name[0] == ".")
-    return Element((match[1] or "").lower(), ids[0].lower() if ids else "", classes)
+    classes = frozenset(name[1:] for name in names if name[0] == ".")
+    return Element(match[1] or "", ids[0] if ids else "", classes)
+
+
+def _as_name(match: re.Match[str]) -> str:
+    """`[class="x"]` as `.x`."""
+    return ("." if match[1] == "class" else "#") + match[2]
 
 
 def _blocks(css: str) -> list[tuple[str, str]]:
@@ -150,7 +174,7 @@ def _blocks(css: str) -> list[tuple[str, str]]:
 
 def _end_of_block(css: str, brace: int) -> int:
     depth = 0
-    for match in re.compile(r"[{}]").finditer(css, brace):
+    for match in _BRACE.finditer(css, brace):
         depth += 1 if match[0] == "{" else -1
         if depth == 0:
             return match.end()

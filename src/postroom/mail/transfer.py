@@ -8,7 +8,11 @@ import re
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _NOT_BASE64 = bytes(set(range(256)) - set(_ALPHABET))
 _PADDED = re.compile(rb"[^=]++=*+")
-_PADDED_SOFT_BREAK = re.compile(rb"=[ \t]+(\r?\n)")
+_MOST_STREAMS = 1_000
+_MOST_UU = 1_000
+_PADDED_BREAKS = tuple(
+    (b"=" + pad + end, b"=" + end) for pad in (b" ", b"\t", b"  ") for end in (b"\n", b"\r\n")
+)
 _UU_BEGIN = re.compile(rb"^begin[ \t]+[0-7]{3,4}[ \t]+([^\r\n]*?)[ \t]*\r?$", re.MULTILINE)
 
 
@@ -29,6 +33,8 @@ def decode_base64(data: bytes) -> bytes:
     body = compact.rstrip(b"=")
     if b"=" not in body:
         return _decode_unpadded(body)
+    if compact.count(b"=") > _MOST_STREAMS:
+        return _decode_unpadded(body[: body.index(b"=")])
     first, *others = _PADDED.findall(compact)
     # after its padding base64 is over, unless whole other streams follow
     follows = all(len(piece) % 4 == 0 for piece in others)
@@ -46,7 +52,8 @@ def _decode_unpadded(body: bytes) -> bytes:
 def decode_quoted_printable(data: bytes) -> bytes:
     """Decode quoted-printable; a soft break may have grown white space on its way."""
     if b"= " in data or b"=\t" in data:
-        data = _PADDED_SOFT_BREAK.sub(rb"=\1", data)
+        for padded, plain in _PADDED_BREAKS:
+            data = data.replace(padded, plain)
     return binascii.a2b_qp(data)
 
 
@@ -60,7 +67,10 @@ def find_uu(data: bytes) -> list[tuple[int, int, str, bytes]]:
     """Every uuencoded file inside a text: where it starts and ends, its name, its bytes."""
     found: list[tuple[int, int, str, bytes]] = []
     at = 0
-    while begin := _UU_BEGIN.search(data, at):
+    for _ in range(_MOST_UU):
+        begin = _UU_BEGIN.search(data, at)
+        if begin is None:
+            break
         content, at = _uu_lines(data, begin.end())
         if content:
             found.append((begin.start(), at, begin[1].decode("utf-8", "replace"), content))

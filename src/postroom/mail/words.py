@@ -10,6 +10,7 @@ from postroom.mail.transfer import decode_base64
 
 # The text of a word may hold what it must not (spaces, question marks), so its end is looked
 # for with `find`, which cannot run over the same bytes twice.
+_MOST_WORDS = 5_000
 _START = re.compile(r"=\?([^\s?*]{1,40})(?:\*[^\s?]{0,40})?\?([BbQq])\?")
 
 
@@ -60,7 +61,7 @@ def _words(value: str) -> list[tuple[int, int, str, bytes]]:
     """Each word: where it starts and ends, its charset, its bytes."""
     found: list[tuple[int, int, str, bytes]] = []
     at = 0
-    while match := _START.search(value, at):
+    while len(found) < _MOST_WORDS and (match := _START.search(value, at)):
         end = _end_of_word(value, match.end())
         if end < 0:
             break

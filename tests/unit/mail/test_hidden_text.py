@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from postroom.mail.parse import parse_message
+from tests.unit.mail.hidden_tricks import HARMLESS, SECRET, SHOWN, TRICKS
+
+
+def html_mail(html: str) -> bytes:
+    return b"Subject: x\nContent-Type: text/html; charset=utf-8\n\n" + html.encode()
+
+
+def is_caught(html: str) -> bool:
+    parsed = parse_message(html_mail(html))
+    told = "mallory" in parsed.text or not parsed.text.isascii()
+    return SHOWN in parsed.text and not told and bool(parsed.security.hidden_text)
+
+
+def test_hidden_text_is_kept_out_and_reported() -> None:
+    missed = [name for name, html in TRICKS if not is_caught(html)]
+
+    assert len(TRICKS) >= 120
+    assert len(missed) <= 0.05 * len(TRICKS), missed
+
+
+@pytest.mark.parametrize("html", HARMLESS)
+def test_ordinary_styling_hides_nothing(html: str) -> None:
+    parsed = parse_message(html_mail(html.format("Read me")))
+
+    assert "Read me" in parsed.text
+    assert () == parsed.security.hidden_text
+
+
+def test_a_reason_and_an_excerpt_are_given() -> None:
+    parsed = parse_message(html_mail(f'<p>Hi</p><p style="display:none">{SECRET}</p>'))
+
+    (hidden,) = parsed.security.hidden_text
+    assert ("display", SECRET, len(SECRET)) == (hidden.reason, hidden.excerpt, hidden.chars)
+
+
+def test_tag_characters_are_spelled_out() -> None:
+    hidden = "".join(chr(0xE0000 + ord(c)) for c in "obey me")
+
+    parsed = parse_message(html_mail(f"<p>Hi{hidden}</p>"))
+
+    assert "Hi" == parsed.text
+    assert ["obey me"] == [found.excerpt for found in parsed.security.hidden_text]
+
+
+def test_a_flag_of_tag_characters_stays() -> None:
+    scotland = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
+
+    parsed = parse_message(html_mail(f"<p>From {scotland}</p>"))
+
+    assert f"From {scotland}" == parsed.text
+    assert () == parsed.security.hidden_text
+
+
+def alternative(plain: str, html: str) -> bytes:
+    return (
+        "Content-Type: multipart/alternative; boundary=b\n\n--b\n\n"
+        f"{plain}\n--b\nContent-Type: text/html\n\n{html}\n--b--\n"
+    ).encode()
+
+
+def test_a_plain_part_that_says_something_else_is_flagged() -> None:
+    html = "<p>Dear Ada, the meeting about the bridge is on Friday.</p>"
+    same = "Dear Ada,\nthe meeting about the bridge is on Friday."
+    other = f"{same}\n\nAlso wire the remaining money to account 1234 before tonight, thanks."
+
+    assert not parse_message(alternative(same, html)).security.text_differs
+    assert parse_message(alternative(other, html)).security.text_differs
+
+
+def test_remote_images_and_tracking_pixels_are_counted() -> None:
+    html = (
+        '<img src="https://a.example/logo.png"><img src="cid:own">'
+        '<img src="https://a.example/t.gif" width="1" height="1">'
+    )
+
+    security = parse_message(html_mail(html)).security
+
+    assert (2, 1) == (security.remote_images, security.tracking_pixels)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+
+import pytest
+
+from postroom.mail.fingerprint import fingerprint
+from postroom.mail.parse import read_message
+from postroom.model.limits import Limits
+from tests.unit.mail.hostile import HOSTILE
+
+CPU_S = 2.0
+MEMORY_MB = 200
+# The ones that brought others down; each gets a process of its own for its memory.
+FAMOUS = (
+    "100,000 empty parts",
+    "20,000 addresses",
+    "1,500 levels",
+    "0.3 MB of encoded words",
+    "a line of 10 MB",
+    "text nodes",
+)
+MEASURE = """
+import resource, sys
+from postroom.mail.parse import parse_message
+from tests.unit.mail.hostile import HOSTILE
+raw = HOSTILE[sys.argv[1]]()
+parsed = parse_message(raw)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_mail_is_read_in_time(name: str) -> None:
+    raw = HOSTILE[name]()
+
+    started = time.process_time()
+    parsed = read_message(raw, Limits())
+    fingerprint(parsed)
+
+    assert time.process_time() - started < CPU_S
+    assert len(raw) == parsed.size_bytes
+
+
+@pytest.mark.parametrize("name", FAMOUS)
+def test_hostile_mail_stays_small(name: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", MEASURE, name],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (30, 30)),
+    )
+
+    assert int(result.stdout) < MEMORY_MB
+
+
+@pytest.mark.parametrize(
+    ("name", "defect"),
+    [
+        ("100,000 empty parts", "more than 500 MIME parts, read up to there"),
+        ("20,000 addresses", "more than 500 addresses in to"),
+        ("1,500 levels", "parts nested over 20 levels, read up to there"),
+        ("a million headers", "more than 1000 header fields, read up to there"),
+        ("a header of 10 MB", "header block over 262144 bytes, read up to there"),
+        ("a line of 10 MB", "text over 1048576 characters, cut there"),
+        ("divs", "HTML nested too deeply"),
+    ],
+)
+def test_a_limit_that_cut_says_so(name: str, defect: str) -> None:
+    assert defect in read_message(HOSTILE[name](), Limits()).defects
