@@ -20,10 +20,14 @@ from postroom.surfaces.rest.surface import Answer
 
 log = logging.getLogger(__name__)
 
+_SCRIPT = "text/javascript; charset=utf-8"
 ASSETS = {
     "/docs": ("docs.html", "text/html; charset=utf-8"),
     "/docs/docs.css": ("docs.css", "text/css; charset=utf-8"),
-    "/docs/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
+    "/docs/docs.js": ("docs.js", _SCRIPT),
+    "/docs/page.js": ("page.js", _SCRIPT),
+    "/docs/schema.js": ("schema.js", _SCRIPT),
+    "/docs/trying.js": ("trying.js", _SCRIPT),
     "/docs/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 _ASSET_POLICY = (

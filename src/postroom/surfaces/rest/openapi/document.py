@@ -17,6 +17,7 @@ from postroom.surfaces.rest.openapi.outputs import (
     problem_schema,
     responses,
 )
+from postroom.surfaces.rest.problems import KINDS
 from postroom.surfaces.rest.route import Route
 from postroom.surfaces.rest.routes import ROUTES
 from postroom.surfaces.schema import Schema
@@ -70,6 +71,7 @@ def document(domains: Sequence[str], routes: Sequence[Route] = ROUTES) -> Schema
             "responses": problem_responses(),
             "schemas": {"Untrusted": UNTRUSTED, **shapes.written, "Problem": problem_schema()},
         },
+        "x-problems": [{"code": code, **kind._asdict()} for code, kind in KINDS.items()],
     }
     served = "(?:" + "|".join(re.escape(domain) for domain in domains) + ")"
     filled: Schema = _filled(whole, served)
@@ -96,17 +98,24 @@ def _endpoints(routes: Sequence[Route]) -> list[list[Route]]:
 def _operation(rows: Sequence[Route], shapes: Shapes, routes: Sequence[Route]) -> Schema:
     plain = rows[-1]
     scope = str(plain.operation.scope)
+    summary, more = _sentences(plain.operation.description)
     taken = parameters(rows)
     return {
         "operationId": plain.operation.name,
         "tags": [plain.path.split("/")[2]],
-        "summary": plain.operation.description,
-        "description": f"Needs a key with the scope `{scope}`.",
+        "summary": summary,
+        "description": f"{more} Needs a key with the scope `{scope}`.".strip(),
         "security": [{"bearer": [scope]}, {"api_key": [scope]}],
         **({"parameters": taken} if taken else {}),
         **request_body(plain),
         "responses": responses(rows, shapes, routes),
     }
+
+
+def _sentences(text: str) -> tuple[str, str]:
+    """The first sentence, and the others."""
+    first, _, rest = text.partition(". ")
+    return first.removesuffix(".") + ".", rest
 
 
 def _page(name: str, summary: str, media_type: str) -> Schema:

@@ -39,8 +39,9 @@ def parameters(rows: Sequence[Route]) -> list[Schema]:
         for name, schema in fields.items()
         if name not in grouped
     ]
-    objects = [_group_parameter(group, fields, required) for group in groups]
-    return [*path, *objects, *plain, *_headers(rows[-1])]
+    objects = {group.name: _group_parameter(group, fields, required) for group in groups}
+    page = [objects.pop(name) for name in ("page",) if name in objects]
+    return [*path, *objects.values(), *plain, *page, *_headers(rows[-1])]
 
 
 def _query(rows: Sequence[Route]) -> tuple[dict[str, Schema], set[str], list[Group]]:

@@ -177,12 +177,9 @@ def _links(route: Route, routes: Sequence[Route]) -> Schema:
 
 def _ids_of(result: Any) -> dict[str, str]:
     """The identifiers in an answer, each with the member that holds it."""
-    if get_origin(result) is Page:
-        rows = _ids_of(get_args(result)[0])
-        return {name: f"results/0/{member}" for name, member in rows.items()}
     if not isinstance(result, type) or not is_dataclass(result):
         return {}
     members = {f.name for f in fields(result)}
     ids = {name: name for name in _IDENTIFIERS if name in members}
-    own = f"{result.__name__.removesuffix('Row').lower()}_id"
+    own = f"{result.__name__.lower()}_id"
     return ids | ({own: "id"} if own in _IDENTIFIERS and "id" in members else {})

@@ -1,0 +1,89 @@
+"""Our REST surface as a program has it: requests in, answers out, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+
+from postroom.app import App
+from postroom.model.inbox import Inbox
+from postroom.operations.context import Context
+from postroom.surfaces.rest.server import build
+from tests.mails import deliver, mail, new_inbox
+
+BASE = "http://127.0.0.1:8700"
+PROBLEM = {"type", "title", "status", "detail", "instance", "code", "request_id"}
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A client with a key. Answers are taken apart; an error is checked for its shape."""
+
+    client: httpx2.AsyncClient
+
+    async def get(self, path: str, **query: Any) -> dict[str, Any]:
+        return await self.ask("GET", path, params=query)
+
+    async def post(self, path: str, **body: Any) -> dict[str, Any]:
+        return await self.ask("POST", path, json=body)
+
+    async def ask(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        """The body of an answer that is good."""
+        response = await self.send(method, path, **more)
+        assert response.status_code < 300, response.text
+        return response.json() if response.content else {}
+
+    async def problem(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        """The body of an answer that is not."""
+        response = await self.send(method, path, **more)
+        assert "application/problem+json" == response.headers["content-type"], response.text
+        body = response.json()
+        assert PROBLEM <= body.keys()
+        assert response.status_code == body["status"]
+        assert response.headers["x-request-id"] == body["request_id"]
+        return body
+
+    async def send(self, method: str, path: str, **more: Any) -> httpx2.Response:
+        return await self.client.request(method, path, **more)
+
+
+@asynccontextmanager
+async def visiting(
+    app: App, key: str | None, *, asgi: Any = None, **headers: str
+) -> AsyncIterator[Rest]:
+    """A client of an application, with this key and these headers."""
+    sent = {"Authorization": f"Bearer {key}"} if key else {}
+    transport = httpx2.ASGITransport(app=asgi or build(app))
+    async with httpx2.AsyncClient(
+        transport=transport, base_url=BASE, headers={**sent, **headers}
+    ) as client:
+        yield Rest(client)
+
+
+@pytest.fixture
+async def key(app: App) -> str:
+    """The owner's key."""
+    return await app.owner_key() or ""
+
+
+@pytest.fixture
+async def rest(app: App, key: str) -> AsyncIterator[Rest]:
+    async with visiting(app, key) as rest:
+        yield rest
+
+
+@pytest.fixture
+async def inbox(ctx: Context) -> Inbox:
+    return await new_inbox(ctx)
+
+
+@pytest.fixture
+async def message_id(ctx: Context, inbox: Inbox) -> str:
+    """A message with one attachment."""
+    raw = mail("Hello", attachments=[("invoice.pdf", "application/pdf", b"%PDF-1.4 ...")])
+    return (await deliver(ctx, inbox, raw)).message_id

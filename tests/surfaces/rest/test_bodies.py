@@ -1,0 +1,169 @@
+"""Bodies: JSON that is JSON, and no more of it than allowed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from postroom.model.limits import Limits
+from tests.mails import mail
+from tests.surfaces.rest.conftest import visiting
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"1",
+        b'{"name": NaN}',
+        b'{"name": 1e999}',
+        b'{"name": "\xff"}',
+        b'{"name": "\\ud800"}',
+        b'{"name": "a"} trailing',
+        b"{'name': 'a'}",
+        b"\xef\xbb\xbf{}",
+        b"{}".decode().encode("utf-16"),
+        b'{"name":' + b"[" * 100_000,
+        b"\x00",
+    ],
+)
+async def test_a_body_that_is_no_json_object_is_malformed(rest, body):
+    problem = await rest.problem("POST", "/v1/inboxes", content=body, headers=JSON)
+
+    assert (400, "malformed") == (problem["status"], problem["code"])
+    assert [] == (await rest.get("/v1/inboxes"))["results"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"name": 123456789012345678901234567890}',
+        b'{"name": ["a"]}',
+        b'{"name": {"a": {}}}',
+        b'{"name": "a\\u0000b"}',
+        b'{"name": true}',
+        b'{"nme": "a"}',
+        b'{"": ""}',
+    ],
+)
+async def test_a_body_with_bad_arguments_is_invalid(rest, body):
+    problem = await rest.problem("POST", "/v1/inboxes", content=body, headers=JSON)
+
+    assert (422, "invalid_input") == (problem["status"], problem["code"])
+
+
+async def test_no_body_is_an_empty_object(rest):
+    response = await rest.send("POST", "/v1/inboxes")
+
+    assert 201 == response.status_code
+
+
+async def test_json_must_be_called_json(rest):
+    form = {"Content-Type": "text/plain"}
+
+    problem = await rest.problem("POST", "/v1/inboxes", content=b"{}", headers=form)
+
+    assert "malformed" == problem["code"]
+    assert "Content-Type: application/json" in problem["detail"]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_body_where_none_is_read_is_refused(rest, message_id, method):
+    problem = await rest.problem(method, f"/v1/messages/{message_id}", json={"permanent": True})
+
+    assert "malformed" == problem["code"]
+    assert "Inbox" in (await rest.get(f"/v1/messages/{message_id}"))["mailboxes"]
+
+
+def limited(app, **limits):
+    return replace(app, settings=replace(app.settings, limits=Limits(**limits)))
+
+
+@pytest.mark.parametrize(("length", "status"), [(100, 201), (101, 413)])
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_body_is_read_up_to_the_limit(app, key, length, status, is_streamed):
+    body = b'{"name": "' + b"a" * (length - 12) + b'"}'
+
+    async def pieces():
+        yield body[:50]
+        yield body[50:]
+
+    async with visiting(limited(app, request_bytes=100), key) as rest:
+        content = pieces() if is_streamed else body
+        response = await rest.send("POST", "/v1/inboxes", content=content, headers=JSON)
+
+    assert status == response.status_code
+
+
+async def test_nothing_is_read_beyond_the_limit(app, key):
+    read = []
+
+    async def endless():
+        while True:
+            read.append(1)
+            yield b"x" * 60
+
+    async with visiting(limited(app, request_bytes=100), key) as rest:
+        problem = await rest.problem("POST", "/v1/inboxes", content=endless(), headers=JSON)
+
+    assert "too_large" == problem["code"]
+    assert 2 == len(read)
+
+
+async def test_a_body_is_not_read_before_the_key_is_known(app):
+    read = []
+
+    async def content():
+        read.append(1)
+        yield b"{}"
+
+    async with visiting(app, "wrong") as rest:
+        problem = await rest.problem("POST", "/v1/inboxes", content=content(), headers=JSON)
+
+    assert "unauthenticated" == problem["code"]
+    assert [] == read
+
+
+async def test_a_raw_mail_is_received_once(rest, inbox):
+    raw = mail("Hello")
+    target = f"/v1/inbound?recipient={inbox.address.upper()}"
+
+    first = await rest.send("POST", target, content=raw)
+    again = await rest.send("POST", target, content=raw)
+
+    assert (201, "received") == (first.status_code, first.json()["status"])
+    assert (200, "duplicate") == (again.status_code, again.json()["status"])
+    assert first.json()["message_id"] == again.json()["message_id"]
+
+
+@pytest.mark.parametrize("kind", ["message/rfc822", "text/plain", "application/json", "x"])
+async def test_a_raw_mail_may_be_called_anything(rest, inbox, kind):
+    response = await rest.send(
+        "POST",
+        "/v1/inbound",
+        params={"recipient": inbox.address},
+        content=b"{}",
+        headers={"Content-Type": kind},
+    )
+
+    assert 201 == response.status_code
+
+
+async def test_an_empty_mail_is_refused(rest, inbox):
+    problem = await rest.problem("POST", f"/v1/inbound?recipient={inbox.address}")
+
+    assert (422, "invalid_input") == (problem["status"], problem["code"])
+
+
+async def test_mail_for_nobody_is_not_found(rest):
+    problem = await rest.problem(
+        "POST", "/v1/inbound?recipient=nobody@postroom.localhost", content=mail()
+    )
+
+    assert 404 == problem["status"]
