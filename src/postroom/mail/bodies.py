@@ -11,6 +11,7 @@ from postroom.mail.filetypes import detect_type
 from postroom.mail.headers import split_header
 from postroom.mail.message import ParsedAttachment
 from postroom.mail.mime import Part, is_embedded_message
+from postroom.mail.tnef import read_tnef
 from postroom.mail.transfer import find_uu
 from postroom.model.limits import Limits
 
@@ -195,12 +196,38 @@ def _add_broken_multipart(part: Part, contents: Contents, limits: Limits) -> Non
 
 
 def _add_attachment(part: Part, contents: Contents, limits: Limits) -> None:
-    contents.attachments.append(_attachment(part, contents, limits))
+    attachment = _attachment(part, contents, limits)
+    if attachment.detected_type == "application/ms-tnef" and _unpack(attachment, contents, limits):
+        return
+    contents.attachments.append(attachment)
     disposition, _ = part.disposition
     if part.message is not None:
         _add_message(part.message, contents, limits, is_shown=disposition != "attachment")
     elif part.content_type == "text/plain" and disposition == "inline":
         _add_body(part, contents, limits)
+
+
+def _unpack(container: ParsedAttachment, contents: Contents, limits: Limits) -> bool:
+    """List the files of a `winmail.dat` in its place; False if it does not open."""
+    opened = read_tnef(container.content, most_files=limits.mime_parts)
+    if opened is None or not opened.is_whole:
+        contents.note("winmail.dat that cannot be opened")
+        return False
+    for file in opened.files:
+        kind = file.content_type if "/" in file.content_type else "application/octet-stream"
+        contents.attachments.append(
+            ParsedAttachment(
+                filename=shown_filename(file.name),
+                content_type=kind,
+                detected_type=detect_type(file.content, kind),
+                content=file.content,
+                inline=bool(file.content_id),
+                content_id=file.content_id or None,
+            )
+        )
+    if not contents.bodies and (opened.text or opened.html):
+        contents.bodies.append(Body(plain=opened.text or None, html=opened.html or None))
+    return bool(opened.files or opened.text or opened.html)
 
 
 def _add_message(message: Part, contents: Contents, limits: Limits, *, is_shown: bool) -> None:

@@ -4,30 +4,79 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from postroom.mail.message import Address
 
 _ADDRESS = re.compile(r"[\w.+-]{1,64}@((?:[\w-]{1,63}\.){1,9}[A-Za-z]{2,24})")
 _SECOND_LEVEL = frozenset(("co", "com", "org", "net", "ac", "gov", "edu", "or", "ne", "go"))
+_TOGETHER = (
+    frozenset(("LATIN", "CJK", "HIRAGANA", "KATAKANA")),
+    frozenset(("LATIN", "CJK", "HANGUL")),
+    frozenset(("LATIN", "CJK", "BOPOMOFO")),
+)
+# Letters of other scripts that look like a Latin one (after Unicode's confusables).
+_LATIN = str.maketrans(
+    "аеорсухіјѕԁһӏԛԝѵмтвкнгᴦзбοανρτυικχωγηεßɑɡıǀ∣ｌ",
+    "aeopcyxijsdhlqwvmtbkhrr36oavptuikxwynebagilll",
+)
+_DIGITS = str.maketrans("0135$@", "olessa")
 
 
-def find_lookalikes(addresses: tuple[Address, ...]) -> tuple[str, ...]:
+def find_lookalikes(addresses: tuple[Address, ...], *, is_list: bool) -> tuple[str, ...]:
     """What about the sender does not fit together, in words."""
     senders = [address for address in addresses if address.role == "from"]
-    found: list[str] = []
-    if len(senders) > 1:
-        found.append("more than one From address")
-    for sender in senders[:1]:
-        found += _name_claims(sender)
-        found += _domain_tricks(sender)
+    if not senders:
+        return ()
+    found = ["more than one From address"] if len(senders) > 1 else []
+    sender = senders[0]
+    found += [*_name_tricks(sender), *_domain_tricks(sender)]
+    if not is_list:
         found += _reply_elsewhere(sender, addresses)
     return tuple(found)
 
 
-def _name_claims(sender: Address) -> list[str]:
-    claimed = _ADDRESS.search(sender.name[:500])
+def imitated(domain: str, known: Iterable[str]) -> str | None:
+    """The known domain that this one could be taken for, None if it is none or the same."""
+    own = skeleton(site(domain))
+    for other in known:
+        if site(other) != site(domain) and _is_near(own, skeleton(site(other))):
+            return other
+    return None
+
+
+def skeleton(text: str) -> str:
+    """What a hasty reader sees: look-alikes of other scripts and digits as Latin letters."""
+    seen = unicodedata.normalize("NFKD", _readable(text.lower())).translate(_LATIN)
+    letters = "".join(c for c in seen if not unicodedata.combining(c)).translate(_DIGITS)
+    return letters.replace("rn", "m").replace("vv", "w").replace("cl", "d")
+
+
+def _is_near(one: str, other: str) -> bool:
+    """The same, or one letter more, less, other or swapped."""
+    if one == other:
+        return True
+    if min(len(one), len(other)) < 6 or abs(len(one) - len(other)) > 1:
+        return False
+    start = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+    if start is None:
+        return True
+    rest, other_rest = one[start:], other[start:]
+    return (
+        rest[1:] == other_rest[1:]
+        or rest[1:] == other_rest
+        or rest == other_rest[1:]
+        or (rest[:2][::-1] == other_rest[:2] and rest[2:] == other_rest[2:])
+    )
+
+
+def _name_tricks(sender: Address) -> list[str]:
+    name = sender.name[:500]
+    claimed = _ADDRESS.search(name)
     if claimed and site(claimed[1]) != site(_domain(sender.address)):
         return [f"the name says {claimed[0]}, the address is {sender.address}"]
+    if not name.isascii() and any(_is_mixed(word) for word in name.split()):
+        return ["the name mixes scripts"]
     return []
 
 
@@ -35,22 +84,33 @@ def _domain_tricks(sender: Address) -> list[str]:
     domain = _domain(sender.address)
     if domain.isascii() and "xn--" not in domain:
         return []
-    shown = _unpunycoded(domain)
-    scripts = {s for label in shown.split(".") for s in _scripts(label)}
-    mixed = any(_is_mixed(label) for label in shown.split("."))
-    if mixed:
+    shown = _readable(domain)
+    if any(_is_mixed(label) for label in shown.split(".")):
         return [f"the domain {shown} mixes scripts"]
-    if shown != domain and scripts - {"LATIN"} and shown.rpartition(".")[2].isascii():
-        return [f"the domain {domain} reads as {shown}"]
+    if any(_is_disguise(label) for label in shown.split(".")):
+        return [f"the domain {shown} only looks like {skeleton(domain)}"]
     return []
+
+
+def _is_disguise(label: str) -> bool:
+    """A word of another script in which every letter looks like a Latin one."""
+    return not label.isascii() and "LATIN" not in _scripts(label) and skeleton(label).isascii()
 
 
 def _reply_elsewhere(sender: Address, addresses: tuple[Address, ...]) -> list[str]:
-    replies = [a for a in addresses if a.role == "reply_to" and "@" in a.address]
+    """Replies that go to somebody else's domain, unless it is the same person or a recipient."""
     own = site(_domain(sender.address))
-    if own and replies and all(site(_domain(a.address)) != own for a in replies):
-        return [f"replies go to {replies[0].address}, another domain than the sender's"]
-    return []
+    local = sender.address.partition("@")[0].lower()
+    others = {a.address.lower() for a in addresses if a.role in ("to", "cc", "sender")}
+    replies = [a for a in addresses if a.role == "reply_to" and "@" in a.address]
+    for reply in replies:
+        is_known = reply.address.lower() in others or reply.address.lower().startswith(f"{local}@")
+        is_same = bool(reply.name) and reply.name == sender.name
+        if not own or site(_domain(reply.address)) == own or is_known or is_same:
+            return []
+    if not replies:
+        return []
+    return [f"replies go to {replies[0].address}, another domain than the sender's"]
 
 
 def _domain(address: str) -> str:
@@ -64,30 +124,26 @@ def site(domain: str) -> str:
     return ".".join(labels[-size:])
 
 
-def _unpunycoded(domain: str) -> str:
+def _readable(domain: str) -> str:
+    """A domain with its punycode labels spelled out."""
     if "xn--" not in domain:
         return domain
-    labels = []
-    for label in domain.split("."):
-        try:
-            readable = (
-                label[4:].encode().decode("punycode")
-                if label.startswith("xn--") and len(label) < 64
-                else label
-            )
-        except (UnicodeError, ValueError):
-            readable = label
-        labels.append(readable if len(readable) < 64 else label)
-    return ".".join(labels)
+    return ".".join(_readable_label(label) for label in domain.split("."))
 
 
-def _is_mixed(label: str) -> bool:
-    scripts = _scripts(label)
-    japanese = {"LATIN", "CJK", "HIRAGANA", "KATAKANA"}
-    return (
-        len(scripts) > 1 and not scripts <= japanese and not scripts <= {"LATIN", "CJK", "HANGUL"}
-    )
+def _readable_label(label: str) -> str:
+    if not label.startswith("xn--") or len(label) > 63:
+        return label
+    try:
+        return label[4:].encode().decode("punycode")
+    except (UnicodeError, ValueError):
+        return label
 
 
-def _scripts(label: str) -> set[str]:
-    return {unicodedata.name(c, "?").split(" ")[0] for c in label[:100] if c.isalpha()}
+def _is_mixed(word: str) -> bool:
+    scripts = _scripts(word)
+    return len(scripts) > 1 and not any(scripts <= friends for friends in _TOGETHER)
+
+
+def _scripts(word: str) -> set[str]:
+    return {unicodedata.name(c, "?").partition(" ")[0] for c in word[:100] if c.isalpha()}

@@ -10,6 +10,10 @@ from postroom.mail.words import decode_words
 _VACATION_HEADERS = frozenset(
     ("x-autoreply", "x-autorespond", "x-auto-reply", "x-autoresponder", "x-vacation")
 )
+_LIST_HEADERS = frozenset(
+    ("list-id", "list-post", "list-unsubscribe", "mailing-list", "x-mailing-list", "x-loop",
+     "x-beenthere", "x-mailman-version", "list-help")
+)  # fmt: skip
 _VACATION = re.compile(
     r"\s{0,9}(?:auto(?:matic|mated)?[- ]?(?:reply|response|answer)|out of (?:the )?office|vacation:"
     r"|vacation (?:reply|response|notice)|automatische antwort|abwesenheit|absence (?:du|de)"
@@ -48,6 +52,13 @@ def is_auto_reply(fields: Fields) -> bool:
     if auto in ("auto-replied", "auto-notified") or _VACATION_HEADERS & fields.names():
         return True
     return bool(_VACATION.match(decode_words(fields.first("subject"))[:200]))
+
+
+def is_list_mail(fields: Fields) -> bool:
+    """True if a list passed it on; then Reply-To and Sender are the list's business."""
+    if not _LIST_HEADERS.isdisjoint(fields.names()):
+        return True
+    return fields.first("precedence").strip().lower() in ("bulk", "list")
 
 
 def list_id(fields: Fields) -> str | None:

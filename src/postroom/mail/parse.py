@@ -16,7 +16,7 @@ from postroom.mail.html import HtmlText, html_to_text
 from postroom.mail.identifiers import parse_ids, parse_in_reply_to, parse_message_id
 from postroom.mail.invisible import strip_invisible
 from postroom.mail.lookalikes import find_lookalikes
-from postroom.mail.machines import is_auto_submitted, list_id, list_unsubscribe
+from postroom.mail.machines import is_auto_submitted, is_list_mail, list_id, list_unsubscribe
 from postroom.mail.message import Address, HiddenText, Link, ParsedMessage, Role, Security
 from postroom.mail.mime import Part, Splitter
 from postroom.mail.protection import find_protection
@@ -161,7 +161,7 @@ def _assemble(
         html=words.html,
         attachments=tuple(contents.attachments),
         size_bytes=len(raw),
-        security=_security(addresses, contents, words),
+        security=_security(addresses, contents, words, is_list=is_list_mail(fields)),
         auto_submitted=is_auto_submitted(fields),
         list_id=list_id(fields),
         list_unsubscribe=list_unsubscribe(fields),
@@ -188,13 +188,15 @@ def _addresses(fields: Fields, contents: Contents, limits: Limits) -> tuple[Addr
     return tuple(found)
 
 
-def _security(addresses: tuple[Address, ...], contents: Contents, words: _Words) -> Security:
+def _security(
+    addresses: tuple[Address, ...], contents: Contents, words: _Words, *, is_list: bool
+) -> Security:
     return Security(
         hidden_text=tuple(words.hidden),
         remote_images=words.remote_images,
         tracking_pixels=words.tracking_pixels,
         text_differs=words.differs,
-        lookalike=find_lookalikes(addresses),
+        lookalike=find_lookalikes(addresses, is_list=is_list),
         disguised_attachments=tuple(
             a.filename
             for a in contents.attachments

@@ -67,7 +67,7 @@ class Stylesheet:
         self._count = 0
         self._budget = _MOST_CHECKS
         self._known: dict[Element, Declarations] = {}
-        for selectors, body in _blocks(_COMMENT.sub(" ", css)):
+        for selectors, body in _blocks(_COMMENT.sub(" ", css))[:_MOST_RULES]:
             self._add(selectors, body)
         self._is_flat = all(len(r.chain) == 1 for rules in self._by_key.values() for r in rules)
 
