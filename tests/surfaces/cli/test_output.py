@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -80,7 +82,7 @@ def test_no_colour_goes_into_a_pipe(process, inbox, receive):
 
 @pytest.mark.parametrize("view", ["search", "message show", "thread show"])
 def test_mail_cannot_steer_the_terminal(data, postroom, receive, view):
-    got = receive(mail("Hello", f"Text {HOSTILE}", sender=f"{'[red]x[/red]'} <a@example.com>"))
+    got = receive(mail("Hello", f"Text {HOSTILE}", sender="[red]x[/red] <a@example.com>"))
     argument = {"search": "text", "message show": got["message_id"]}.get(view, got["thread_id"])
 
     plain = postroom(*view.split(), argument).out
@@ -89,6 +91,25 @@ def test_mail_cannot_steer_the_terminal(data, postroom, receive, view):
     for text in (plain, seen):
         assert set() == set(text) & set("\x1b\x07\x9b\u202e\u2066")
     assert view == "search" or "[bold]red[/bold]" in seen
+
+
+def test_the_source_of_a_mail_cannot_steer_the_terminal_either(data, receive):
+    got = receive(b"Subject: x\n\n" + HOSTILE.encode() + b"\n")
+
+    seen = on_a_terminal(data, "message", "raw", got["message_id"])
+
+    assert "[bold]red[/bold]" in seen
+    assert set() == set(seen) & set("\x1b\x07\x9b\u202e\u2066")
+
+
+def test_an_import_shows_a_bar_on_a_terminal(data, inbox):
+    entry = b"From a@example.com Fri Jan  2 03:04:05 2026\n"
+    Path("a.mbox").write_bytes(b"".join(entry + mail() + b"\n" for _ in range(30)))
+
+    seen = on_a_terminal(data, "import", "a.mbox", "--inbox", inbox["address"], "--batch", "10")
+
+    assert re.search(r"importing.*100%.*30 mails.*/s.*\d:\d\d", seen)
+    assert "30 mails read: 30 stored, 0 duplicates, 0 refused" in seen
 
 
 def test_a_message_reads_like_a_mail(postroom, receive):

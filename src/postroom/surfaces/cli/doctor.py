@@ -16,8 +16,8 @@ import click
 from postroom.config import ConfigError
 from postroom.errors import Conflict, MailError
 from postroom.surfaces.cli.exits import EXIT_CODES, OK
-from postroom.surfaces.cli.output import write_json
 from postroom.surfaces.cli.session import Session
+from postroom.surfaces.cli.streams import write_json
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -55,7 +55,7 @@ def doctor(session: Session) -> int:
 
 
 def _tell(findings: list[Finding]) -> None:
-    from postroom.surfaces.cli.views import cell
+    from postroom.surfaces.cli.tables import cell
 
     for finding in findings:
         print(f"{finding.status:8} {finding.check:9} {cell(finding.detail)}")

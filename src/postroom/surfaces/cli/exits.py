@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MailError, RateLimited
+from postroom.surfaces.cli.streams import write_json
 
 if TYPE_CHECKING:
     from postroom.model.message import FailedAction
@@ -47,7 +47,7 @@ def explain(error: MailError, *, as_json: bool) -> int:
 def explain_failures(failed: Sequence[FailedAction], *, as_json: bool) -> int:
     """The same for an action that did not work on some messages: the first one decides."""
     if as_json:
-        _write_json({"code": failed[0].code, "message": failed[0].message})
+        write_json({"error": {"code": failed[0].code, "message": failed[0].message}}, sys.stderr)
     else:
         _complain([failure.message for failure in failed])
     return EXIT_CODES[failed[0].code]
@@ -73,10 +73,4 @@ def _complain_in_json(error: MailError) -> None:
         body["details"] = to_json(error.details)
     if isinstance(error, RateLimited):
         body["retry_after"] = error.retry_after
-    _write_json(body)
-
-
-def _write_json(body: dict[str, Any]) -> None:
-    line = json.dumps({"error": body}, ensure_ascii=False, separators=(",", ":"))
-    sys.stderr.buffer.write(line.encode("utf-8", "replace") + b"\n")
-    sys.stderr.buffer.flush()
+    write_json({"error": body}, sys.stderr)

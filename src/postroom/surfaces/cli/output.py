@@ -1,8 +1,8 @@
-"""Answers on the terminal: JSON as every surface says it, or something to look at."""
+"""Answers of operations: JSON as every surface says it, something to look at, or a file."""
 
 from __future__ import annotations
 
-import json
+import codecs
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -12,25 +12,10 @@ from postroom.errors import Conflict
 from postroom.mail.filenames import download_name
 from postroom.model.attachment import Download
 from postroom.operations.operation import Operation
+from postroom.surfaces.cli.streams import write_bytes, write_json
+from postroom.surfaces.cli.tables import inert
 from postroom.surfaces.cli.views import view
 from postroom.surfaces.shapes import answer
-
-
-def as_json_line(value: Any) -> str:
-    """Compact JSON, the same that REST and MCP answer."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def write_json(value: Any) -> None:
-    """Write JSON in UTF-8, whatever the terminal is set to."""
-    write_bytes(as_json_line(value).encode("utf-8", "replace") + b"\n")
-
-
-def write_bytes(content: bytes) -> None:
-    """Write bytes to standard output as they are."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
 
 
 def show(operation: Operation[Any, Any], result: Any, *, as_json: bool) -> None:
@@ -48,8 +33,7 @@ async def save(download: Download, to: str, *, as_json: bool) -> None:
         Conflict: there is a file already.
     """
     if to == "-":
-        async for chunk in download.chunks:
-            write_bytes(chunk)
+        await _write_out(download)
         return
     path = Path(to or download_name(download.filename))
     await _write_file(download, path)
@@ -57,6 +41,16 @@ async def save(download: Download, to: str, *, as_json: bool) -> None:
         write_json({"path": str(path), "size": download.size})
     else:
         print(f"{path}: {download.size} bytes")
+
+
+async def _write_out(download: Download) -> None:
+    """Bytes as they are into a pipe; a terminal sees them, but need not obey them."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    async for chunk in download.chunks:
+        if sys.stdout.isatty():
+            sys.stdout.write(inert(decoder.decode(chunk)))
+        else:
+            write_bytes(chunk)
 
 
 async def _write_file(download: Download, path: Path) -> None:

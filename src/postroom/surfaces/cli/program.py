@@ -114,7 +114,7 @@ program = Program(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    session = Session()
+    session, out = Session(), sys.stdout
     _never_fail_to_print()
     try:
         code = program.main(given, prog_name="postroom", standalone_mode=False, obj=session)
@@ -127,6 +127,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
+        return _stop_writing()
+    except SystemExit:
+        # When the pipe breaks inside a command, click puts a silent stdout in place and leaves.
+        if sys.stdout is out:
+            raise
         return _stop_writing()
     except OSError as error:
         return _explain_system(error, session)

@@ -112,7 +112,7 @@ def mcp(session: Session, /, *, key: str | None, **given: Any) -> None:
 @click.pass_obj
 def reset_key(session: Session) -> None:
     from postroom.surfaces.cli.keyfile import keep_key, read_key
-    from postroom.surfaces.cli.output import write_json
+    from postroom.surfaces.cli.streams import write_json
 
     if session.settings.api_key is not None:
         raise Conflict("the owner's key is the setting POSTROOM_API_KEY; change it there")

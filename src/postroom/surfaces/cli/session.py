@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +39,8 @@ class Session:
 
     def run(self, work: Callable[[App], Awaitable[T]]) -> T:
         """Open the house, do the work in it and close it again."""
+        import asyncio
+
         return asyncio.run(self._run(work))
 
     async def _run(self, work: Callable[[App], Awaitable[T]]) -> T:

@@ -18,8 +18,8 @@ _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTI
 )
 @click.pass_obj
 def config(session: Session) -> None:
-    from postroom.surfaces.cli.output import write_json
-    from postroom.surfaces.cli.views import table
+    from postroom.surfaces.cli.streams import write_json
+    from postroom.surfaces.cli.tables import table
 
     values = session.configuration().values
     if session.as_json:
@@ -35,7 +35,7 @@ def config(session: Session) -> None:
 @click.pass_obj
 def version(session: Session) -> None:
     if session.as_json:
-        from postroom.surfaces.cli.output import write_json
+        from postroom.surfaces.cli.streams import write_json
 
         write_json({"version": __version__})
     else:

@@ -20,10 +20,10 @@ from postroom.pipeline.importing import BATCH_MAILS, ImportTally, import_mail
 from postroom.pipeline.mbox import Quoting
 from postroom.pipeline.sources import Kind, Source, open_source
 from postroom.surfaces.cli.exits import EXIT_CODES, OK
-from postroom.surfaces.cli.output import write_json
 from postroom.surfaces.cli.progress import Progress
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.views import cell
+from postroom.surfaces.cli.streams import write_json
+from postroom.surfaces.cli.tables import cell
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -95,7 +95,11 @@ def import_(
                 batch_mails=batch,
             )
 
-    tally = session.run(work)
+    try:
+        tally = session.run(work)
+    except KeyboardInterrupt:
+        print("stopped; what was told is stored, run it again to go on", file=sys.stderr)
+        raise
     _tell_import(session, tally)
     return OK
 

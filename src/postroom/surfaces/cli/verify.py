@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.surfaces.cli.exits import EXIT_CODES, OK
-from postroom.surfaces.cli.output import write_json
 from postroom.surfaces.cli.progress import Progress
 from postroom.surfaces.cli.session import Session
+from postroom.surfaces.cli.streams import write_json
 from postroom.surfaces.shapes import to_json
 
 if TYPE_CHECKING:

@@ -1,15 +1,9 @@
-"""What a person sees of an answer: columns for lists, lines for one thing.
-
-On a terminal it is laid out with rich; on a pipe it is plain text, with tabs between columns.
-Mail is written by strangers, so nothing in it may steer the terminal.
-"""
+"""What a person sees of an answer: columns for lists, lines for one thing."""
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable
 from typing import Any
 
 from postroom.model.attachment import Attachment
@@ -18,6 +12,7 @@ from postroom.model.key import Key
 from postroom.model.message import ActionResult, Message, MessageRow, ThreadMessage
 from postroom.model.page import Page
 from postroom.model.thread import Thread, ThreadRow
+from postroom.surfaces.cli.tables import cell, inert, table
 from postroom.surfaces.shapes import moment, to_json
 
 COLUMNS: dict[type, tuple[str, ...]] = {
@@ -30,27 +25,6 @@ COLUMNS: dict[type, tuple[str, ...]] = {
     Key: ("id", "name", "scopes", "inboxes", "created_at", "last_used_at"),
 }
 """The fields of a row that a list shows."""
-
-_STEERS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-"""Controls of the terminal, and characters that turn the direction of writing."""
-
-
-def inert(text: str) -> str:
-    """Text that a terminal can only show, not obey."""
-    return _STEERS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
-
-
-def cell(value: Any) -> str:
-    """A value in one line."""
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return moment(value)
-    if isinstance(value, (tuple, list)):
-        return ", ".join(cell(item) for item in value)
-    return " ".join(inert(str(value)).split())
 
 
 def view(result: Any) -> None:
@@ -67,33 +41,11 @@ def _view_page(page: Page[Any]) -> None:
         print(words, file=sys.stderr)
         return
     names = COLUMNS[type(page.results[0])]
-    table(names, [[cell(getattr(row, name)) for name in names] for row in page.results])
+    table(names, [[cell(to_json(getattr(row, name))) for name in names] for row in page.results])
     if page.has_more and sys.stdout.isatty():
         print(
             f"{page.offset + len(page.results)} of {page.total}; more: --cursor {page.next_cursor}"
         )
-
-
-def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows under names: laid out on a terminal, with tabs on a pipe."""
-    titles = [name.replace("_", " ") for name in names]
-    if not sys.stdout.isatty():
-        for row in (titles, *rows):
-            print("\t".join(row))
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    laid_out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, title in enumerate(titles):
-        laid_out.add_column(
-            title, no_wrap=place == 0, overflow="fold" if place == 0 else "ellipsis"
-        )
-    for row in rows:
-        laid_out.add_row(*(Text(text) for text in row))
-    Console().print(laid_out)
 
 
 def _view_fields(result: Any) -> None:
@@ -113,7 +65,7 @@ def _view_message(message: Message) -> None:
         "to": message.to_addresses,
         "cc": message.cc_addresses,
         "bcc": message.bcc_addresses,
-        "date": message.date,
+        "date": moment(message.date),
         "subject": message.subject,
         "mailbox": message.mailboxes,
         "labels": message.labels,

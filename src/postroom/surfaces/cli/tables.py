@@ -1,0 +1,52 @@
+"""Rows and cells, on a terminal laid out with rich, on a pipe plain with tabs between them.
+
+Mail is written by strangers, so nothing in it may steer the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+_STEERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Controls of the terminal, and characters that turn the direction of writing."""
+
+
+def inert(text: str) -> str:
+    """Text that a terminal can only show, not obey."""
+    return _STEERS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def cell(value: Any) -> str:
+    """A value in one line."""
+    if value is None:
+        return ""
+    if isinstance(value, (tuple, list)):
+        return ", ".join(cell(item) for item in value)
+    return " ".join(inert(str(value)).split())
+
+
+def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows under names: laid out on a terminal, with tabs on a pipe."""
+    titles = [name.replace("_", " ") for name in names]
+    if not sys.stdout.isatty():
+        for row in (titles, *rows):
+            print("\t".join(row))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    laid_out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, title in enumerate(titles):
+        laid_out.add_column(
+            title, no_wrap=place == 0, overflow="fold" if place == 0 else "ellipsis"
+        )
+    for row in rows:
+        laid_out.add_row(*(Text(text) for text in row))
+    Console().print(laid_out)
