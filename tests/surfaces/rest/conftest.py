@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 from postroom.app import App
 from postroom.model.inbox import Inbox
 from postroom.operations.context import Context
-from postroom.surfaces.rest.server import build
+from postroom.surfaces.rest.server import build, serve
 from tests.mails import deliver, mail, new_inbox
 
 BASE = "http://127.0.0.1:8700"
@@ -87,3 +90,21 @@ async def message_id(ctx: Context, inbox: Inbox) -> str:
     """A message with one attachment."""
     raw = mail("Hello", attachments=[("invoice.pdf", "application/pdf", b"%PDF-1.4 ...")])
     return (await deliver(ctx, inbox, raw)).message_id
+
+
+@pytest.fixture
+def serving() -> Callable[[Any], AbstractAsyncContextManager[int]]:
+    """Serves an application on a port of its own while it is needed."""
+
+    @asynccontextmanager
+    async def served(asgi: Any) -> AsyncIterator[int]:
+        port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(serve(asgi, "127.0.0.1", 0, ready=port.set_result))
+        try:
+            await asyncio.wait_for(asyncio.shield(port), 10)
+            yield port.result()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await task
+
+    return served

@@ -1,0 +1,160 @@
+"""What there is beside the table."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from postroom.errors import StorageFull
+from postroom.surfaces.rest.pages import ASSETS
+from postroom.surfaces.rest.routes import ROUTES
+from postroom.surfaces.rest.server import build
+from tests.surfaces.rest.conftest import visiting
+
+
+class Failing:
+    """A store that cannot be reached."""
+
+    def __init__(self, error):
+        self.error = error
+
+    async def ping(self):
+        raise self.error
+
+
+def with_store(app, store):
+    return replace(app, house=replace(app.house, store=store))
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"])
+async def test_a_page_needs_no_key(app, path):
+    async with visiting(app, None) as rest:
+        assert 200 == (await rest.send("GET", path)).status_code
+
+
+async def test_without_its_store_the_process_is_up_but_not_ready(app, key):
+    broken = with_store(app, Failing(StorageFull("no space left on the disk; free some")))
+
+    async with visiting(broken, key) as rest:
+        health = await rest.send("GET", "/healthz")
+        problem = await rest.problem("GET", "/readyz")
+
+    assert 200 == health.status_code
+    assert (503, "unavailable") == (problem["status"], problem["code"])
+    assert "no space left on the disk; free some" == problem["detail"]
+
+
+async def test_what_we_cannot_explain_is_logged_and_not_shown(app, key, caplog):
+    broken = with_store(app, Failing(OSError("/secret/path/postroom.db")))
+
+    async with visiting(broken, key) as rest:
+        with caplog.at_level(logging.ERROR):
+            problem = await rest.problem("GET", "/readyz")
+
+    assert 503 == problem["status"]
+    assert "secret" not in problem["detail"]
+    assert problem["request_id"] == caplog.records[-1].request_id
+
+
+async def test_metrics_count_requests_by_route_and_never_by_what_was_asked(rest, message_id):
+    await rest.get(f"/v1/messages/{message_id}")
+    await rest.problem("GET", "/v1/messages/msg_none")
+    await rest.problem("GET", "/v1/nothing/at/all")
+    await rest.problem("BREW", "/healthz")
+
+    text = (await rest.send("GET", "/metrics")).text
+
+    route = 'route="/v1/messages/{message_id}"'
+    assert f'postroom_http_requests_total{{method="GET",{route},status="200"}} 1' in text
+    assert f'postroom_http_requests_total{{method="GET",{route},status="404"}} 1' in text
+    assert 'postroom_http_requests_total{method="GET",route="none",status="404"} 1' in text
+    assert 'method="OTHER"' in text
+    assert 'postroom_http_errors_total{code="not_found"} 2' in text
+    assert "msg_" not in text
+
+
+async def test_metrics_are_what_a_scraper_reads(rest):
+    await rest.get("/v1/inboxes")
+
+    response = await rest.send("GET", "/metrics")
+
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    sample = r'[a-z_]+(\{[a-z_]+="[^"\\\n]*"(,[a-z_]+="[^"\\\n]*")*\})? [0-9.e+-]+'
+    for line in response.text.splitlines():
+        assert line.startswith("# ") or re.fullmatch(sample, line), line
+    counts = [
+        int(line.rpartition(" ")[2])
+        for line in response.text.splitlines()
+        if line.startswith('postroom_http_request_seconds_bucket{route="/v1/inboxes"')
+    ]
+    assert sorted(counts) == counts
+    assert 1 == counts[-1]
+
+
+class Links(HTMLParser):
+    """Collects what a page would load, and what would run in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.loaded, self.inline = [], []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.loaded += [given[name] for name in ("src", "href") if name in given]
+        if (tag == "script" and "src" not in given) or tag == "style" or "style" in given:
+            self.inline.append(tag)
+        self.inline += [name for name in given if name.startswith("on")]
+
+
+async def test_the_page_loads_only_what_we_packaged(rest):
+    page = Links()
+    page.feed((await rest.send("GET", "/docs")).text)
+
+    loaded = {link for link in page.loaded if not link.startswith("#")}
+
+    assert loaded <= {*ASSETS, "/openapi.json"}
+    assert [] == page.inline
+
+
+@pytest.mark.parametrize("path", sorted(ASSETS))
+async def test_an_asset_is_served_under_a_strict_policy(rest, path):
+    response = await rest.send("GET", path)
+
+    policy = response.headers["content-security-policy"]
+    assert ASSETS[path][1] == response.headers["content-type"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"https?://(?!www\.w3\.org)", response.text)
+
+
+@pytest.mark.may_skip("not every machine has a browser")
+async def test_a_browser_shows_every_endpoint(app, serving, tmp_path):
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("no chromium here")
+    async with serving(build(app)) as port:
+        flags = (
+            "--headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run"
+        )
+        command = [browser, *flags.split(), f"--user-data-dir={tmp_path}", "--dump-dom"]
+        wait = "--virtual-time-budget=10000"
+        shown = await in_thread(command + [wait, f"http://127.0.0.1:{port}/docs"])
+
+    assert {row.operation.name for row in ROUTES if row.when is None} <= set(
+        re.findall(r'<details class="endpoint" id="(\w+)"', shown)
+    )
+
+
+async def in_thread(command):
+    import asyncio
+
+    def run():
+        return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+
+    return await asyncio.to_thread(run)

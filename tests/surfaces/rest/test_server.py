@@ -1,0 +1,155 @@
+"""Built and served: mounts live, signals end it, a taken port is said."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.rest.server import build, listen
+from tests.surfaces.rest.conftest import visiting
+
+SERVE = """
+import asyncio, sys
+from postroom.app import open_app
+from postroom.config import read_settings
+from postroom.surfaces.rest.server import build, serve
+
+async def endless(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+    await asyncio.Event().wait()
+
+async def main():
+    settings = read_settings({"POSTROOM_DATA_DIR": sys.argv[1]}).settings
+    async with open_app(settings) as app:
+        ready = lambda port: print(port, file=sys.stderr, flush=True)
+        await serve(build(app, mounts={"/endless": endless}), "127.0.0.1", 0, ready=ready)
+    print("closed", file=sys.stderr, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@asynccontextmanager
+async def process(tmp_path):
+    """A server in a process of its own, and its port."""
+    served = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        SERVE,
+        str(tmp_path),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield served, int(await asyncio.wait_for(served.stderr.readline(), 30))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            served.kill()
+        await served.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_cleanly_though_an_answer_is_under_way(tmp_path, number):
+    async with process(tmp_path) as (served, port), httpx2.AsyncClient() as client:
+        async with client.stream("GET", f"http://127.0.0.1:{port}/endless") as answer:
+            await anext(answer.aiter_bytes())
+            served.send_signal(number)
+            out, err = await asyncio.wait_for(served.communicate(), 5)
+
+    assert 0 == served.returncode
+    assert b"" == out
+    assert err.endswith(b"closed\n")
+
+
+async def test_a_taken_port_is_said_plainly():
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+
+        with pytest.raises(Conflict, match=f"port {port} of 127.0.0.1 is taken"):
+            listen("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
+async def test_an_address_that_is_not_ours_is_said_plainly(host):
+    with pytest.raises(InvalidInput, match=f"cannot listen on {host}"):
+        listen(host, 0)
+
+
+async def test_a_mounted_application_lives_while_we_do(app, key):
+    events = []
+
+    @asynccontextmanager
+    async def living():
+        events.append("begins")
+        yield
+        events.append("ends")
+
+    async def mounted(scope, receive, send):
+        events.append(scope["path"])
+        await send({"type": "http.response.start", "status": 202, "headers": []})
+        await send({"type": "http.response.body", "body": b"ours"})
+
+    asgi = build(app, mounts={"/mcp": mounted}, lifespans=[living])
+    async with asgi.lifespan_context(asgi), visiting(app, key, asgi=asgi) as rest:
+        whole = await rest.send("POST", "/mcp")
+        below = await rest.send("GET", "/mcp/deeper")
+        beside = await rest.send("GET", "/mcpx")
+
+    assert ["begins", "/mcp", "/mcp/deeper", "ends"] == events
+    assert (202, 202, 404) == (whole.status_code, below.status_code, beside.status_code)
+    assert whole.headers["x-request-id"]
+    assert "nosniff" == whole.headers["x-content-type-options"]
+
+
+async def test_a_mounted_application_is_behind_the_same_door(app, key):
+    async def mounted(scope, receive, send):
+        raise AssertionError("nobody comes here")
+
+    async with visiting(app, key, asgi=build(app, mounts={"/mcp": mounted})) as rest:
+        problem = await rest.problem("POST", "/mcp", headers={"Host": "evil.example"})
+
+    assert 403 == problem["status"]
+
+
+async def test_a_large_body_is_refused_over_the_wire(app, key, serving):
+    limit = app.settings.limits.request_bytes
+    head = (
+        "POST /v1/inboxes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {key}\r\nContent-Length: {limit + 1}\r\n\r\n{{"
+    )
+    async with serving(build(app)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head.encode())
+        answer = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_websocket_is_not_answered(app):
+    sent = []
+
+    async def send(message):
+        sent.append(message["type"])
+
+    scope = {"type": "websocket", "path": "/v1/inboxes", "headers": []}
+    await build(app)(scope, None, send)
+
+    assert ["websocket.close"] == sent
+
+
+def test_nothing_listens_after_a_refusal():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        probe.listen()
+        with pytest.raises(Conflict):
+            listen("127.0.0.1", probe.getsockname()[1])
