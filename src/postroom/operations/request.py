@@ -115,8 +115,8 @@ Moment = Annotated[
 Limit = Annotated[int, Field(ge=1, le=100, description="Results at most.", examples=[20])]
 Offset = Annotated[int, Field(ge=0, le=2**53, description="Results to pass over.", examples=[0])]
 Cursor = Annotated[
-    Annotated[str, Field(max_length=512)] | None,
-    BeforeValidator(_nothing_if_empty),
+    # Not empty: after the last page there is no next_cursor, and "" would begin all over again.
+    Annotated[str, Field(min_length=1, max_length=512)] | None,
     Field(
         description="next_cursor of the page before.",
         examples=["WzE3Niw5XQ"],
