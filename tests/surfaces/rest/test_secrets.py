@@ -20,8 +20,7 @@ async def test_no_key_is_ever_told_again_or_logged(app, key, rest, caplog, tmp_p
                 continue
             path = route.path.format(**dict.fromkeys(route.path_arguments, "unknown"))
             body = {} if route.method in ("GET", "DELETE") else {"json": {"key": made["key"]}}
-            for client in (mine, stranger):
-                answers.append(await client.send(route.method, path, **body))
+            answers += [await who.send(route.method, path, **body) for who in (mine, stranger)]
         answers += [await mine.send("GET", path) for path in ("/metrics", "/v1/keys", "/readyz")]
         answers.append(await stranger.send("GET", f"/v1/inboxes?key={WRONG}"))
 

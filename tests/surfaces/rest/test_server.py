@@ -59,11 +59,14 @@ async def process(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_it_cleanly_though_an_answer_is_under_way(tmp_path, number):
-    async with process(tmp_path) as (served, port), httpx2.AsyncClient() as client:
-        async with client.stream("GET", f"http://127.0.0.1:{port}/endless") as answer:
-            await anext(answer.aiter_bytes())
-            served.send_signal(number)
-            out, err = await asyncio.wait_for(served.communicate(), 5)
+    async with (
+        process(tmp_path) as (served, port),
+        httpx2.AsyncClient() as client,
+        client.stream("GET", f"http://127.0.0.1:{port}/endless") as answer,
+    ):
+        await anext(answer.aiter_bytes())
+        served.send_signal(number)
+        out, err = await asyncio.wait_for(served.communicate(), 5)
 
     assert 0 == served.returncode
     assert b"" == out
