@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+PARSER_VERSION = 1
+"""Counts up when the same mail would be read otherwise than before."""
+
 Role = Literal["from", "sender", "to", "cc", "bcc", "reply_to"]
 
 

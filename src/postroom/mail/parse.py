@@ -13,7 +13,7 @@ from postroom.mail.dates import parse_date
 from postroom.mail.filetypes import is_disguised
 from postroom.mail.headers import Fields, decoded_pairs
 from postroom.mail.html import HtmlText, html_to_text
-from postroom.mail.identifiers import parse_ids, parse_in_reply_to, parse_message_id
+from postroom.mail.identifiers import parse_in_reply_to, parse_message_id, parse_references
 from postroom.mail.invisible import strip_invisible
 from postroom.mail.lookalikes import find_lookalikes
 from postroom.mail.machines import is_auto_submitted, is_list_mail, list_id, list_unsubscribe
@@ -24,8 +24,6 @@ from postroom.mail.replies import split_reply
 from postroom.mail.reports import read_report
 from postroom.mail.transfer import without_uu
 from postroom.model.limits import Limits
-
-PARSER_VERSION = 1
 
 SNIPPET_CHARS = 120
 _ROLES: tuple[tuple[str, Role], ...] = (
@@ -151,7 +149,7 @@ def _assemble(
         date=date,
         internet_message_id=parse_message_id(fields.first("message-id")),
         in_reply_to=parse_in_reply_to(fields.first("in-reply-to")),
-        references=tuple(parse_ids(" ".join(fields.all("references")))),
+        references=tuple(parse_references(fields.all("references"))),
         headers=tuple(decoded_pairs(fields)),
         text=words.text,
         new_text=reply.new_text,

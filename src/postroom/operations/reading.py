@@ -5,14 +5,15 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from postroom.blocking import in_thread
-from postroom.mail.html import sanitise_html
-from postroom.mail.replies import split_reply
 from postroom.model.attachment import Attachment
 from postroom.model.message import Header, Message
 from postroom.operations.context import Context
+
+if TYPE_CHECKING:
+    from postroom.mail.replies import Reply
 
 RESULT_CHARS = 80_000
 """What one message may take of a model's context: 20,000 tokens of 4 characters."""
@@ -33,18 +34,30 @@ async def read_message(
     texts: dict[str, str | None] = {"new_text": None if text_offset else message.new_text}
     extra: dict[str, Any] = {}
     if include_quoted:
-        reply = await in_thread(split_reply, message.text)
+        reply = await in_thread(_split, message.text)
         texts |= {"quoted_text": reply.quoted_text, "signature": reply.signature}
     if include_html or include_headers:
         (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
         if include_html:
-            texts["html"] = await in_thread(sanitise_html, parsed.html) if parsed.html else ""
+            texts["html"] = await in_thread(_sanitise, parsed.html) if parsed.html else ""
         if include_headers:
             extra["headers"] = tuple(Header(name, value) for name, value in parsed.headers)
     read = replace(_cut(message, texts, max_chars, text_offset), **extra)
     if include_attachments:
         read = replace(read, attachments=await _with_content(ctx, read))
     return read
+
+
+def _split(text: str) -> Reply:
+    from postroom.mail.replies import split_reply
+
+    return split_reply(text)
+
+
+def _sanitise(html: str) -> str:
+    from postroom.mail.html import sanitise_html
+
+    return sanitise_html(html)
 
 
 def _cut(

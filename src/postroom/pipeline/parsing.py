@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from postroom.blocking import in_thread
 from postroom.mail.message import ParsedMessage
-from postroom.mail.parse import parse_message
 from postroom.model.limits import Limits
 
 SMALL_BYTES = 256 * 1024
@@ -38,7 +37,7 @@ class Parser:
     async def parse(self, raws: Sequence[bytes]) -> list[ParsedMessage]:
         """Parse each mail."""
         small = [raw for raw in raws if len(raw) <= self.small_bytes]
-        parsed = iter(await in_thread(lambda: [parse_message(r, self.limits) for r in small]))
+        parsed = iter(await in_thread(_parse_all, small, self.limits))
         return [
             next(parsed) if len(raw) <= self.small_bytes else await self._parse_apart(raw)
             for raw in raws
@@ -88,11 +87,18 @@ class Parser:
         return self._worker
 
 
+def _parse_all(raws: Sequence[bytes], limits: Limits) -> list[ParsedMessage]:
+    """The parser is imported when the first mail comes: a start should not pay for it."""
+    from postroom.mail.parse import parse_message
+
+    return [parse_message(raw, limits) for raw in raws]
+
+
 def headers_only(raw: bytes, limits: Limits) -> ParsedMessage:
     """What the headers alone say of a mail whose body could not be read."""
     ends = [raw.find(end) for end in _HEADER_END]
     end = min((place for place in ends if place >= 0), default=0)
-    parsed = parse_message(raw[: min(end, limits.header_bytes)], limits)
+    (parsed,) = _parse_all([raw[: min(end, limits.header_bytes)]], limits)
     defect = "parse_failed: the body took too long or too much memory to read"
     return replace(parsed, size_bytes=len(raw), defects=(*parsed.defects, defect))
 
@@ -105,6 +111,6 @@ def work() -> None:
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     while head := stdin.read(_SIZE_BYTES):
         raw, limits = pickle.loads(stdin.read(int.from_bytes(head)))  # noqa: S301
-        answer = pickle.dumps(parse_message(raw, limits))
+        answer = pickle.dumps(_parse_all([raw], limits)[0])
         stdout.write(len(answer).to_bytes(_SIZE_BYTES) + answer)
         stdout.flush()

@@ -11,8 +11,7 @@ from typing import Any
 from postroom.errors import InvalidInput, TooLarge
 from postroom.mail.fingerprint import fingerprint
 from postroom.mail.fold import fold
-from postroom.mail.message import ParsedAttachment, ParsedMessage
-from postroom.mail.parse import PARSER_VERSION
+from postroom.mail.message import PARSER_VERSION, ParsedAttachment, ParsedMessage
 from postroom.mail.threads import subject_key
 from postroom.model.attachment import BlobKey
 from postroom.model.inbox import INBOX, SENT

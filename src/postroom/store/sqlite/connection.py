@@ -43,7 +43,7 @@ def connect(path: Path, *, is_writer: bool) -> apsw.Connection:
         "synchronous = FULL",
         "temp_store = MEMORY",
         "cache_size = -32768",
-        "mmap_size = 1073741824",
+        f"mmap_size = {0 if is_writer else 2**30}",
         f"query_only = {'OFF' if is_writer else 'ON'}",
     ):
         connection.pragma(*(part.strip() for part in pragma.split("=")))
