@@ -36,11 +36,13 @@ class Value:
         """The value for people to read; a secret stays one."""
         if self.setting.is_secret and self.value:
             return MASK
+        if self.value in (None, ()):
+            return self.setting.default
         if isinstance(self.value, tuple):
             return ",".join(self.value)
         if isinstance(self.value, bool):
             return str(self.value).lower()
-        return "" if self.value is None else str(self.value)
+        return str(self.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,10 @@ _STEERS = re.compile(
 """Controls of the terminal, and characters that turn the direction of writing."""
 
 
+_WHOLE_COLUMNS = 2
+"""So many in front are never cut."""
+
+
 def inert(text: str) -> str:
     """Text that a terminal can only show, not obey."""
     return _STEERS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
@@ -37,16 +41,20 @@ def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for row in (titles, *rows):
             print("\t".join(row))
         return
+    _lay_out(titles, rows)
+
+
+def _lay_out(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """One line for each row: what is too long is cut, but ids and dates stay whole."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    used = [place for place, _ in enumerate(titles) if any(row[place] for row in rows)]
     laid_out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, title in enumerate(titles):
-        laid_out.add_column(
-            title, no_wrap=place == 0, overflow="fold" if place == 0 else "ellipsis"
-        )
+    for place in used:
+        laid_out.add_column(titles[place], no_wrap=place < _WHOLE_COLUMNS)
     for row in rows:
-        laid_out.add_row(*(Text(text) for text in row))
+        laid_out.add_row(*(Text(row[at], no_wrap=True, overflow="ellipsis") for at in used))
     Console().print(laid_out)
