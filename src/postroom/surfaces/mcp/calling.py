@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any
+
+from msgspec.json import decode
 
 from postroom.errors import MailError
 from postroom.operations.context import Context
@@ -41,21 +42,9 @@ def _failure(tool: Tool, error: MailError) -> dict[str, Any]:
 
 def _result(body: Body, *, is_error: bool) -> dict[str, Any]:
     text = as_text(body)
-    if not _is_unicode(text):
-        # Half of a surrogate pair cannot be written as UTF-8.
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        body = json.loads(text)
     return {
         "content": [{"type": "text", "text": text}],
-        "structuredContent": body,
+        "structuredContent": decode(text),
         "isError": is_error,
         "resultType": "complete",
     }
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

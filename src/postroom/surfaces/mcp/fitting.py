@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.json import encode
+
 Body = dict[str, Any]
 
 MOST_CHARS = 100_000
@@ -21,8 +23,12 @@ _MOST_NOTES = 20
 
 
 def as_text(value: Any) -> str:
-    """Compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Compact JSON; half of a surrogate pair, which UTF-8 has no bytes for, is replaced."""
+    try:
+        return encode(value).decode()
+    except UnicodeEncodeError:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def fit(body: Body, go_on: str, most_chars: int = MOST_CHARS) -> Body:
@@ -41,9 +47,9 @@ def fit(body: Body, go_on: str, most_chars: int = MOST_CHARS) -> Body:
 
 
 def _largest_share(body: Body, room: int) -> int:
-    """How long each part may be at most so that all of them find room."""
+    """How long each part may be at most so that all of them find room, to a few per cent."""
     low, high = _LEAST, room
-    while low < high:
+    while high - low > low // 32:
         middle = (low + high + 1) // 2
         if len(as_text(_Cutter(middle).shorten(body, ""))) <= room:
             low = middle

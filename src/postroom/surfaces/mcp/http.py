@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -41,8 +40,7 @@ def caller_of(request: ServerRequestContext[Any, Any]) -> Caller:
 class McpEndpoint:
     """An ASGI application for one path of an HTTP server, which explains the MailErrors it raises.
 
-    An answer is plain JSON, which costs half of a stream, unless the client asked for progress or
-    speaks a revision that lets the server choose late.
+    An answer is plain JSON, which costs half of a stream, unless the client asks for progress.
     """
 
     def __init__(self, server: Server[Any], door: Door, most_bytes: int) -> None:
@@ -64,7 +62,7 @@ class McpEndpoint:
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
         body = await _read_body(receive, self._most_bytes)
-        manager = self._streaming if _wants_stream(headers, body) else self._plain
+        manager = self._streaming if b'"progressToken"' in body else self._plain
         await manager.handle_request({**scope, _CALLER: caller}, _replay(body, receive), send)
 
 
@@ -74,12 +72,6 @@ def _manager(
     return StreamableHTTPSessionManager(
         server, json_response=json_response, stateless=True, max_request_body_size=most_bytes
     )
-
-
-def _wants_stream(headers: Headers, body: bytes) -> bool:
-    revision = headers.get("mcp-protocol-version")
-    is_older = revision is None or revision in HANDSHAKE_PROTOCOL_VERSIONS
-    return not is_older or b'"progressToken"' in body
 
 
 async def _read_body(receive: Receive, most_bytes: int) -> bytes:

@@ -64,6 +64,7 @@ def make_server(
         version=__version__,
         title="Postroom",
         instructions=INSTRUCTIONS,
+        # No argument of ours travels in a header; else the SDK would list all tools at every call.
         get_tool_input_schema=lambda _: None,
         on_list_tools=list_tools,
         on_call_tool=run_tool,
