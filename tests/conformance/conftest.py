@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import mcp_types as types
 import pytest
 import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
-from starlette.types import ASGIApp
+from starlette.routing import Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from postroom.app import open_app
+from postroom.config import Settings, read_settings
+from postroom.surfaces.mcp.http import McpEndpoint, caller_of
+from postroom.surfaces.mcp.server import make_server
+from postroom.surfaces.mcp.toolsets import choose_tools
+from postroom.surfaces.rest.server import Door, build
 from tests.conformance.tools import add_test_tools
 
 STOP_S = 10
@@ -21,7 +29,10 @@ STOP_S = 10
 
 @pytest.fixture
 def bare_url() -> Iterator[str]:
-    """A server of the SDK with no tools but the suite's: what fails here is not our doing."""
+    """A server of the SDK with no tools but the suite's: what fails here is not our doing.
+
+    It keeps no sessions, as ours does not.
+    """
 
     async def list_tools(ctx, params):
         return types.ListToolsResult(tools=[])
@@ -31,14 +42,38 @@ def bare_url() -> Iterator[str]:
 
     server = Server("bare", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
     add_test_tools(server)
-    with serving(server.streamable_http_app()) as url:
+    with serving(server.streamable_http_app(stateless_http=True)) as url:
         yield f"{url}/mcp"
 
 
 @pytest.fixture
-def postroom_url() -> Iterator[str]:
+def postroom_url(tmp_path: Path) -> Iterator[str]:
     """Postroom itself, with the suite's tools beside its own."""
-    pytest.skip("the MCP surface is not there yet")
+    with serving(postroom(read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings)) as url:
+        yield f"{url}/mcp"
+
+
+def postroom(settings: Settings) -> ASGIApp:
+    """The whole server, opened by whoever serves it."""
+    opened: list[ASGIApp] = []
+
+    @asynccontextmanager
+    async def lifespan(_: object) -> AsyncIterator[None]:
+        async with open_app(settings) as app:
+            server = make_server(app, choose_tools(), caller_of)
+            add_test_tools(server)
+            # Ours take no arguments in headers, so the SDK need not look; the suite's do.
+            server.get_tool_input_schema = None
+            door = Door.of(app, no_auth=True)
+            endpoint = McpEndpoint(server, door, settings.limits.request_bytes)
+            opened.append(build(app, mounts={"/mcp": endpoint}, no_auth=True))
+            async with endpoint.lifespan():
+                yield
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await opened[0](scope, receive, send)
+
+    return Router(default=serve, lifespan=lifespan)
 
 
 @contextmanager

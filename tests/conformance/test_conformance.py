@@ -34,7 +34,6 @@ def test_a_bare_server_of_the_sdk_conforms(bare_url, revision):
     assert "Baseline check passed" in result.stdout
 
 
-@pytest.mark.may_skip("until there is an MCP surface")
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_postroom_conforms(postroom_url, revision):
     result = run_suite(postroom_url, revision)
