@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, get_args, get_origin
+from operator import attrgetter
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from postroom.model.attachment import Attachment, AttachmentContent
 from postroom.model.message import Message, MessageRow, ThreadMessage
@@ -64,7 +65,7 @@ def _writer(kind: type) -> Callable[[Any], Any]:
 
 def moment(value: datetime) -> str:
     """RFC 3339 in UTC, whole seconds."""
-    return value.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat() + "Z"
+    return value.astimezone(UTC).isoformat()[:19] + "Z"
 
 
 def _page(page: Page[Any]) -> dict[str, Any]:
@@ -90,13 +91,28 @@ def shown_fields(kind: type) -> list[tuple[str, bool]]:
 
 
 def _row_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
+    """Pages are made of rows, so this one knows beforehand what each field needs."""
     names = [name for name, _ in shown_fields(kind)]
+    hints = get_type_hints(kind)
+    writers = [(name, _field_writer(hints[name])) for name in names]
+    values_of = attrgetter(*names)
 
     def write(row: Any) -> dict[str, Any]:
-        values = ((name, getattr(row, name)) for name in names)
-        return {name: to_json(value) for name, value in values if value not in (None, "", ())}
+        return {
+            name: value if writer is None else writer(value)
+            for (name, writer), value in zip(writers, values_of(row), strict=True)
+            if value or value is False or value == 0
+        }
 
     return write
+
+
+def _field_writer(hint: Any) -> Callable[[Any], Any] | None:
+    if hint in (str, int, bool, str | None, int | None, bool | None) or get_origin(hint) is Literal:
+        return None
+    if hint is datetime:
+        return moment
+    return list if hint == tuple[str, ...] else to_json
 
 
 def _shape_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
