@@ -117,3 +117,12 @@ async def test_a_file_blob_set_aside_by_a_killed_removal_comes_back(tmp_path: Pa
     await files.sweep(all_used, older_than=timedelta(hours=1))
 
     assert frozenset() == await files.missing([key])
+
+
+async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    folder = tmp_path / "blobs"
+
+    (key,) = await FileBlobs(folder).put([b"private"])
+
+    paths = [folder, folder / key[:2], folder / key[:2] / key[2:]]
+    assert [0o700, 0o700, 0o600] == [path.stat().st_mode & 0o777 for path in paths]

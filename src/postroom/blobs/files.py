@@ -128,7 +128,8 @@ class FileBlobs:
     def _write(self, key: BlobKey, content: bytes) -> Path:
         path = self._path(key)
         if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for folder in (self._folder, path.parent):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             _sync_folder(self._folder)
         new = path.parent / f".new-{secrets.token_hex(8)}"
         try:

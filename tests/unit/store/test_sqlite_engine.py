@@ -196,3 +196,9 @@ async def test_many_processes_write_one_file_at_once(tmp_path: Path) -> None:
     await engine.close()
 
     assert ([0] * 6, 6 * 200) == (codes, len(kept))
+
+
+async def test_the_database_is_for_its_owner_only(engine: SqliteEngine, tmp_path: Path) -> None:
+    await engine.write(put("one"))  # type: ignore[arg-type]
+
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in tmp_path.glob("test.db*")}

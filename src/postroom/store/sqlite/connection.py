@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +36,11 @@ def check_sqlite(version: int | None = None) -> None:
 
 
 def connect(path: Path, *, is_writer: bool) -> apsw.Connection:
-    """Open a connection; a commit on it returns only when the data is on disk."""
+    """Open a connection; a commit on it returns only when the data is on disk.
+
+    A new file is for its owner's eyes only, and what SQLite puts beside it follows suit.
+    """
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(_BUSY_MS)
     _use_wal(connection)
