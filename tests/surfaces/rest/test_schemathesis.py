@@ -1,0 +1,38 @@
+"""The OpenAPI document is true: schemathesis, with every check it has, finds nothing.
+
+`SCHEMATHESIS_EXAMPLES=200` looks harder, `SCHEMATHESIS_SEED=7` elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from postroom.surfaces.rest.server import build
+
+EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "4")
+SEED = os.environ.get("SCHEMATHESIS_SEED", "1")
+PROGRAM = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
+
+
+@pytest.mark.parametrize("phases", ["coverage", "examples,fuzzing,stateful"])
+async def test_schemathesis_finds_nothing(app, key, serving, tmp_path, phases):
+    async with serving(build(app)) as port:
+        process = await asyncio.create_subprocess_exec(
+            *(str(PROGRAM), "run", f"http://127.0.0.1:{port}/openapi.json", "--checks", "all"),
+            *("--phases", phases, "--max-examples", EXAMPLES, "--seed", SEED, "--no-color"),
+            *("--header", f"Authorization: Bearer {key}"),
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+
+    report = output.decode()
+    assert 0 == process.returncode, report
+    assert " passed" in report
