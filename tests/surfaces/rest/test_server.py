@@ -81,6 +81,12 @@ async def test_a_taken_port_is_said_plainly():
             listen("127.0.0.1", port)
 
 
+def test_answers_are_not_held_back_on_the_wire():
+    """Only a socket that names its protocol gets TCP_NODELAY from asyncio."""
+    with listen("127.0.0.1", 0) as bound:
+        assert socket.IPPROTO_TCP == bound.proto
+
+
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
 async def test_an_address_that_is_not_ours_is_said_plainly(host):
     with pytest.raises(InvalidInput, match=f"cannot listen on {host}"):
