@@ -24,6 +24,7 @@ from postroom.model.stored import (
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
+from postroom.store.search.find import Finder
 from postroom.store.sql import (
     adding,
     blobs,
@@ -58,6 +59,7 @@ class SqlStore:
 
     def __init__(self, engine: ClosableEngine) -> None:
         self._engine = engine
+        self._finder = Finder()
 
     async def add_inbox(self, inbox: Inbox, *, client_id: str | None, payload: bytes) -> Inbox:
         return await self._engine.write(lambda tx: inboxes.add_inbox(tx, inbox, client_id, payload))
@@ -111,7 +113,7 @@ class SqlStore:
         )
 
     async def messages(self, query: MessageQuery) -> Found[MessageRow]:
-        return await self._engine.read(lambda tx: finding.find_messages(tx, query))
+        return await self._engine.read(lambda tx: finding.find_messages(tx, query, self._finder))
 
     async def message(self, message_id: str, visible: Visible) -> Message | None:
         return await self._engine.read(lambda tx: reading.get_message(tx, message_id, visible))

@@ -8,6 +8,7 @@ from postroom.errors import NotFound
 from postroom.mail.fold import fold
 from postroom.model.message import AddressLine
 from postroom.model.stored import FIELD_BORDER, Added, NewMessage
+from postroom.store.search.sets import index_message
 from postroom.store.sql.names import is_hidden, name_of
 from postroom.store.sql.threading import choose_thread, count_in, remember_ids
 from postroom.store.sql.values import dumps, flag_bits, seconds
@@ -141,7 +142,7 @@ def _details(message: NewMessage, defects: tuple[str, ...]) -> dict[str, object]
 
 
 def _named(tx: Transaction, message: NewMessage, inbox: int, number: int) -> str:
-    """Put the texts, names and files of a message beside it."""
+    """Put the texts, names and files of a message beside it, and let searches find it."""
     tx.run(
         INSERT_BODY,
         message=number,
@@ -152,6 +153,7 @@ def _named(tx: Transaction, message: NewMessage, inbox: int, number: int) -> str
         recipients=folded_addresses(message.addresses, ("to", "cc", "bcc")),
     )
     _put_names(tx, message, inbox, number)
+    index_message(tx, number, inbox)
     if message.attachments:
         tx.many(
             INSERT_ATTACHMENT,

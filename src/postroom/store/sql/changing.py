@@ -9,6 +9,8 @@ from postroom.model.attachment import BlobKey
 from postroom.model.inbox import Visible
 from postroom.model.message import ActionResult, FailedAction
 from postroom.model.stored import Change
+from postroom.store.search.sets import change_message, moving_sets
+from postroom.store.search.sets import remove_message as unindex_message
 from postroom.store.sql.adding import put_names
 from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.names import is_hidden, name_of
@@ -57,6 +59,8 @@ def _change(tx: Transaction, row: Row, change: Change) -> None:
         return
     _rename(tx, number, inbox, labels, mailboxes)
     hidden = is_hidden(mailboxes)
+    before = _sets(from_text(row[4]), from_text(row[5]), is_hidden=bool(was_hidden))
+    change_message(tx, number, before, _sets(labels, mailboxes, is_hidden=hidden))
     if hidden != bool(was_hidden):
         tx.run(
             "UPDATE messages SET is_hidden = :hidden WHERE number = :number",
@@ -64,6 +68,12 @@ def _change(tx: Transaction, row: Row, change: Change) -> None:
             number=number,
         )
         recount(tx, thread)
+
+
+def _sets(labels: Sequence[str], mailboxes: Sequence[str], *, is_hidden: bool) -> set[str]:
+    return moving_sets(
+        is_hidden=is_hidden, mailboxes=map(caseless, mailboxes), labels=map(caseless, labels)
+    )
 
 
 def _labels(present: list[str], change: Change) -> list[str]:
@@ -111,5 +121,6 @@ def remove_message(
     for table in ("bodies", "message_labels", "message_mailboxes", "attachments"):
         tx.run(f"DELETE FROM {table} WHERE message = :message", message=number)
     tx.run("DELETE FROM messages WHERE number = :number", number=number)
+    unindex_message(tx, number)
     recount(tx, thread)
     return unused_of(tx, [row[7], *(file[0] for file in files)])

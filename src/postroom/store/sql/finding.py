@@ -1,23 +1,20 @@
-"""Which messages answer a question: conditions, the exact total, one page.
-
-This is the plain way, which looks at every message of the scope; the search index takes its
-place where a scope is large.
-"""
+"""Which messages answer a question: what the search index is asked, and the rows it names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from postroom.errors import NotFound
-from postroom.model.inbox import EVERY_MAILBOX, Visible
+from postroom.model.inbox import Visible
 from postroom.model.message import MessageRow
-from postroom.model.page import Found, Slice
+from postroom.model.page import Found
 from postroom.model.stored import FIELD_BORDER, MessageQuery
+from postroom.store.search.find import Finder
+from postroom.store.search.wanted import Wanted
 from postroom.store.sql.adding import ADDRESS_END
 from postroom.store.sql.excerpts import excerpt
-from postroom.store.sql.names import numbers_named
 from postroom.store.sql.rows import ROW_COLUMNS, ROW_TABLES, message_row
-from postroom.store.sql.values import any_of, seconds, visible_numbers
+from postroom.store.sql.values import any_of, caseless, seconds, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
 FILENAMES = "SELECT message, filename FROM attachments WHERE message {among} ORDER BY number"
@@ -46,50 +43,44 @@ class Conditions:
         return " AND ".join(self._clauses) or "1 = 1"
 
 
-def find_messages(tx: Transaction, query: MessageQuery) -> Found[MessageRow]:
-    """One page of the messages that answer a question, newest first."""
-    where = _conditions(tx, query)
-    total, offset = _count(tx, where, query.page)
-    rows = _page(tx, where, query.page)
-    excerpts = _excerpts(tx, rows, query.q) if query.q else {}
-    found = tuple(message_row(row, excerpts.get(row[-1])) for row in rows)
-    has_more = rows and offset + len(rows) < total
-    return Found(found, total, offset, (rows[-1][8], rows[-1][-1]) if has_more else None)
-
-
-def _conditions(tx: Transaction, query: MessageQuery) -> Conditions:
-    where = Conditions()
-    inboxes = _scope(tx, where, query)
-    if query.mailbox is None:
-        where.add("m.is_hidden = 0")
-    elif query.mailbox != EVERY_MAILBOX:
-        _named(tx, where, "mailboxes", query.mailbox, inboxes)
-    for position, label in enumerate(query.labels):
-        _named(tx, where, "labels", label, inboxes, position)
-    if query.has_attachment is not None:
-        where.add("m.has_attachment = :has_attachment", has_attachment=int(query.has_attachment))
-    if query.after is not None:
-        where.add("m.date >= :after", after=seconds(query.after))
-    if query.before is not None:
-        where.add("m.date < :before", before=seconds(query.before))
-    _texts(where, query)
-    return where
-
-
-def _scope(tx: Transaction, where: Conditions, query: MessageQuery) -> list[int] | None:
-    """Limit to the inbox, the thread or what the caller may see.
+def find_messages(tx: Transaction, query: MessageQuery, finder: Finder) -> Found[MessageRow]:
+    """One page of the messages that answer a question, newest first.
 
     Raises:
         NotFound: the inbox or thread does not exist for the caller.
     """
+    answer = finder.find(tx, _wanted(tx, query))
+    rows = message_rows(tx, answer.numbers)
+    excerpts = _excerpts(tx, rows, query.q) if query.q else {}
+    found = tuple(message_row(row, excerpts.get(row[-1])) for row in rows)
+    has_more = rows and answer.offset + len(rows) < answer.total
+    after = (rows[-1][8], rows[-1][-1]) if has_more else None
+    return Found(found, answer.total, answer.offset, after)
+
+
+def _wanted(tx: Transaction, query: MessageQuery) -> Wanted:
     inboxes = visible_numbers(tx, query.visible)
     if query.inbox_id is not None:
         inboxes = [inbox_number(tx, query.inbox_id, query.visible)]
+    thread = None
     if query.thread_id is not None:
-        where.add("m.thread = :thread", thread=thread_number(tx, query.thread_id, query.visible)[0])
-    if inboxes is not None:
-        where.among("m.inbox", "inbox", inboxes)
-    return inboxes
+        thread, _ = thread_number(tx, query.thread_id, query.visible)
+    after = query.page.after
+    return Wanted(
+        inboxes=None if inboxes is None else tuple(inboxes),
+        thread=thread,
+        q=query.q,
+        sender=None if query.sender is None else address_pattern(query.sender),
+        recipient=None if query.recipient is None else address_pattern(query.recipient),
+        labels=tuple(caseless(label) for label in query.labels),
+        mailbox=None if query.mailbox is None else caseless(query.mailbox),
+        has_attachment=query.has_attachment,
+        since=None if query.after is None else seconds(query.after),
+        before=None if query.before is None else seconds(query.before),
+        limit=query.page.limit,
+        offset=query.page.offset,
+        after=None if after is None else (int(after[0]), int(after[1])),
+    )
 
 
 def inbox_number(tx: Transaction, inbox_id: str, visible: Visible) -> int:
@@ -112,74 +103,12 @@ def thread_number(tx: Transaction, thread_id: str, visible: Visible) -> tuple[in
     return row[0], row[1]
 
 
-def _named(
-    tx: Transaction,
-    where: Conditions,
-    table: str,
-    name: str,
-    inboxes: list[int] | None,
-    position: int = 0,
-) -> None:
-    kind = "mailbox" if table == "mailboxes" else "label"
-    numbers = numbers_named(tx, "mailboxes" if kind == "mailbox" else "labels", name, inboxes)
-    clause, params = any_of(f"{kind}{position}_", numbers)
-    where.add(
-        f"m.number IN (SELECT message FROM message_{table} WHERE {kind} {clause})",
-        **params,
-    )
-
-
-def _texts(where: Conditions, query: MessageQuery) -> None:
-    if query.q is not None:
-        where.add("instr(b.searchable, :q) > 0", q=query.q)
-    for column, text in (("senders", query.sender), ("recipients", query.recipient)):
-        if text is not None:
-            where.add(f"instr(b.{column}, :{column}) > 0", **{column: address_pattern(text)})
-
-
 def address_pattern(folded: str) -> str:
     """What to look for among folded addresses: all of one, a whole domain, or any part."""
     local, at, domain = folded.partition("@")
     if not at or not domain or " " in folded or "@" in domain:
         return folded
     return f"{FIELD_BORDER if local else ''}{folded}{ADDRESS_END}"
-
-
-def _count(tx: Transaction, where: Conditions, page: Slice) -> tuple[int, int]:
-    """How many match, and how many of them stand before the page."""
-    if page.after is None:
-        row = tx.one(f"SELECT count(*) FROM {_tables(where)} WHERE {where.sql}", **where.params)
-        return (int(row[0]) if row else 0), page.offset
-    row = tx.one(
-        f"""SELECT count(*),
-                   coalesce(sum(CASE WHEN (m.date, m.number) >= (:date, :number)
-                                     THEN 1 ELSE 0 END), 0)
-              FROM {_tables(where)} WHERE {where.sql}""",
-        **where.params,
-        date=page.after[0],
-        number=page.after[1],
-    )
-    return (int(row[0]), int(row[1])) if row else (0, 0)
-
-
-def _tables(where: Conditions) -> str:
-    bodies = " JOIN bodies b ON b.message = m.number" if "b." in where.sql else ""
-    return f"messages m{bodies}"
-
-
-def _page(tx: Transaction, where: Conditions, page: Slice) -> list[Row]:
-    start = "(m.date, m.number) < (:date, :number)" if page.after else "1 = 1"
-    date, number = page.after or (0, 0)
-    numbers = tx.all(
-        f"""SELECT m.number FROM {_tables(where)} WHERE {where.sql} AND {start}
-             ORDER BY m.date DESC, m.number DESC LIMIT :limit OFFSET :offset""",
-        **where.params,
-        date=date,
-        number=number,
-        limit=page.limit,
-        offset=page.offset,
-    )
-    return message_rows(tx, [row[0] for row in numbers])
 
 
 def message_rows(tx: Transaction, numbers: Sequence[int]) -> list[Row]:

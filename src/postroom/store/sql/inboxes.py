@@ -8,6 +8,7 @@ from postroom.errors import Conflict
 from postroom.model.attachment import BlobKey
 from postroom.model.inbox import STANDARD_MAILBOXES, Inbox, Visible
 from postroom.model.page import Found, Slice
+from postroom.store.search.jobs import remove_inbox as unindex_inbox
 from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.values import any_of, caseless, moment, seconds
 from postroom.store.transaction import Row, Transaction
@@ -137,4 +138,5 @@ def remove_inbox(
     for table in _OF_INBOX:
         tx.run(f"DELETE FROM {table} WHERE inbox = :inbox", inbox=number)
     tx.run("DELETE FROM inboxes WHERE number = :inbox", inbox=number)
+    unindex_inbox(tx, number)
     return unused_of(tx, [row[0] for row in keys])

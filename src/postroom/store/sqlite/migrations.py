@@ -11,6 +11,7 @@ import secrets
 import apsw
 
 from postroom.errors import MailError
+from postroom.store.search import schema as search
 
 STEPS: tuple[tuple[str, ...], ...] = (
     (
@@ -155,6 +156,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             until INTEGER NOT NULL
         ) WITHOUT ROWID""",
     ),
+    (*search.TABLES, search.INDEX_ALL),
 )
 
 

@@ -1,0 +1,138 @@
+"""Arrays of numbers, and the few things we do to many strings at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+U8 = NDArray[np.uint8]
+U16 = NDArray[np.uint16]
+U32 = NDArray[np.uint32]
+U64 = NDArray[np.uint64]
+Int = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_WORD = 8
+PADDING = b"\n" * _WORD
+"""After every flat text, so that eight bytes can be read at any place of it."""
+
+
+def words_at(flat: U8, places: Int) -> U64:
+    """The eight bytes from each place on, as numbers that sort like the bytes."""
+    view = np.ndarray((len(flat) - _WORD + 1,), ">u8", flat.data, strides=(1,))
+    return view[places].astype(np.uint64)
+
+
+def masked_words(flat: U8, places: Int, lengths: Int) -> U64:
+    """The same, with zeros for all bytes beyond *lengths*."""
+    unused = (_WORD - np.minimum(lengths, _WORD)).astype(np.uint64) << np.uint64(3)
+    words = words_at(flat, places)
+    words >>= unused
+    words <<= unused
+    return words
+
+
+def is_first(values: NDArray[np.generic]) -> Bools:
+    """Which elements differ from the one before; the first does."""
+    first = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=first[1:])
+    return first
+
+
+def spans(starts: Int, lengths: Int) -> Int:
+    """Every place of every span, one span after the other."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(total)
+
+
+def sort_strings(flat: U8, starts: Int, lengths: Int) -> Int:
+    """The order of strings in *flat* by their bytes; equal ones stay in their order.
+
+    Strings are sorted by as many bytes as fit into a number beside their place; those that are
+    still equal and not at their end are sorted again by the bytes that follow.
+    """
+    order = np.arange(len(starts))
+    tied, runs, run_count, depth = order.copy(), np.zeros(len(starts), np.uint64), 1, 0
+    while len(tied) > 1:
+        places = order[tied]
+        words = masked_words(flat, starts[places] + depth, lengths[places] - depth)
+        place_bits, run_bits = len(tied).bit_length(), run_count.bit_length()
+        taken = (64 - place_bits - run_bits) // 8
+        words >>= np.uint64(64 - 8 * taken)
+        words |= runs << np.uint64(8 * taken)
+        packed, sorted_places = sort_packed(words)
+        order[tied] = places[sorted_places]
+        depth += taken
+        first = np.append(is_first(packed), True)
+        is_tied = ~(first[:-1] & first[1:]) & (lengths[order[tied]] >= depth)
+        runs = np.cumsum(first[:-1])[is_tied].astype(np.uint64)
+        runs = np.cumsum(is_first(runs)).astype(np.uint64)
+        tied, run_count = tied[is_tied], int(runs[-1]) if len(runs) else 0
+    return order
+
+
+def sort_packed(values: U64) -> tuple[U64, Int]:
+    """The values in order, and their places; equal ones stay in their order.
+
+    Much faster than to sort indices, but values and places must fit into 64 bits together.
+    """
+    bits = len(values).bit_length()
+    packed = values << np.uint64(bits)
+    packed |= np.arange(len(values), dtype=np.uint64)
+    packed.sort()
+    order = (packed & np.uint64((1 << bits) - 1)).astype(np.int64)
+    packed >>= np.uint64(bits)
+    return packed, order
+
+
+def number_strings(flat: U8, starts: Int, lengths: Int) -> tuple[Int, Int]:
+    """Number distinct strings: the number of each, and the first string of each number."""
+    words = _all_words(flat, starts, lengths)
+    for salt in range(1, 100):
+        hashes = _hashes(words, lengths, salt)
+        ordered, order = sort_packed(hashes >> np.uint64(len(starts).bit_length()))
+        first = is_first(ordered)
+        if _are_alike(words, lengths, order, first):
+            numbers = np.empty(len(order), np.int64)
+            numbers[order] = np.cumsum(first) - 1
+            return numbers, order[first]
+    raise RuntimeError("no hash keeps these strings apart")
+
+
+def _all_words(flat: U8, starts: Int, lengths: Int) -> list[tuple[Int | None, U64]]:
+    """All bytes of the strings, eight at a time; which strings have so many, and the eight."""
+    words: list[tuple[Int | None, U64]] = [(None, masked_words(flat, starts, lengths))]
+    longer, depth = np.flatnonzero(lengths > _WORD), _WORD
+    while len(longer):
+        word = masked_words(flat, starts[longer] + depth, lengths[longer] - depth)
+        words.append((longer, word))
+        depth += _WORD
+        longer = longer[lengths[longer] > depth]
+    return words
+
+
+def _hashes(words: list[tuple[Int | None, U64]], lengths: Int, salt: int) -> U64:
+    factor = np.uint64((0x9E3779B97F4A7C15 * (2 * salt + 1)) & 0xFFFFFFFFFFFFFFFF)
+    hashes = words[0][1] * factor
+    hashes ^= hashes >> np.uint64(32)
+    for longer, word in words[1:]:
+        mixed = (hashes[longer] + word) * factor
+        hashes[longer] = mixed ^ (mixed >> np.uint64(32))
+    hashes += lengths.astype(np.uint64)
+    hashes *= factor
+    return hashes
+
+
+def _are_alike(words: list[tuple[Int | None, U64]], lengths: Int, order: Int, first: Bools) -> bool:
+    """Whether neighbours in order that share a hash are equal in all bytes."""
+    same = ~first[1:]
+    for longer, word in [(None, lengths.astype(np.uint64)), *words]:
+        values = word
+        if longer is not None:
+            values = np.zeros(len(order), np.uint64)
+            values[longer] = word
+        ordered = values[order]
+        if (same & (ordered[1:] != ordered[:-1])).any():
+            return False
+    return True

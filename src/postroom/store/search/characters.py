@@ -1,0 +1,32 @@
+"""Where a text falls into tokens. A border depends on the two characters beside it alone.
+
+So a border inside a query is a border inside every text that contains the query. Letters run
+together, digits run together, and every other character is a token by itself; so are those of
+scripts that do not put spaces between words. The ranges are our own and must never change: an
+index that was made with others would answer wrongly.
+"""
+
+from __future__ import annotations
+
+import re
+
+LETTERS = "a-z\u00c0-\u0dff\u10c0-\u177f\u1800-\u1fff\u2c00-\u2dff\ua500-\ud7ff"
+"""Each range begins and ends with a block of 64, so two bytes of UTF-8 tell them apart."""
+
+_FIRST_TOKEN = re.compile(f"[{LETTERS}]+|[0-9]+|.", re.DOTALL)
+_NEXT_TOKEN = re.compile(f"( ?)([{LETTERS}]+|[0-9]+|[^ ])")
+
+
+def split_query(folded: str) -> tuple[str, str]:
+    """A query as its first token, and all of it from that token's last character on.
+
+    The second part is empty if there is no border inside.
+    """
+    match = _FIRST_TOKEN.match(folded)
+    first = match.group() if match else ""
+    return first, folded[len(first) - 1 :] if len(first) < len(folded) else ""
+
+
+def follow_up(rest: str) -> list[tuple[bool, str]]:
+    """The tokens after the first character of a text, and whether a space is before each."""
+    return [(bool(space), token) for space, token in _NEXT_TOKEN.findall(rest, 1)]

@@ -1,0 +1,70 @@
+"""Which segments to merge: so many of about one size become one, and few are ever read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_DECAYED = 8
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large segments are: `tail` messages become one, `fan_out` of a size become one.
+
+    A segment cannot hold more than 65,536 messages, because a place in it has two bytes.
+    """
+
+    tail: int = 256
+    fan_out: int = 16
+    most: int = 1 << 16
+    most_bytes: int = 160 << 20
+
+
+SIZES = Sizes()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A live segment, and how many of its messages were removed since it was made."""
+
+    number: int
+    size: int
+    text_bytes: int
+    made_at: int
+    removed: int
+
+
+def choose_sources(segments: Sequence[Candidate], sizes: Sizes, now: int) -> list[int]:
+    """The segments, in order of arrival, that are to become one; nothing if all is well."""
+    smallest, largest = 0, sizes.tail * sizes.fan_out
+    while smallest < sizes.most:
+        level = [s for s in segments if smallest <= s.size < largest and not _is_full(s, sizes)]
+        if len(level) >= sizes.fan_out or sum(s.size for s in level) >= sizes.most:
+            return [s.number for s in _fitting(level[: sizes.fan_out], sizes)]
+        smallest, largest = largest, largest * sizes.fan_out
+    return [s.number for s in segments if _has_decayed(s, now)][:1]
+
+
+def _is_full(segment: Candidate, sizes: Sizes) -> bool:
+    return 2 * segment.size >= sizes.most or 2 * segment.text_bytes >= sizes.most_bytes
+
+
+def _fitting(segments: Iterable[Candidate], sizes: Sizes) -> list[Candidate]:
+    """The first of them that fit into one segment; two, if none are full, always do."""
+    chosen: list[Candidate] = []
+    size = text_bytes = 0
+    for segment in segments:
+        size, text_bytes = size + segment.size, text_bytes + segment.text_bytes
+        if chosen and (size > sizes.most or text_bytes > sizes.most_bytes):
+            break
+        chosen.append(segment)
+    return chosen
+
+
+def _has_decayed(segment: Candidate, now: int) -> bool:
+    """Whether so much was removed, or so long ago, that the rest should be written anew."""
+    if segment.removed * _DECAYED > segment.size:
+        return True
+    return segment.removed > 0 and segment.made_at + _DAY_S <= now

@@ -1,0 +1,235 @@
+"""What to merge next, and the short transactions in which it is claimed, written and put to use.
+
+A job is safe by itself: its new segment names who builds it and until when that may take. Each
+write checks that, so whoever was thought dead and comes back changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from postroom.errors import Conflict
+from postroom.store.search.choice import Candidate, Sizes, choose_sources
+from postroom.store.search.kinds import SegmentRow
+from postroom.store.search.schema import INDEX_ALL
+from postroom.store.search.segments import BUILDING, GONE, LIVE, Spot, place_in
+from postroom.store.search.sets import (
+    READ_SET,
+    REMOVED,
+    WRITE_SET,
+    inbox_set,
+    places_in,
+    put,
+    write_places,
+)
+from postroom.store.sql.values import any_of
+from postroom.store.transaction import Transaction
+
+LEASE_S = 300
+_DROP_AT_ONCE = 200
+
+IN_BUILDING = "SELECT number, until FROM search_segments WHERE state = :state LIMIT 1"
+NEW_SEGMENT = """
+    INSERT INTO search_segments
+        (state, size, bytes, first, last, oldest, newest, made_at, holder, until)
+    VALUES (:state, 0, 0, 0, 0, 0, 0, :now, :holder, :until) RETURNING number
+"""
+RENEW = """
+    UPDATE search_segments SET until = :until
+     WHERE number = :number AND state = :state AND holder = :holder
+"""
+CANDIDATES = """
+    SELECT s.number, s.size, s.bytes, s.made_at, r.value
+      FROM search_segments s
+      LEFT JOIN search_sets r ON r.segment = s.number AND r.name = :removed
+     WHERE s.state = :live ORDER BY s.first
+"""
+OLDEST_OF_TAIL = "SELECT message FROM search_tail ORDER BY message LIMIT :most"
+PUT_ROW = """
+    INSERT INTO search_rows (segment, kind, key, part, value)
+    VALUES (:segment, :kind, :key, :part, :value)
+"""
+PUT_SET = "INSERT INTO search_sets (name, segment, value) VALUES (:name, :segment, :value)"
+FINISH = """
+    UPDATE search_segments
+       SET state = :state, size = :size, bytes = :bytes, first = :first, last = :last,
+           oldest = :oldest, newest = :newest, holder = NULL, until = NULL
+     WHERE number = :number
+"""
+NOTED = """
+    SELECT message, name, is_in FROM search_changes WHERE segment = :number ORDER BY number
+"""
+LAST_OF_SOME = """
+    SELECT kind, key, part FROM search_rows WHERE segment = :segment
+     ORDER BY kind, key, part LIMIT 1 OFFSET :offset
+"""
+DROP_SOME = """
+    DELETE FROM search_rows
+     WHERE segment = :segment AND (kind, key, part) <= (:kind, :key, :part)
+"""
+
+
+class Overtaken(Conflict):
+    """Another process has taken over this job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One new segment, made of other segments, or of these messages of the tail."""
+
+    number: int
+    holder: str
+    sources: tuple[int, ...]
+    messages: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What is to be said of a finished segment."""
+
+    size: int
+    text_bytes: int
+    first: int
+    last: int
+    oldest: int
+    newest: int
+
+
+def claim(tx: Transaction, holder: str, sizes: Sizes, now: int) -> Job | None:
+    """Take the next job, unless somebody is at work or there is nothing to do."""
+    row = tx.one(IN_BUILDING, state=BUILDING)
+    if row is not None and row[1] > now:
+        return None
+    if row is not None:
+        abandon(tx, row[0])
+    sources = choose_sources(_candidates(tx), sizes, now)
+    messages = [] if sources else tx.all(OLDEST_OF_TAIL, most=sizes.most // 2)
+    if not sources and len(messages) < sizes.tail:
+        return None
+    made = tx.one(NEW_SEGMENT, state=BUILDING, now=now, holder=holder, until=now + LEASE_S)
+    job = Job(made[0] if made else 0, holder, tuple(sources), tuple(row[0] for row in messages))
+    _set_merging(tx, job)
+    return job
+
+
+def _candidates(tx: Transaction) -> list[Candidate]:
+    rows = tx.all(CANDIDATES, removed=REMOVED, live=LIVE)
+    return [Candidate(row[0], row[1], row[2], row[3], _count(row[4])) for row in rows]
+
+
+def _count(value: bytes | None) -> int:
+    if not value:
+        return 0
+    return int.from_bytes(value[1:], "big").bit_count() if value[0] else len(value) // 2
+
+
+def _set_merging(tx: Transaction, job: Job) -> None:
+    if job.sources:
+        among, params = any_of("source", job.sources)
+        sql = f"UPDATE search_segments SET merging = :number WHERE number {among}"
+        tx.run(sql, number=job.number, **params)
+    else:
+        sql = "UPDATE search_tail SET merging = :number WHERE message <= :last"
+        tx.run(sql, number=job.number, last=job.messages[-1])
+
+
+def renew(tx: Transaction, job: Job, now: int) -> None:
+    """Say that we are still at work. Raises Overtaken."""
+    until = now + LEASE_S
+    if not tx.run(RENEW, until=until, number=job.number, state=BUILDING, holder=job.holder):
+        raise Overtaken("another process has taken over this merge of the search index")
+
+
+def put_rows(tx: Transaction, job: Job, rows: Iterable[SegmentRow], now: int) -> None:
+    """Write some rows of the new segment. Raises Overtaken."""
+    renew(tx, job, now)
+    tx.many(PUT_ROW, ({"segment": job.number, **row._asdict()} for row in rows))
+
+
+def finish(tx: Transaction, job: Job, made: Made, sets: Mapping[str, bytes], now: int) -> None:
+    """Let searches use the new segment and no longer what it was made of. Raises Overtaken."""
+    renew(tx, job, now)
+    for name, value in sets.items():
+        tx.run(PUT_SET, name=name, segment=job.number, value=value)
+    tx.run(
+        FINISH,
+        state=LIVE if made.size else GONE,
+        number=job.number,
+        size=made.size,
+        bytes=made.text_bytes,
+        first=made.first,
+        last=made.last,
+        oldest=made.oldest,
+        newest=made.newest,
+    )
+    _catch_up(tx, job, made.size)
+    tx.run("DELETE FROM search_tail WHERE merging = :number", number=job.number)
+    for source in job.sources:
+        drop(tx, source)
+
+
+def _catch_up(tx: Transaction, job: Job, size: int) -> None:
+    """Do to the new segment what was done to the old ones since it was begun."""
+    for message, name, is_in in tx.all(NOTED, number=job.number):
+        place = place_in(tx, job.number, message)
+        if place is not None:
+            put(tx, Spot(job.number, size, place, None), message, name, is_in=bool(is_in))
+    tx.run("DELETE FROM search_changes WHERE segment = :number", number=job.number)
+
+
+def abandon(tx: Transaction, number: int) -> None:
+    """Give up a segment that is being built."""
+    for table in ("search_segments", "search_tail"):
+        tx.run(f"UPDATE {table} SET merging = NULL WHERE merging = :number", number=number)
+    tx.run("DELETE FROM search_changes WHERE segment = :number", number=number)
+    drop(tx, number)
+
+
+def drop(tx: Transaction, number: int) -> None:
+    """Use a segment no more; its rows are swept later."""
+    tx.run(
+        "UPDATE search_segments SET state = :gone, merging = NULL WHERE number = :number",
+        gone=GONE,
+        number=number,
+    )
+    tx.run("DELETE FROM search_sets WHERE segment = :number", number=number)
+
+
+def remove_inbox(tx: Transaction, inbox: int) -> None:
+    """Let no search find the messages of an inbox any more."""
+    tx.run("DELETE FROM search_tail WHERE inbox = :inbox", inbox=inbox)
+    building = tx.one(IN_BUILDING, state=BUILDING)
+    if building is not None:
+        abandon(tx, building[0])
+    name = inbox_set(inbox)
+    sets = tx.all("SELECT segment, value FROM search_sets WHERE name = :name", name=name)
+    for segment, value in sets:
+        size = tx.one("SELECT size FROM search_segments WHERE number = :segment", segment=segment)
+        removed = tx.one(READ_SET, name=REMOVED, segment=segment)
+        places = {*places_in(value), *(places_in(removed[0]) if removed else ())}
+        written = write_places(sorted(places), size[0] if size else 0)
+        tx.run(WRITE_SET, name=REMOVED, segment=segment, value=written)
+    tx.run("DELETE FROM search_sets WHERE name = :name", name=name)
+
+
+def rebuild(tx: Transaction) -> None:
+    """Throw the whole index away; all messages are the tail until they are merged again."""
+    tx.run("UPDATE search_segments SET state = :gone, merging = NULL", gone=GONE)
+    for table in ("search_sets", "search_changes", "search_tail"):
+        tx.run(f"DELETE FROM {table}")
+    tx.run(INDEX_ALL)
+
+
+def sweep(tx: Transaction) -> bool:
+    """Remove some rows of a segment that is gone; False when there is none."""
+    row = tx.one("SELECT number FROM search_segments WHERE state = :gone LIMIT 1", gone=GONE)
+    if row is None:
+        return False
+    last = tx.one(LAST_OF_SOME, segment=row[0], offset=_DROP_AT_ONCE)
+    if last is not None:
+        tx.run(DROP_SOME, segment=row[0], kind=last[0], key=last[1], part=last[2])
+    else:
+        tx.run("DELETE FROM search_rows WHERE segment = :segment", segment=row[0])
+        tx.run("DELETE FROM search_segments WHERE number = :segment", segment=row[0])
+    return True

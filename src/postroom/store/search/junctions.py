@@ -1,0 +1,160 @@
+"""Which messages have a string that goes over a border between two tokens?"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from postroom.store.search.arrays import Bools
+from postroom.store.search.characters import follow_up
+from postroom.store.search.junction_rows import AFTER_SPACE, NEXT, PER_GROUP
+from postroom.store.search.kinds import STREAM, Kind
+from postroom.store.search.shelf import Shelf
+from postroom.store.search.tokens import AHEAD
+from postroom.store.sql.values import any_of
+from postroom.store.transaction import Transaction
+
+JUNCTIONS = """
+    SELECT segment, value FROM search_rows
+     WHERE segment {among} AND kind = :kind AND key >= :key AND key < :end
+     ORDER BY segment, key, part
+"""
+BEFORE = """
+    SELECT s.number, (
+        SELECT r.value FROM search_rows r
+         WHERE r.segment = s.number AND r.kind = :kind AND r.key < :key
+         ORDER BY r.key DESC, r.part DESC LIMIT 1
+    ) FROM search_segments s WHERE s.number {among}
+"""
+ENDINGS = """
+    SELECT s.number, (
+        SELECT r.value FROM search_rows r
+         WHERE r.segment = s.number AND r.kind = :kind AND r.key <= :key
+         ORDER BY r.key DESC LIMIT 1
+    ) FROM search_segments s WHERE s.number {among}
+"""
+_Ranks = tuple[int, int, bool]
+_ALL: _Ranks = (0, 1 << 16, True)
+
+
+@dataclass
+class Found:
+    """Messages that surely have the string, and those that must be looked at."""
+
+    sure: Bools
+    doubtful: Bools
+
+
+@dataclass
+class _Rows:
+    """The rows of one segment that can have the string; the first begins before it."""
+
+    before: bytes | None = None
+    values: list[bytes] = field(default_factory=list)
+
+
+def find_junctions(
+    tx: Transaction, shelf: Shelf, stream: int, first: bytes, rest: str, segments: Sequence[int]
+) -> Found:
+    """The messages where a token that ends like *first* is followed by all of *rest*.
+
+    The first character of *rest* is the last one of *first*.
+    """
+    found = Found(shelf.none(), shelf.none())
+    kind = STREAM * stream
+    tokens = follow_up(rest)
+    key = rest[0].encode()
+    for follows_space, token in tokens[:AHEAD]:
+        key += (AFTER_SPACE if follows_space else NEXT) + token.encode()
+    ranks = _ranks(tx, kind, first, segments)
+    for segment, rows in _rows(tx, kind, key, segments).items():
+        own = ranks.get(segment, _ALL)
+        part = Found(shelf.part(found.sure, segment), shelf.part(found.doubtful, segment))
+        if len(tokens) > AHEAD:
+            part = Found(part.doubtful, part.doubtful)
+        _mark(part, rows, key, own)
+    return found
+
+
+def _rows(tx: Transaction, kind: int, key: bytes, segments: Sequence[int]) -> dict[int, _Rows]:
+    among, params = any_of("segment", segments)
+    junction = kind + Kind.JUNCTION
+    before = tx.all(BEFORE.format(among=among), **params, kind=junction, key=key)
+    rows = {segment: _Rows(value) for segment, value in before}
+    inside = JUNCTIONS.format(among=among)
+    for segment, value in tx.all(inside, **params, kind=junction, key=key, end=key + b"\xff"):
+        rows[segment].values.append(value)
+    return rows
+
+
+def _ranks(tx: Transaction, kind: int, first: bytes, segments: Sequence[int]) -> dict[int, _Ranks]:
+    """By segment, the ranks of tokens that end like this; and whether they are exact.
+
+    A token of one character has no rank to look for.
+    """
+    backwards = first[::-1]
+    if len(first.decode()) == 1:
+        return {}
+    among, params = any_of("segment", segments)
+    sql, ending = ENDINGS.format(among=among), kind + Kind.ENDING
+    lows = tx.all(sql, **params, kind=ending, key=backwards)
+    highs: dict[int, bytes | None] = dict(
+        tx.all(sql, **params, kind=ending, key=backwards + b"\xff")
+    )
+    last = backwards[: len(first.decode()[-1].encode())]
+    return {segment: _between(low, highs[segment], backwards, last) for segment, low in lows}
+
+
+def _between(low: bytes | None, high: bytes | None, backwards: bytes, last: bytes) -> _Ranks:
+    start, shift = _rank(low, backwards, last)
+    stop, shift = _rank(high, backwards + b"\xff", last)
+    if stop <= start:
+        return 0, 0, True
+    return start >> shift, ((stop - 1) >> shift) + 1, shift == 0
+
+
+def _rank(row: bytes | None, backwards: bytes, last: bytes) -> tuple[int, int]:
+    """How many tokens with the same last character are before this one, and the shift."""
+    if row is None:
+        return 0, 0
+    names = row[5:].split(b"\n")
+    if not names[0].startswith(last):
+        return 0, 0
+    return int.from_bytes(row[:4], "big") + bisect_left(names, backwards), row[4]
+
+
+def _mark(part: Found, rows: _Rows, key: bytes, ranks: _Ranks) -> None:
+    """Mark the messages of the rows of one segment."""
+    sure, doubtful = [], []
+    inside = [rows.before] if rows.before else []
+    inside += rows.values
+    for number, value in enumerate(inside):
+        size = int.from_bytes(value[:4], "big")
+        entries = np.frombuffer(value, "<u2", offset=4 + size).reshape(2, -1)
+        if 0 < number < len(inside) - 1 and inside[0] is rows.before:
+            sure.append(entries)
+            continue
+        names = value[4 : 4 + size].split(b"\n")
+        first, last = bisect_left(names, key), bisect_left(names, key + b"\xff")
+        if first:
+            doubtful.append(entries[:, (first - 1) * PER_GROUP : first * PER_GROUP])
+        follows = number + 1 < len(inside)
+        stop = last if follows and last == len(names) else last - 1
+        if stop > first:
+            sure.append(entries[:, first * PER_GROUP : stop * PER_GROUP])
+        if last > first and stop < last:
+            doubtful.append(entries[:, stop * PER_GROUP : last * PER_GROUP])
+    _put(part.sure if ranks[2] else part.doubtful, sure, ranks)
+    _put(part.doubtful, doubtful, ranks)
+
+
+def _put(mask: Bools, entries: list[np.ndarray], ranks: _Ranks) -> None:
+    if not entries:
+        return
+    docs, own = np.concatenate(entries, axis=1)
+    if ranks != _ALL:
+        docs = docs[(own >= ranks[0]) & (own < ranks[1])]
+    mask[docs] = True

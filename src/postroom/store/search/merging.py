@@ -1,0 +1,144 @@
+"""Merging in the background: the work is done outside of transactions, written in short ones."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from postroom.blocking import in_thread
+from postroom.store.search.choice import SIZES, Sizes
+from postroom.store.search.jobs import Job, Overtaken, claim, finish, put_rows, renew, sweep
+from postroom.store.search.kinds import COLUMNS, Kind, SegmentRow
+from postroom.store.search.sets import (
+    READ_SET,
+    REMOVED,
+    WITH_FILE,
+    inbox_set,
+    moving_sets,
+    places_in,
+)
+from postroom.store.sql.values import any_of, caseless, from_text
+from postroom.store.transaction import Engine, Row, Transaction
+
+if TYPE_CHECKING:
+    from postroom.store.search.build import SegmentBuilder
+
+_READ_AT_ONCE = 256
+_WRITE_BYTES = 1 << 20
+
+NUMBERS = """
+    SELECT value FROM search_rows
+     WHERE segment = :segment AND kind = :kind AND key = :key AND part = 1
+"""
+MESSAGES = f"""
+    SELECT m.number, m.date, {", ".join(f"b.{column}" for column in COLUMNS)},
+           m.inbox, m.is_hidden, m.has_attachment, m.mailboxes, m.labels
+      FROM messages m JOIN bodies b ON b.message = m.number WHERE m.number {{among}}
+"""
+
+
+async def merge_once(
+    engine: Engine, sizes: Sizes = SIZES, now: Callable[[], float] = time.time
+) -> bool:
+    """Do one piece of work on the index; say whether there is more.
+
+    Any number of processes may call this at any time: one of them works, the others do nothing.
+    """
+    if await engine.write(sweep):
+        return True
+    job = await engine.write(lambda tx: claim(tx, secrets.token_hex(8), sizes, int(now())))
+    if job is None:
+        return False
+    try:
+        await _build(engine, job, now)
+    except Overtaken:
+        return False
+    return True
+
+
+async def _build(engine: Engine, job: Job, now: Callable[[], float]) -> None:
+    # numpy is loaded only where there is something to merge
+    from postroom.store.search.build import SegmentBuilder
+
+    builder, sets = SegmentBuilder(), Membership()
+    numbers = list(job.messages) or await engine.read(lambda tx: job_messages(tx, job.sources))
+    for first in range(0, len(numbers), _READ_AT_ONCE):
+        rows = await engine.read(_reader(numbers[first : first + _READ_AT_ONCE]))
+        await in_thread(_take, builder, sets, rows)
+        await engine.write(lambda tx: renew(tx, job, int(now())))
+    made = builder.made()
+    rows_of = builder.rows() if made.size else iter(())
+    while batch := await in_thread(_batch, rows_of):
+        await engine.write(_writer(job, batch, int(now())))
+    encoded = await in_thread(sets.encoded, builder)
+    await engine.write(lambda tx: finish(tx, job, made, encoded, int(now())))
+
+
+def job_messages(tx: Transaction, sources: Sequence[int]) -> list[int]:
+    """The messages of some segments that were not removed."""
+    found: list[int] = []
+    for source in sources:
+        row = tx.one(NUMBERS, segment=source, kind=Kind.ORDER, key=b"")
+        numbers = array("q", row[0] if row else b"")
+        removed = tx.one(READ_SET, name=REMOVED, segment=source)
+        gone = set(places_in(removed[0])) if removed else set[int]()
+        found += [number for place, number in enumerate(numbers) if place not in gone]
+    return sorted(found)
+
+
+def _reader(numbers: Sequence[int]) -> Callable[[Transaction], list[Row]]:
+    among, params = any_of("number", numbers)
+    return lambda tx: tx.all(MESSAGES.format(among=among), **params)
+
+
+def _writer(job: Job, rows: Sequence[SegmentRow], now: int) -> Callable[[Transaction], None]:
+    return lambda tx: put_rows(tx, job, rows, now)
+
+
+def _take(builder: SegmentBuilder, sets: Membership, rows: Sequence[Row]) -> None:
+    if rows:
+        builder.add([row[:5] for row in rows])
+        sets.add(rows)
+
+
+def _batch(rows: Iterator[SegmentRow]) -> list[SegmentRow]:
+    """As many rows as one short transaction may write."""
+    batch, size = [], 0
+    for row in rows:
+        batch.append(row)
+        size += len(row.key) + len(row.value) + 50
+        if size >= _WRITE_BYTES:
+            break
+    return batch
+
+
+class Membership:
+    """Which messages are in which sets."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, list[int]] = {}
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take what is known of some messages."""
+        for number, *_, inbox, is_hidden, has_attachment, mailboxes, labels in rows:
+            names = moving_sets(
+                is_hidden=bool(is_hidden),
+                mailboxes=map(caseless, from_text(mailboxes)),
+                labels=map(caseless, from_text(labels)),
+            )
+            names.add(inbox_set(inbox))
+            if has_attachment:
+                names.add(WITH_FILE)
+            for name in names:
+                self._members.setdefault(name, []).append(number)
+
+    def encoded(self, builder: SegmentBuilder) -> dict[str, bytes]:
+        """Every set as it is written."""
+        places = builder.places()
+        return {
+            name: builder.encoded([places[number] for number in members])
+            for name, members in sorted(self._members.items())
+        }

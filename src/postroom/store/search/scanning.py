@@ -1,0 +1,129 @@
+"""Searching without the index: small scopes, and the tail."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from postroom.store.search.wanted import EVERYWHERE, Answer, Match, Wanted
+from postroom.store.sql.values import any_of
+from postroom.store.transaction import Transaction
+
+HAS_LABEL = """EXISTS (
+    SELECT 1 FROM message_labels x JOIN labels n ON n.number = x.label
+     WHERE x.message = m.number AND n.folded = :{name}
+)"""
+IN_MAILBOX = """EXISTS (
+    SELECT 1 FROM message_mailboxes x JOIN mailboxes n ON n.number = x.mailbox
+     WHERE x.message = m.number AND n.folded = :{name}
+)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """Up to so many messages it is quicker to look at each than to ask the index."""
+
+    words: int = 300
+    phrases: int = 1_000
+    lists: int = 2_000
+
+
+SMALL = Small()
+
+
+def is_small(tx: Transaction, wanted: Wanted, small: Small, *, has_border: bool) -> bool:
+    """Whether the scope has so few messages that the index is of no use."""
+    if wanted.thread is not None:
+        return True
+    most = small.phrases if has_border else small.words
+    if not wanted.columns():
+        most = small.lists
+    scope, params = _scope(wanted)
+    row = tx.one(
+        f"SELECT count(*) FROM (SELECT 1 FROM messages m WHERE {scope} LIMIT :most) AS few",
+        **params,
+        most=most + 1,
+    )
+    return row is not None and row[0] <= most
+
+
+def scan(tx: Transaction, wanted: Wanted) -> Answer:
+    """Answer a question by looking at every message of its scope."""
+    scope, params = _scope(wanted)
+    return _page(_matches(tx, wanted, "messages m", scope, params), wanted)
+
+
+def scan_tail(tx: Transaction, wanted: Wanted) -> list[Match]:
+    """The matches among the messages that are in no segment yet, newest first."""
+    tables = "search_tail tail JOIN messages m ON m.number = tail.message"
+    scope, params = _scope(wanted, "tail")
+    return _matches(tx, wanted, tables, scope, params)
+
+
+def _scope(wanted: Wanted, table: str = "m") -> tuple[str, dict[str, object]]:
+    clauses, params = ["1 = 1"], dict[str, object]()
+    if wanted.thread is not None:
+        clauses.append("m.thread = :thread")
+        params["thread"] = wanted.thread
+    if wanted.inboxes is not None:
+        among, inboxes = any_of("inbox", wanted.inboxes)
+        clauses.append(f"{table}.inbox {among}")
+        params |= inboxes
+    return " AND ".join(clauses), params
+
+
+def _matches(
+    tx: Transaction, wanted: Wanted, tables: str, scope: str, params: dict[str, object]
+) -> list[Match]:
+    columns, texts = wanted.columns(), [text for _, text in wanted.texts()]
+    chosen = ", ".join(("m.date", "m.number", *(f"b.{column}" for column in columns)))
+    joined = f"{tables} JOIN bodies b ON b.message = m.number" if columns else tables
+    conditions, more = _conditions(wanted)
+    where = " AND ".join([scope, *conditions])
+    rows = tx.all(f"SELECT {chosen} FROM {joined} WHERE {where}", **params, **more)
+    if len(texts) == 1:
+        text = texts[0]
+        found = [(row[0], row[1]) for row in rows if text in row[2]]
+    else:
+        found = [
+            (row[0], row[1])
+            for row in rows
+            if all(text in own for text, own in zip(texts, row[2:], strict=True))
+        ]
+    found.sort(reverse=True)
+    return found
+
+
+def _conditions(wanted: Wanted) -> tuple[list[str], dict[str, object]]:
+    """All but the scope and the texts."""
+    clauses, params = [], dict[str, object]()
+    if wanted.mailbox is None:
+        clauses.append("m.is_hidden = 0")
+    elif wanted.mailbox != EVERYWHERE:
+        clauses.append(IN_MAILBOX.format(name="mailbox"))
+        params["mailbox"] = wanted.mailbox
+    for position, label in enumerate(wanted.labels):
+        clauses.append(HAS_LABEL.format(name=f"label{position}"))
+        params[f"label{position}"] = label
+    for clause, name, value in (
+        ("m.has_attachment = :file", "file", wanted.has_attachment),
+        ("m.date >= :since", "since", wanted.since),
+        ("m.date < :before", "before", wanted.before),
+    ):
+        if value is not None:
+            clauses.append(clause)
+            params[name] = int(value)
+    return clauses, params
+
+
+def _page(found: list[Match], wanted: Wanted) -> Answer:
+    offset = wanted.offset
+    if wanted.after is not None:
+        offset = not_older(found, wanted.after)
+    page = found[offset : offset + wanted.limit]
+    return Answer(tuple(number for _, number in page), len(found), offset)
+
+
+def not_older(found: list[Match], match: Match) -> int:
+    """How many of the matches, newest first, are not older than this one."""
+    return bisect_left(found, (-match[0], -match[1] + 1), key=lambda m: (-m[0], -m[1]))

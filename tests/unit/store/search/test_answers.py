@@ -1,0 +1,56 @@
+"""Every answer of the index is what a plain look at all messages says.
+
+`SEARCH_SEEDS=200` tries more worlds than the few of the normal run.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from postroom.store.search.choice import Sizes
+from tests.unit.store.search.world import World
+
+SEEDS = int(os.environ.get("SEARCH_SEEDS", "3"))
+QUESTIONS = 60
+
+
+async def wrong_answers(world: World, questions: int) -> list[object]:
+    """The questions that the index answers otherwise than a plain look does."""
+    look = await world.look()
+    asked = [world.wanted(look) for _ in range(questions)]
+    answers = [(wanted, await world.find(wanted), look.answer(wanted)) for wanted in asked]
+    return [answer for answer in answers if answer[1] != answer[2]]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_ids_order_and_total_are_right_while_mail_comes_changes_and_goes(
+    tmp_path: Path, seed: int
+) -> None:
+    world = await World.open(tmp_path, seed)
+    wrong = []
+    for _ in range(10):
+        await world.arrive(world.random.randrange(5, 90))
+        await world.change(15)
+        if world.random.random() < 0.8:
+            await world.merge()
+        await world.change(5)
+        wrong += await wrong_answers(world, QUESTIONS)
+    await world.engine.close()
+
+    assert [] == wrong
+
+
+async def test_one_large_segment_answers_like_many_small_ones(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, seed=1)
+    await world.arrive(1_500)
+    await world.merge(Sizes(tail=1_000))
+    wrong = await wrong_answers(world, 300)
+    await world.arrive(300)
+    await world.change(100)
+    wrong += await wrong_answers(world, 100)
+    await world.engine.close()
+
+    assert [] == wrong

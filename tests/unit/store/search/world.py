@@ -1,0 +1,217 @@
+"""A store full of awkward mail, and a plain look at it that knows nothing of any index."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from postroom.model.inbox import HIDDEN_MAILBOXES, Inbox
+from postroom.model.message import AddressLine
+from postroom.model.stored import FIELD_BORDER, Change, NewAttachment, NewMessage
+from postroom.store.search.choice import Sizes
+from postroom.store.search.find import Finder
+from postroom.store.search.merging import merge_once
+from postroom.store.search.scanning import Small
+from postroom.store.search.wanted import Answer, Wanted
+from postroom.store.sql.values import caseless
+from postroom.store.sqlite.engine import SqliteEngine
+from postroom.store.store import SqlStore
+from postroom.store.transaction import Transaction
+
+START = 1_700_000_000
+NOTHING_IS_SMALL = Small(words=-1, phrases=-1, lists=-1)
+SMALL_SIZES = Sizes(tail=20, fan_out=3, most=300)
+
+_PIECES = (
+    "the", "of", "a", "in", "invoice", "invoices", "voice", "report", "re", "x1", "42", "2026",
+    "aa", "aaa", "ab", "aba", "straße", "café", "naïve", "привет", "мир", "дом", "你好", "世界",
+    "你", "日本語", "ไทย", "한국어", "http://a.b/c?d=e", "a.b@c.de", "...", "--", "-", "->", "()",
+    "%", "_", "\\", '"', "*", "é", "e\u0301", "ﬁ", "🙂", "\x00", "\x01", "\x02", "0x1f", "c3po",
+    "z" * 70, "é" * 40, "-" * 80, "abcdefghijklmnopqrstuvwxyz" * 3, "7" * 65, "一二三四五六七八",
+)  # fmt: skip
+_LABELS = ("Work", "work in progress", "Ünïcode", "x")
+_MAILBOXES = ("Inbox", "Archive", "Trash", "Junk", "Sent")
+
+
+class World:
+    """Mail that comes, changes and goes, in an order that a seed decides."""
+
+    def __init__(self, engine: SqliteEngine, seed: int) -> None:
+        self.engine = engine
+        self.store = SqlStore(engine)
+        self.random = random.Random(seed)
+        self.finder = Finder(NOTHING_IS_SMALL)
+        self.inboxes: list[Inbox] = []
+        self.ids: list[str] = []
+
+    @classmethod
+    async def open(cls, folder: Path, seed: int, inboxes: int = 3) -> World:
+        world = cls(SqliteEngine.open(folder / "world.db"), seed)
+        for number in range(inboxes):
+            now = datetime.fromtimestamp(START, UTC)
+            inbox = Inbox(f"inb_{number}", f"{number}@postroom.localhost", "", None, now)
+            world.inboxes.append(await world.store.add_inbox(inbox, client_id=None, payload=b""))
+        return world
+
+    async def arrive(self, count: int) -> None:
+        """Let messages come, not in the order of their dates."""
+        new = [self._message() for _ in range(count)]
+        await self.store.add_messages(new)
+        self.ids += [message.id for message in new]
+
+    async def change(self, count: int) -> None:
+        """Put labels on messages, move them, or remove them for good."""
+        for message_id in self.random.sample(self.ids, min(count, len(self.ids))):
+            what = self.random.random()
+            if what < 0.2:
+                await self.store.remove_message(message_id, None)
+                self.ids.remove(message_id)
+            elif what < 0.6:
+                change = Change(move_to=self.random.choice(_MAILBOXES))
+                await self.store.change_messages([message_id], change, None)
+            else:
+                labels = tuple(self.random.sample(_LABELS, self.random.randrange(3)))
+                await self.store.change_messages([message_id], Change(labels=labels), None)
+
+    async def merge(self, sizes: Sizes = SMALL_SIZES) -> None:
+        """Merge until there is nothing left to do."""
+        while await merge_once(self.engine, sizes):
+            pass
+
+    async def find(self, wanted: Wanted) -> Answer:
+        return await self.engine.read(lambda tx: self.finder.find(tx, wanted))
+
+    async def look(self) -> PlainLook:
+        return await self.engine.read(PlainLook)
+
+    def text(self, most: int = 30) -> str:
+        """Some words, with and without spaces between them."""
+        words = self.random.choices(_PIECES, k=self.random.randrange(1, most))
+        return "".join(word + self.random.choice(("", " ", " ", " ")) for word in words).strip()
+
+    def _message(self) -> NewMessage:
+        from postroom.mail.fold import fold
+
+        number = len(self.ids) + self.random.randrange(10**12)
+        sender = AddressLine("from", self.text(3), f"{self.random.randrange(9)}.b@c{number % 5}.de")
+        to = AddressLine("to", "", f"{number % 7}@postroom.localhost")
+        names = [self.text(3) for _ in range(self.random.choice((0, 0, 0, 1, 2)))]
+        fields = (self.text(6), self.text(60), sender.address, sender.name, *names)
+        files = tuple(
+            NewAttachment(f"att_{number}_{at}", name, "text/plain", 1, at > 0, f"{number}{at}")
+            for at, name in enumerate(names)
+        )
+        date = START + self.random.choice((self.random.randrange(50), len(self.ids) * 3))
+        return NewMessage(
+            id=f"msg_{number}",
+            inbox_id=self.random.choice(self.inboxes).id,
+            direction="inbound",
+            subject=fields[0],
+            addresses=(sender, to),
+            date=datetime.fromtimestamp(date, UTC),
+            received_at=datetime.fromtimestamp(START, UTC),
+            internet_message_id=f"{number}@x",
+            in_reply_to=None,
+            references=(),
+            base_subject=f"{number % 40}",
+            text=fields[1],
+            new_text=None,
+            snippet="",
+            searchable=FIELD_BORDER.join(fold(field) for field in fields),
+            size_bytes=1,
+            raw=f"{number}",
+            fingerprint=b"",
+            parser_version=1,
+            attachments=files,
+            mailboxes=(self.random.choice(_MAILBOXES),),
+            labels=tuple(self.random.sample(_LABELS, self.random.choice((0, 0, 1, 2)))),
+        )
+
+    def wanted(self, look: PlainLook) -> Wanted:
+        """A random question; most of what it asks for is somewhere in the mail."""
+        chance = self.random.random
+        wanted = Wanted(
+            inboxes=None if chance() < 0.5 else tuple(self.random.sample((1, 2, 3), 2)),
+            q=self.part(look.text(self.random, 0)) if chance() < 0.9 else None,
+            sender=self.part(look.text(self.random, 1)) if chance() < 0.1 else None,
+            recipient=self.part(look.text(self.random, 2)) if chance() < 0.1 else None,
+            labels=(caseless(self.random.choice(_LABELS)),) if chance() < 0.1 else (),
+            mailbox=self.random.choice((None, None, "*", "inbox", "trash", "none")),
+            has_attachment=self.random.choice((None, None, None, True, False)),
+            since=START + self.random.randrange(100) if chance() < 0.1 else None,
+            before=START + self.random.randrange(1000) if chance() < 0.1 else None,
+            limit=self.random.choice((1, 5, 50)),
+            offset=self.random.choice((0, 0, 0, 1, 7, 600)),
+        )
+        if chance() < 0.3 and look.rows:
+            row = self.random.choice(look.rows)
+            return _with_place(wanted, (row[1], row[0]))
+        return wanted
+
+    def part(self, text: str) -> str:
+        """A part of a text, as a folded query could be; sometimes with a change that spoils it."""
+        for _ in range(100):
+            start = self.random.randrange(max(1, len(text)))
+            size = self.random.choice((1, 2, 3, 5, 8, 12, 20, 40, 90))
+            found = text[start : start + size].strip(" ")
+            if self.random.random() < 0.05:
+                found = (found + self.random.choice(("q", " of", "-", "你"))).strip(" ")
+            if found and FIELD_BORDER not in found:
+                return found
+        return "e"
+
+
+def _with_place(wanted: Wanted, place: tuple[int, int]) -> Wanted:
+    from dataclasses import replace
+
+    return replace(wanted, after=place, offset=0)
+
+
+class PlainLook:
+    """All messages as they are in the tables, and the answers that follow from them."""
+
+    def __init__(self, tx: Transaction) -> None:
+        from postroom.store.sql.values import from_text
+
+        rows = tx.all(
+            """SELECT m.number, m.date, m.inbox, m.thread, m.has_attachment, m.mailboxes,
+                      m.labels, b.searchable, b.senders, b.recipients
+                 FROM messages m JOIN bodies b ON b.message = m.number"""
+        )
+        self.rows = [
+            (*row[:5], {*map(caseless, from_text(row[5]))}, {*map(caseless, from_text(row[6]))},
+             *row[7:])
+            for row in rows
+        ]  # fmt: skip
+
+    def text(self, chooser: random.Random, stream: int) -> str:
+        return str(chooser.choice(self.rows)[7 + stream]) if self.rows else ""
+
+    def answer(self, wanted: Wanted) -> Answer:
+        found = sorted(((row[1], row[0]) for row in self.rows if _fits(row, wanted)), reverse=True)
+        offset = wanted.offset
+        if wanted.after is not None:
+            offset = sum(match >= wanted.after for match in found)
+        page = found[offset : offset + wanted.limit]
+        return Answer(tuple(number for _, number in page), len(found), offset)
+
+
+_HIDDEN = {caseless(name) for name in HIDDEN_MAILBOXES}
+
+
+def _fits(row: Sequence[object], wanted: Wanted) -> bool:
+    _, date, inbox, thread, has_file, mailboxes, labels, *texts = row
+    asked = (wanted.q, wanted.sender, wanted.recipient)
+    return (
+        (wanted.inboxes is None or inbox in wanted.inboxes)
+        and (wanted.thread is None or thread == wanted.thread)
+        and all(text is None or text in own for text, own in zip(asked, texts, strict=True))
+        and set(wanted.labels) <= labels
+        and (wanted.has_attachment is None or bool(has_file) == wanted.has_attachment)
+        and (wanted.since is None or date >= wanted.since)
+        and (wanted.before is None or date < wanted.before)
+        and (wanted.mailbox is not None or not mailboxes <= _HIDDEN)
+        and (wanted.mailbox in (None, "*") or wanted.mailbox in mailboxes)
+    )
