@@ -150,6 +150,20 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Outdated:
+    """A message that an older parser has read, with what only its arrival knew."""
+
+    number: int
+    id: str
+    inbox_id: str
+    thread_id: str
+    direction: Direction
+    received_at: datetime
+    bcc: tuple[str, ...]
+    raw: BlobKey
+
+
+@dataclass(frozen=True, slots=True)
 class RawMessage:
     """Where the bytes of a stored message are, for export."""
 

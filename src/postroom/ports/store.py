@@ -19,6 +19,7 @@ from postroom.model.stored import (
     MessageQuery,
     NewMessage,
     NewSend,
+    Outdated,
     RawMessage,
     ThreadQuery,
 )
@@ -101,6 +102,15 @@ class StoresMessages(Protocol):
 
     async def attachment(self, attachment_id: str, visible: Visible) -> Attachment | None: ...
     async def labels(self, visible: Visible, page: Slice) -> Found[Label]: ...
+    async def count_outdated(self, version: int) -> int:
+        """How many messages a parser before this version has read."""
+
+    async def outdated(self, version: int, after: int, limit: int) -> list[Outdated]:
+        """The next of them after a number, in order of arrival."""
+
+    async def reread(self, messages: Sequence[NewMessage]) -> None:
+        """Write what the parser reads now under the ids that the messages have."""
+
     def raw_messages(self, inbox_id: str, visible: Visible) -> AsyncIterator[RawMessage]:
         """Every message of an inbox in order of arrival, Trash and Junk included."""
 

@@ -20,6 +20,7 @@ from postroom.model.stored import (
     MessageQuery,
     NewMessage,
     NewSend,
+    Outdated,
     RawMessage,
     ThreadQuery,
 )
@@ -36,6 +37,7 @@ from postroom.store.sql import (
     leases,
     names,
     reading,
+    rereading,
     sends,
     threads,
 )
@@ -148,6 +150,15 @@ class SqlStore:
 
     async def labels(self, visible: Visible, page: Slice) -> Found[Label]:
         return await self._engine.read(lambda tx: names.list_labels(tx, visible, page))
+
+    async def count_outdated(self, version: int) -> int:
+        return await self._engine.read(lambda tx: rereading.count_outdated(tx, version))
+
+    async def outdated(self, version: int, after: int, limit: int) -> list[Outdated]:
+        return await self._engine.read(lambda tx: rereading.outdated(tx, version, after, limit))
+
+    async def reread(self, messages: Sequence[NewMessage]) -> None:
+        await self._engine.write(lambda tx: rereading.reread(tx, messages))
 
     async def raw_messages(self, inbox_id: str, visible: Visible) -> AsyncIterator[RawMessage]:
         after = 0

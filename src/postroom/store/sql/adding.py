@@ -125,12 +125,13 @@ def _insert(
         internet_id=message.internet_message_id,
         raw=message.raw,
         fingerprint=message.fingerprint,
-        details=dumps(_details(message, defects)),
+        details=dumps(details_of(message, defects)),
     )
     return int(row[0]) if row else 0
 
 
-def _details(message: NewMessage, defects: tuple[str, ...]) -> dict[str, object]:
+def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, object]:
+    """What is shown with a whole message only, and asked for by nobody."""
     return {
         "in_reply_to": message.in_reply_to,
         "references": message.references,
@@ -143,36 +144,45 @@ def _details(message: NewMessage, defects: tuple[str, ...]) -> dict[str, object]
 
 def _named(tx: Transaction, message: NewMessage, inbox: int, number: int) -> str:
     """Put the texts, names and files of a message beside it, and let searches find it."""
-    tx.run(
-        INSERT_BODY,
-        message=number,
-        text=message.text,
-        new_text=message.new_text,
-        searchable=message.searchable,
-        senders=folded_addresses(message.addresses, ("from",)),
-        recipients=folded_addresses(message.addresses, ("to", "cc", "bcc")),
-    )
+    tx.run(INSERT_BODY, **body_values(message, number))
     _put_names(tx, message, inbox, number)
     index_message(tx, number, inbox)
-    if message.attachments:
-        tx.many(
-            INSERT_ATTACHMENT,
-            [
-                {
-                    "id": a.id,
-                    "message": number,
-                    "inbox": inbox,
-                    "position": position,
-                    "is_inline": int(a.is_inline),
-                    "size": a.size,
-                    "filename": a.filename,
-                    "content_type": a.content_type,
-                    "sha256": a.sha256,
-                }
-                for position, a in enumerate(message.attachments)
-            ],
-        )
+    insert_attachments(tx, message, inbox, number, [a.id for a in message.attachments])
     return message.id
+
+
+def body_values(message: NewMessage, number: int) -> dict[str, object]:
+    """The texts of a message, as they are read and as they are searched."""
+    return {
+        "message": number,
+        "text": message.text,
+        "new_text": message.new_text,
+        "searchable": message.searchable,
+        "senders": folded_addresses(message.addresses, ("from",)),
+        "recipients": folded_addresses(message.addresses, ("to", "cc", "bcc")),
+    }
+
+
+def insert_attachments(
+    tx: Transaction, message: NewMessage, inbox: int, number: int, ids: Sequence[str]
+) -> None:
+    """Put the files of a message beside it, under these ids."""
+    rows = [
+        {
+            "id": attachment_id,
+            "message": number,
+            "inbox": inbox,
+            "position": position,
+            "is_inline": int(a.is_inline),
+            "size": a.size,
+            "filename": a.filename,
+            "content_type": a.content_type,
+            "sha256": a.sha256,
+        }
+        for position, (attachment_id, a) in enumerate(zip(ids, message.attachments, strict=True))
+    ]
+    if rows:
+        tx.many(INSERT_ATTACHMENT, rows)
 
 
 def _put_names(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:

@@ -39,6 +39,7 @@ TOP = {
     "config": "Show every setting and where it comes from.",
     "doctor": "Look for problems and name the fix of each.",
     "verify": "Check that all that is stored is whole.",
+    "reparse": "Read stored mail again with the parser of today.",
     "completion": "Print what makes your shell complete commands.",
     "version": "Show the version.",
 }
@@ -83,6 +84,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Own("config", "settings:config"),
     Own("doctor", "doctor:doctor"),
     Own("verify", "verify:verify"),
+    Own("reparse", "reparse:reparse"),
     Own("completion", "settings:completion"),
     Own("version", "settings:version"),
 )

@@ -1,0 +1,120 @@
+"""Messages read again by a newer parser: their words change, their place and names do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.model.stored import NewMessage, Outdated
+from postroom.store.search.sets import reindex_message
+from postroom.store.sql.adding import (
+    INSERT_BODY,
+    body_values,
+    details_of,
+    insert_attachments,
+)
+from postroom.store.sql.rows import direction
+from postroom.store.sql.threading import choose_thread, recount, remember_ids
+from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+OUTDATED = """
+    SELECT m.number, m.id, i.id, t.id, m.is_outbound, m.received_at, m.addresses, m.raw
+      FROM messages m JOIN inboxes i ON i.number = m.inbox JOIN threads t ON t.number = m.thread
+     WHERE m.number > :after AND m.parser_version < :version
+     ORDER BY m.number LIMIT :limit
+"""
+COUNT_OUTDATED = "SELECT count(*) FROM messages WHERE parser_version < :version"
+FIND = """
+    SELECT m.number, m.inbox, m.thread, m.details, t.id FROM messages m
+      JOIN threads t ON t.number = m.thread WHERE m.id = :id
+"""
+UPDATE_MESSAGE = """
+    UPDATE messages
+       SET thread = :thread, has_attachment = :has_attachment, date = :date,
+           parser_version = :parser_version, subject = :subject, from_address = :from_address,
+           from_name = :from_name, addresses = :addresses, snippet = :snippet,
+           internet_id = :internet_id, fingerprint = :fingerprint, details = :details
+     WHERE number = :number
+"""
+
+
+def count_outdated(tx: Transaction, version: int) -> int:
+    """How many messages an older parser has read."""
+    row = tx.one(COUNT_OUTDATED, version=version)
+    return int(row[0]) if row else 0
+
+
+def outdated(tx: Transaction, version: int, after: int, limit: int) -> list[Outdated]:
+    """The next messages that an older parser has read, in order of arrival."""
+    rows = tx.all(OUTDATED, version=version, after=after, limit=limit)
+    return [
+        Outdated(
+            number=row[0],
+            id=row[1],
+            inbox_id=row[2],
+            thread_id=row[3],
+            direction=direction(row[4]),
+            received_at=moment(row[5]),
+            bcc=tuple(line[2] for line in from_text(row[6]) if line[0] == "bcc"),
+            raw=row[7],
+        )
+        for row in rows
+    ]
+
+
+def reread(tx: Transaction, messages: Sequence[NewMessage]) -> None:
+    """Write what the parser reads now; a message that was removed meanwhile is passed over."""
+    for message in messages:
+        row = tx.one(FIND, id=message.id)
+        if row is not None:
+            _reread(tx, message, row)
+
+
+def _reread(tx: Transaction, message: NewMessage, row: Row) -> None:
+    number, inbox, old_thread = row[:3]
+    remember_ids(tx, message, inbox, old_thread)
+    thread, _ = choose_thread(tx, message, inbox)
+    _update(tx, message, number, thread, from_text(row[3]))
+    tx.run("DELETE FROM bodies WHERE message = :message", message=number)
+    tx.run(INSERT_BODY, **body_values(message, number))
+    _replace_attachments(tx, message, inbox, number)
+    reindex_message(tx, number, inbox)
+    for touched in {old_thread, thread}:
+        recount(tx, touched)
+
+
+def _update(
+    tx: Transaction, message: NewMessage, number: int, thread: int, old: dict[str, object]
+) -> None:
+    sender = message.sender
+    kept = {"recipients": old["recipients"]}
+    tx.run(
+        UPDATE_MESSAGE,
+        number=number,
+        thread=thread,
+        has_attachment=int(message.has_attachment),
+        date=seconds(message.date),
+        parser_version=message.parser_version,
+        subject=message.subject,
+        from_address=sender.address if sender else "",
+        from_name=sender.name if sender else "",
+        addresses=dumps([(a.role, a.name, a.address) for a in message.addresses]),
+        snippet=message.snippet,
+        internet_id=message.internet_message_id,
+        fingerprint=message.fingerprint,
+        details=dumps({**details_of(message, message.defects), **kept}),
+    )
+
+
+def _replace_attachments(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
+    """Attachments that are still there keep their ids."""
+    rows = tx.all(
+        "SELECT sha256, id FROM attachments WHERE message = :message ORDER BY position DESC",
+        message=number,
+    )
+    ids: dict[str, list[str]] = {}
+    for sha256, attachment_id in rows:
+        ids.setdefault(sha256, []).append(attachment_id)
+    tx.run("DELETE FROM attachments WHERE message = :message", message=number)
+    kept = [ids[a.sha256].pop() if ids.get(a.sha256) else a.id for a in message.attachments]
+    insert_attachments(tx, message, inbox, number, kept)
