@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import socket
 import sys
@@ -142,6 +143,42 @@ async def test_a_large_body_is_refused_over_the_wire(app, key, serving):
         writer.close()
 
     assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: \x00\r\n\r\n",
+        b"nonsense\r\n\r\n",
+        b"GET /" + b"a" * 200_000,
+    ],
+)
+async def test_what_is_not_http_is_a_problem_too(app, serving, sent):
+    async with serving(build(app)) as port:
+        answer = await exchange(port, sent)
+
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/problem+json" in head
+    assert "malformed" == json.loads(body)["code"]
+
+
+async def test_a_long_query_is_read(app, key, serving):
+    labels = "&".join(["labels=" + "%F0%9F%93%AB" * 128] * 50)
+    head = f"GET /v1/messages?inbox_id=inb_1&{labels} HTTP/1.1\r\nHost: localhost\r\n"
+    rest = f"Connection: close\r\nAuthorization: Bearer {key}\r\n\r\n"
+    async with serving(build(app)) as port:
+        answer = await exchange(port, (head + rest).encode())
+
+    assert answer.startswith(b"HTTP/1.1 404 ")
+
+
+async def exchange(port, sent):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return answer
 
 
 async def test_a_websocket_is_not_answered(app):

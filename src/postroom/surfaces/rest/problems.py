@@ -13,6 +13,7 @@ from starlette.responses import Response
 from postroom.errors import InvalidInput, MailError, RateLimited
 
 MEDIA_TYPE = "application/problem+json"
+_MOST_PATH = 1_000
 
 
 class Kind(NamedTuple):
@@ -60,7 +61,7 @@ def problem(
         "title": kind.title,
         "status": kind.status,
         "detail": detail,
-        "instance": quote(scope["path"]),
+        "instance": quote(scope["path"][:_MOST_PATH]),
         "code": code,
         "request_id": scope["request_id"],
         **more,

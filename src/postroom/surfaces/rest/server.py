@@ -21,6 +21,7 @@ from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.pages import pages
 from postroom.surfaces.rest.routes import ROUTES
 from postroom.surfaces.rest.surface import Surface
+from postroom.surfaces.rest.wire import MOST_HEAD_BYTES, Protocol
 
 __all__ = ["Door", "build", "listen", "serve"]
 
@@ -73,6 +74,8 @@ async def serve(
     with listen(host, port) as bound:
         config = uvicorn.Config(
             asgi,
+            http=Protocol,
+            h11_max_incomplete_event_size=MOST_HEAD_BYTES,
             lifespan="on",
             log_config=None,
             access_log=False,

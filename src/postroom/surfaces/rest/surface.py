@@ -192,4 +192,9 @@ def _request_id(scope: Scope) -> str:
     """The caller's own id for the request if it is plain, else a new one."""
     given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
     text: str = given.decode("latin-1")
-    return text if _REQUEST_ID.fullmatch(text) else f"req_{secrets.token_hex(8)}"
+    return text if _REQUEST_ID.fullmatch(text) else new_request_id()
+
+
+def new_request_id() -> str:
+    """A name for a request, for the log and for whoever asks about it."""
+    return f"req_{secrets.token_hex(8)}"
