@@ -91,6 +91,16 @@ async def test_a_bug_is_logged_with_the_request_and_not_shown(app, key, caplog):
     assert record.exc_info is not None
 
 
+async def test_what_fails_on_our_side_is_logged_with_the_request(app, key, caplog):
+    error = errors.StorageFull("no space left; free some")
+    async with visiting(app, key, asgi=failing(app, error)) as rest:
+        problem = await rest.problem("GET", "/v1/fails")
+
+    [record] = [r for r in caplog.records if r.getMessage() == "request.failed"]
+    assert problem["request_id"] == record.request_id
+    assert ("GET /v1/fails", "no space left; free some") == (record.route, record.error)
+
+
 async def test_an_unknown_path_is_a_problem(rest):
     problem = await rest.problem("GET", "/v1/nothing/here%20at%20all")
 

@@ -95,20 +95,24 @@ class Surface:
                 return
             response = await self._respond(request, visit)
         except MailError as error:
-            response = as_problem(error, visit.scope)
-            self._metrics.errors[error.code] += 1
+            response = self._refuse(error, visit)
         except ClientDisconnect:
             return
         except Exception:
             # The last door: what is inside us goes into the log and not to the caller.
             if visit.status:
                 raise
-            log.exception("request.failed", extra={"request_id": visit.scope["request_id"]})
-            response = problem(
-                "internal", "something went wrong on our side; it is in the log", visit.scope
-            )
-            self._metrics.errors["internal"] += 1
+            log.exception("request.failed", extra=visit.context)
+            error = MailError("something went wrong on our side; it is in the log")
+            response = self._refuse(error, visit)
         await response(visit.scope, receive, visit.send)
+
+    def _refuse(self, error: MailError, visit: _Visit) -> Response:
+        self._metrics.errors[error.code] += 1
+        response = as_problem(error, visit.scope)
+        if response.status_code > 500:
+            log.warning("request.failed", extra={**visit.context, "error": str(error)})
+        return response
 
     def _mounted(self, visit: _Visit) -> ASGIApp | None:
         path: str = visit.scope["path"]
@@ -166,6 +170,11 @@ class _Visit:
         self.status = 0
         self._send = send
         self._started = time.perf_counter()
+
+    @property
+    def context(self) -> dict[str, str]:
+        """What a log line says of the request: never its arguments."""
+        return {"request_id": self.scope["request_id"], "route": f"{self.method} {self.route}"}
 
     @property
     def seconds(self) -> float:
