@@ -94,20 +94,19 @@ class Surface:
                 await mounted(visit.scope, receive, visit.send)
                 return
             response = await self._respond(request, visit)
-        except MailError as error:
-            response = self._refuse(error, visit)
         except ClientDisconnect:
             return
-        except Exception:
-            # The last door: what is inside us goes into the log and not to the caller.
+        except Exception as error:
             if visit.status:
                 raise
-            log.exception("request.failed", extra=visit.context)
-            error = MailError("something went wrong on our side; it is in the log")
             response = self._refuse(error, visit)
         await response(visit.scope, receive, visit.send)
 
-    def _refuse(self, error: MailError, visit: _Visit) -> Response:
+    def _refuse(self, error: Exception, visit: _Visit) -> Response:
+        """The last door: what is inside us goes into the log and not to the caller."""
+        if not isinstance(error, MailError):
+            log.error("request.failed", extra=visit.context, exc_info=error)
+            error = MailError("something went wrong on our side; it is in the log")
         self._metrics.errors[error.code] += 1
         response = as_problem(error, visit.scope)
         if response.status_code > 500:
