@@ -163,8 +163,6 @@ class _Reader:
             self.is_full = True
             return
         name = "" if name == address else name
-        if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
-            name = name[1:-1]
         self.found.append(Mailbox(clean(name.strip()), address))
 
 

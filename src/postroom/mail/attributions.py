@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from postroom.mail.quote_words import FORWARDS, HEADERS, ORIGINALS, VERBS, VERBS_INSIDE
+from postroom.mail.quote_words import FORWARDS, HEADERS, ORIGINALS, VERBS, VERBS_INSIDE, WEAK_VERBS
 
 _LONGEST = 500
 _WORD_BREAK = re.compile(r"[\s:：,.<>\"'”’*_-]+")
@@ -16,6 +16,7 @@ _DATE = re.compile(
     r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}|\d{1,2}[:.h]\d\d\b|\d{4}\s?[年년]|\b(?:19|20)\d\d\b"
     r"|\d{1,2}-[A-Za-z]{3}\.?-\d{2,4}"
 )
+_TIME = re.compile(r"\d{1,2}[:.h]\d\d")
 _ADDRESS = re.compile(r"[^\s@<>()]@[^\s@<>()]{2}|mailto:")
 # Where an attribution may begin: a capital word or a weekday with a number soon after, at the
 # start of a line or right behind the last words of the reply.
@@ -85,6 +86,8 @@ def find_attribution(text: str, *, quote_follows: bool) -> int:
     if not (has_verb or address) or not (has_colon or has_verb or quote_follows):
         return -1
     dated = _DATE.search(stripped)
+    if not (address or quote_follows) and _is_weak(stripped):
+        return -1
     if dated and (start := _dated_start(stripped, has_verb=has_verb)) >= 0:
         return start
     if dated and address and quote_follows and (line := _DATED_LINE.search(stripped)):
@@ -96,6 +99,12 @@ def find_attribution(text: str, *, quote_follows: bool) -> int:
 def _has_verb(text: str) -> bool:
     words = _WORD_BREAK.split(text.lower())
     return not VERBS.isdisjoint(words) or any(verb in text for verb in VERBS_INSIDE)
+
+
+def _is_weak(text: str) -> bool:
+    """True if it may be any sentence with a date: no time of day, and a verb of every day."""
+    verbs = VERBS.intersection(_WORD_BREAK.split(text.lower()))
+    return verbs <= WEAK_VERBS and not _TIME.search(text)
 
 
 def _dated_start(text: str, *, has_verb: bool) -> int:

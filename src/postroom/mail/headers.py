@@ -11,7 +11,7 @@ from postroom.mail.words import decode_words
 from postroom.model.limits import Limits
 
 _BLANK = re.compile(rb"\n\r?\n")
-_ODD_BLANK = re.compile(rb"[\r\n][ \t]{0,80}(?:\r\n|\n|\r(?!\n))")
+_ODD_BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))[ \t]{0,80}(?:\r\n|\n|\r(?!\n))")
 _FIELD = re.compile(r"([!-9;-~]+)[ \t]*:")
 _NAME = re.compile(r"[!-9;-~]+")
 _USUAL_NAMES = frozenset(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 _BRACKETED = re.compile(r"<([^<>]{1,2000})>")
+_ANY_ID = re.compile(r"<([^<>]{1,2000})>|([^\s<>,;\"']{1,400}@[^\s<>,;\"']{1,400})")
 _SPACE = re.compile(r"\s+")
 _MOST = 1_000
 
@@ -18,6 +20,13 @@ def parse_ids(value: str) -> list[str]:
         found = [word.strip("<>,;\"'") for word in value.split() if "@" in word]
     ids = (_SPACE.sub("", found_id) if " " in found_id or "\t" in found_id else found_id
            for found_id in found[:_MOST])  # fmt: skip
+    return list(dict.fromkeys(found_id for found_id in ids if found_id))
+
+
+def parse_references(values: list[str]) -> list[str]:
+    """The Message-IDs of the References headers; ids that lost their brackets count too."""
+    found = (bracketed or bare for bracketed, bare in _ANY_ID.findall(" ".join(values)))
+    ids = (_SPACE.sub("", found_id) for found_id in itertools.islice(found, _MOST))
     return list(dict.fromkeys(found_id for found_id in ids if found_id))
 
 

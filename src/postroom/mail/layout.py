@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 QUOTE = "> "
+_RULE = "-" * 10
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ class Page:
 
     def rule(self) -> None:
         self.end_line()
-        self.write("-" * 10)
+        self.write(_RULE)
         self.end_line()
 
     def item(self, marker: str) -> None:
@@ -117,4 +118,6 @@ class Page:
 
     def text(self) -> str:
         self.end_line()
+        while self.lines and self.lines[-1].strip() in ("", _RULE):
+            self.lines.pop()
         return "\n".join(self.lines).strip("\n")

@@ -12,6 +12,8 @@ VERBS = frozenset(
      "viết", "menulis", "כתב", "כתבה", "كتب", "rašė", "kirjutas", "rakstīja", "napisao", "napisal",
      "noted", "quoting", "lähetti", "trimis", "scribsit", "shkroi")
 )  # fmt: skip
+# Verbs that ordinary sentences end with too.
+WEAK_VERBS = frozenset(("said", "says", "sent", "noted", "writes", "written", "quoting"))
 # Where words are not set apart by spaces.
 VERBS_INSIDE = ("写道", "寫道", "님이 작성", "작성:", "書きました", "のメール", "编写")
 
@@ -28,6 +30,8 @@ ORIGINALS = (
     "quoted text",
     "αρχικό μήνυμα", "thư gốc", "missatge original", "izvorna poruka", "izvirno sporočilo",
     "pesan asli", "הודעה מקורית", "الرسالة الأصلية", "in reply to .{1,80}",
+    "below this line is a copy", "this is a copy of the message", "enclosed is a copy",
+    "(?:unsent|original) message follows", "message headers? follow",
     "reply above this line", "please reply above", "write your reply above",
 )  # fmt: skip
 FORWARDS = (

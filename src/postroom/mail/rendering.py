@@ -211,9 +211,10 @@ class _Walker:
         elif tag == "blockquote":
             self._open_quote(attributes, frame)
         elif tag in _PARAGRAPHS:
-            # the first paragraph of a list item stays on the line of its marker
-            page.end_line() if self.counters and tag == "p" else page.blank_line()
-            frame.close = page.blank_line
+            # the paragraph of a list item stays on the line of its marker
+            is_item = bool(self.counters) and tag == "p"
+            frame.close = page.end_line if is_item else page.blank_line
+            frame.close()
         elif tag in _BLOCKS:
             page.end_line()
             frame.close = page.end_line

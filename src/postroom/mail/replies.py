@@ -46,6 +46,7 @@ def split_reply(text: str) -> Reply:
         pairs = list(zip(marks.lines, marks.quoted, strict=True))
         new = [line for line, is_quoted in pairs if not is_quoted]
         old = [line for line, is_quoted in pairs if is_quoted]
+        new = _without_gaps(new)
     _trim(new)
     signature = find_signature(new)
     return Reply(_joined(new[:signature]), _joined(old), _joined(new[signature:]))
@@ -53,6 +54,12 @@ def split_reply(text: str) -> Reply:
 
 def _joined(lines: list[str]) -> str:
     return "\n".join(lines).strip("\n").rstrip()
+
+
+def _without_gaps(lines: list[str]) -> list[str]:
+    """One empty line where quotations were taken out, not two."""
+    spaced = zip(["", *lines], lines, strict=False)
+    return [line for above, line in spaced if line.strip() or above.strip()]
 
 
 def _trim(lines: list[str]) -> None:
@@ -70,6 +77,8 @@ class _Marks:
         if True in self.quoted:
             self._adopt_wrapped_lines()
         cut = self._find_cut()
+        if not any(line.strip() for line in self.lines[:cut]):
+            cut = len(self.lines)  # nothing above the old mail: it was passed on as it is
         if cut < len(self.lines):
             self.quoted[cut:] = [True] * (len(self.lines) - cut)
         if True in self.quoted[:cut]:

@@ -94,7 +94,7 @@ def _contacts(lines: list[str]) -> int:
     index = len(lines)
     for line in reversed(lines[-_MOST_CONTACT_LINES:]):
         stripped = line.strip()
-        if len(stripped) > 60 or stripped.endswith((":", ".", "?", "!")):
+        if len(stripped) > 60 or "<" in stripped or stripped.endswith((":", ".", "?", "!")):
             break
         index -= 1
         contacts += bool(_CONTACT.search(stripped))

@@ -8,7 +8,7 @@ from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_mailboxes
 from postroom.mail.bodies import Body, collect
 from postroom.mail.headers import Fields
-from postroom.mail.identifiers import parse_ids
+from postroom.mail.identifiers import parse_ids, parse_references
 from postroom.mail.mime import Splitter
 from postroom.mail.typed import check_address
 from postroom.model.limits import Limits
@@ -39,7 +39,7 @@ def verify(raw: bytes, outgoing: Outgoing) -> None:
     _same(
         "references",
         list(dict.fromkeys(outgoing.references)),
-        parse_ids(fields.first("references")),
+        parse_references(fields.all("references")),
     )
     contents = collect(root, _LIMITS)
     _same_bodies(outgoing, contents.bodies)

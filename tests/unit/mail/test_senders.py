@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+
+from postroom.mail.authentication import Auth, read_auth
+from postroom.mail.lookalikes import imitated
+from postroom.mail.parse import parse_message
+
+
+def lookalikes(*headers: str) -> tuple[str, ...]:
+    return parse_message("\n".join((*headers, "", "Hi")).encode()).security.lookalike
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        '"support@bank.example" <x@evil.example>',
+        "Bank <x@xn--80ak6aa92e.com>",
+        "Bank <x@аррӏе.com>",
+        "Bank <x@pаypal.com>",
+        "=?utf-8?q?P=D0=B0ypal?= <x@evil.example>",
+        "a@b.example, c@d.example",
+    ],
+)
+def test_a_sender_who_pretends_is_flagged(sender: str) -> None:
+    assert lookalikes(f"From: {sender}")
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        "Ada <ada@example.org>",
+        '"ada@example.org" <ada@mail.example.org>',
+        "Jürgen <j@münchen.example>",
+        "Ada <ada@xn--mnchen-3ya.example>",
+        "Иван Петров <ivan@почта.рф>",
+        "田中 Taro <taro@example.jp>",
+    ],
+)
+def test_an_honest_sender_is_not(sender: str) -> None:
+    assert () == lookalikes(f"From: {sender}")
+
+
+def test_replies_that_go_elsewhere_are_flagged() -> None:
+    assert lookalikes("From: ada@bank.example", "Reply-To: x@evil.example")
+    assert not lookalikes("From: ada@bank.example", "Reply-To: x@mail.bank.example")
+    assert not lookalikes("From: ada@bank.example", "Reply-To: l@list.example", "List-Id: <l>")
+    assert not lookalikes("From: ada@bank.example", "Reply-To: l@l.example", "To: l@l.example")
+
+
+@pytest.mark.parametrize(
+    ("domain", "known"),
+    [
+        ("paypa1.com", "paypal.com"),
+        ("paypall.com", "paypal.com"),
+        ("arnazon.com", "amazon.com"),
+        ("exampel.org", "example.org"),
+        ("xn--pypal-4ve.com", "paypal.com"),
+    ],
+)
+def test_a_domain_that_imitates_a_known_one_is_found(domain: str, known: str) -> None:
+    assert known == imitated(domain, ["other.example", known])
+
+
+@pytest.mark.parametrize("domain", ["paypal.com", "mail.paypal.com", "example.net", "visa.com"])
+def test_other_domains_imitate_nobody(domain: str) -> None:
+    assert imitated(domain, ["paypal.com", "visa.com"]) is None
+
+
+RESULTS = (
+    "mx.example.org (good); dkim=fail header.d=evil.example; dkim=pass (x) header.d=bank.example;"
+    " spf=softfail smtp.mailfrom=x@evil.example; dmarc=pass header.from=bank.example"
+)
+
+
+def test_a_trusted_server_is_believed() -> None:
+    auth = read_auth(
+        [("Authentication-Results", RESULTS)],
+        trusted={"mx.example.org"},
+        from_address="ada@mail.bank.example",
+    )
+
+    assert Auth(spf="softfail", dkim="pass", dmarc="pass", aligned=True) == auth
+
+
+def test_anybody_else_is_not() -> None:
+    forged = [("Authentication-Results", RESULTS.replace("mx.", "mx.evil."))]
+
+    assert Auth() == read_auth(forged, trusted={"mx.example.org"}, from_address="a@bank.example")
+
+
+def test_only_the_topmost_verdict_counts() -> None:
+    headers = [
+        ("Authentication-Results", "mx.example.org; spf=fail smtp.mailfrom=evil.example"),
+        ("Authentication-Results", RESULTS),
+    ]
+
+    auth = read_auth(headers, trusted={"mx.example.org"}, from_address="a@bank.example")
+
+    assert Auth(spf="fail") == auth
+
+
+def test_a_pass_for_another_domain_is_not_aligned() -> None:
+    header = "mx.example.org; dkim=pass header.d=evil.example; spf=pass smtp.mailfrom=evil.example"
+
+    auth = read_auth(
+        [("Authentication-Results", header)],
+        trusted={"mx.example.org"},
+        from_address="a@bank.example",
+    )
+
+    assert Auth(spf="pass", dkim="pass", aligned=False) == auth

@@ -1,0 +1,201 @@
+"""Parts, files and what tells two mails apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.mail.filenames import content_disposition, download_name, safe_filename
+from postroom.mail.filetypes import detect_type
+from postroom.mail.fingerprint import fingerprint
+from postroom.mail.message import PARSER_VERSION
+from postroom.mail.parse import parse_message
+from postroom.model.limits import Limits
+
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
+
+def multipart(*parts: str, kind: str = "mixed") -> bytes:
+    body = "".join(f"--b\n{part}\n" for part in parts)
+    return f"Content-Type: multipart/{kind}; boundary=b\n\n{body}--b--\n".encode()
+
+
+FILE = "Content-Disposition: attachment; filename=a.txt\n\nfile"
+
+
+def test_several_texts_are_one_text() -> None:
+    assert "One\n\nTwo" == parse_message(multipart("\nOne", "\nTwo")).text
+
+
+def test_plain_text_is_preferred_to_html() -> None:
+    parsed = parse_message(
+        multipart(
+            "\nPlain words", "Content-Type: text/html\n\n<b>Rich words</b>", kind="alternative"
+        )
+    )
+
+    assert ("Plain words", "<b>Rich words</b>") == (parsed.text, parsed.html)
+
+
+def test_an_empty_plain_part_does_not_hide_the_html() -> None:
+    parsed = parse_message(
+        multipart("\n  \n", "Content-Type: text/html\n\n<b>Rich</b>", kind="alternative")
+    )
+
+    assert "Rich" == parsed.text
+
+
+def test_a_plain_part_that_only_points_to_the_html_comes_last() -> None:
+    rich = "Content-Type: text/html\n\n<p>" + "All the news of the day. " * 10 + "</p>"
+    parsed = parse_message(
+        multipart("\nPlease view this message in your browser.", rich, kind="alternative")
+    )
+
+    assert parsed.text.startswith("All the news")
+
+
+def test_a_part_without_an_end_is_read_to_the_end() -> None:
+    raw = b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nText\n--b\n" + FILE.encode()
+
+    parsed = parse_message(raw)
+
+    assert "Text" == parsed.text
+    assert [b"file"] == [a.content for a in parsed.attachments]
+
+
+def test_an_inner_boundary_that_begins_like_the_outer_one_is_told_apart() -> None:
+    inner = "Content-Type: multipart/mixed; boundary=bb\n\n--bb\n\nInner\n--bb--"
+
+    assert "Inner\n\nOuter" == parse_message(multipart(inner, "\nOuter")).text
+
+
+def test_a_named_text_that_is_the_only_text_shows() -> None:
+    parsed = parse_message(multipart("Content-Type: text/plain; name=note.txt\n\nThe note"))
+
+    assert "The note" == parsed.text
+    assert ["note.txt"] == [a.filename for a in parsed.attachments]
+
+
+def test_a_file_without_a_name_gets_one() -> None:
+    parsed = parse_message(multipart("\nText", "Content-Type: image/png\n\nx"))
+
+    assert ["attachment-1.png"] == [a.filename for a in parsed.attachments]
+
+
+def test_the_limits_of_parts_hold_at_the_limit_and_past_it() -> None:
+    raw = multipart(*["\nx"] * 3)
+
+    assert (
+        "more than 4 MIME parts, read up to there"
+        not in parse_message(raw, Limits(mime_parts=4)).defects
+    )
+    assert (
+        "more than 3 MIME parts, read up to there"
+        in parse_message(raw, Limits(mime_parts=3)).defects
+    )
+
+
+def test_the_limit_of_depth_holds_at_the_limit_and_past_it() -> None:
+    raw = multipart("Content-Type: multipart/mixed; boundary=c\n\n--c\n\nDeep\n--c--")
+
+    assert "Deep" == parse_message(raw, Limits(mime_depth=2)).text
+    cut = parse_message(raw, Limits(mime_depth=1))
+    assert "parts nested over 1 levels, read up to there" in cut.defects
+
+
+def test_text_is_cut_at_its_limit() -> None:
+    raw = b"Subject: x\n\n" + b"a" * 10
+
+    assert "a" * 10 == parse_message(raw, Limits(text_chars=10)).text
+    cut = parse_message(raw, Limits(text_chars=9))
+    assert ("a" * 9, True) == (cut.text, "text over 9 characters, cut there" in cut.defects)
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("invoice.pdf", "invoice.pdf"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Windows\\cmd.exe", "cmd.exe"),
+        ("a\0b\r\nc.txt", "ab c.txt"),
+        ("\u202egpj.exe", "gpj.exe"),
+        (".htaccess", "htaccess"),
+        ("...", "attachment"),
+        ("", "attachment"),
+        ("CON", "_CON"),
+        ("nul.txt", "_nul.txt"),
+        ('a"b<c>d|e?f*g:h', "a_b_c_d_e_f_g_h"),
+        ("résumé 你好.pdf", "résumé 你好.pdf"),
+        ("a" * 300 + ".pdf", "a" * 251 + ".pdf"),
+        ("trailing. ", "trailing"),
+    ],
+)
+def test_a_safe_name_is_only_a_name(name: str, safe: str) -> None:
+    assert safe == safe_filename(name)
+
+
+def test_a_download_name_fits_its_header() -> None:
+    assert 'attachment; filename="a.pdf"' == content_disposition("a.pdf")
+    assert (
+        "attachment; filename=\"resume.pdf\"; filename*=UTF-8''r%C3%A9sum%C3%A9.pdf"
+        == content_disposition("résumé.pdf")
+    )
+    assert len(download_name("你" * 100 + ".pdf").encode()) <= 150
+    assert download_name("你" * 100 + ".pdf").endswith(".pdf")
+
+
+@pytest.mark.parametrize(
+    ("content", "declared", "detected"),
+    [
+        (b"%PDF-1.7", "application/octet-stream", "application/pdf"),
+        (b"\x89PNG\r\n\x1a\n", "image/jpeg", "image/png"),
+        (b"RIFF\0\0\0\0WEBP", "image/png", "image/webp"),
+        (b"<!DOCTYPE html><p>", "image/png", "text/html"),
+        (b"MZ\x90", "image/png", "application/x-msdownload"),
+        (b"PK\x03\x04....xl/workbook.xml", "application/zip", XLSX),
+        (b"hello", "text/plain", "text/plain"),
+        (b"", "", "application/octet-stream"),
+    ],
+)  # fmt: skip
+def test_a_file_is_what_its_bytes_say(content: bytes, declared: str, detected: str) -> None:
+    assert detected == detect_type(content, declared)
+
+
+def test_a_program_that_calls_itself_a_picture_is_flagged() -> None:
+    parsed = parse_message(
+        multipart("Content-Type: image/png; name=cat.png\nContent-Disposition: attachment\n\nMZ...")
+    )
+
+    assert ("cat.png",) == parsed.security.disguised_attachments
+
+
+MAIL = b"From: a@b\nDate: Sat, 10 Oct 2026 10:00:00 +0200\nSubject: x\n\nHi\n"
+
+
+def test_one_mail_by_two_routes_is_one_mail() -> None:
+    other_route = b"Received: from elsewhere\n" + MAIL.replace(b"\n", b"\r\n")
+
+    assert fingerprint(parse_message(MAIL)) == fingerprint(parse_message(other_route))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"From: a@b", b"From: c@b"),
+        (b"10:00:00", b"10:00:01"),
+        (b"Subject: x", b"Subject: y"),
+        (b"Hi", b"Ho"),
+        (b"Subject: x", b"Subject: x\nContent-Type: text/html"),
+    ],
+)
+def test_another_content_is_another_mail(old: bytes, new: bytes) -> None:
+    assert fingerprint(parse_message(MAIL)) != fingerprint(parse_message(MAIL.replace(old, new)))
+
+
+def test_other_files_are_another_mail() -> None:
+    one, other = multipart("\nHi", FILE), multipart("\nHi", FILE.replace("\n\nfile", "\n\nFILE"))
+
+    assert fingerprint(parse_message(one)) != fingerprint(parse_message(other))
+
+
+def test_the_parser_has_a_version() -> None:
+    assert PARSER_VERSION >= 1
