@@ -21,6 +21,7 @@ from postroom.operations.keys import CreateKey, DeleteKey, create_key, delete_ke
 from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest.server import Door, build
 from tests.mails import deliver, mail, new_inbox
+from tests.surfaces.mcp.test_fuzz import NASTY, is_answer, mutants
 
 REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
 NEWEST = REVISIONS[-1]
@@ -62,7 +63,7 @@ def key(owned):
 @pytest.fixture
 async def http(url, key):
     headers = {"Authorization": f"Bearer {key}", "Accept": f"{JSON}, text/event-stream"}
-    async with httpx2.AsyncClient(base_url=url, headers=headers) as client:
+    async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=60) as client:
         yield client
 
 
@@ -265,6 +266,18 @@ async def test_a_body_that_cannot_be_read_is_a_fault_of_the_client(http, revisio
     response = await http.post("", content=body, headers=given)
 
     assert 400 <= response.status_code < 500
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_no_body_breaks_the_server(http, revision):
+    given = {**headers("tools/list", revision), "Content-Type": JSON}
+    for body in [*NASTY, *mutants(seed=2, count=40)]:
+        response = await http.post("", content=body, headers=given)
+
+        assert response.status_code in (200, 202) or 400 <= response.status_code < 500
+        assert not response.content or is_answer(response.json())
+
+    assert 200 == (await ask(http, "tools/list", revision)).status_code
 
 
 async def test_a_body_over_the_limit_is_refused(http, app):
