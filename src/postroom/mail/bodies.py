@@ -28,6 +28,7 @@ _EXTENSIONS = {
 }  # fmt: skip
 
 
+_SHOWABLE = ("text/plain", "text/html", "message/delivery-status")
 _HEADING = ("From", "Date", "Subject", "To")
 
 
@@ -65,9 +66,7 @@ def collect(root: Part, limits: Limits) -> Contents:
 def _show_a_named_text(part: Part, contents: Contents, limits: Limits) -> None:
     """Some programs give the text itself a name; without another text, that is the text."""
     for child in part.children:
-        if child.content_type in ("text/plain", "text/html") and (
-            child.disposition[0] != "attachment"
-        ):
+        if child.content_type in _SHOWABLE and child.disposition[0] != "attachment":
             _add_body(child, contents, limits)
             return
         _show_a_named_text(child, contents, limits)
@@ -84,6 +83,8 @@ def _collect(part: Part, contents: Contents, limits: Limits, *, is_root: bool = 
             _collect(child, contents, limits)
     elif _is_body(part, is_root=is_root):
         _add_body(part, contents, limits)
+        if part.disposition[1].get("filename"):
+            contents.attachments.append(_attachment(part, contents, limits))
     elif part.content_type.startswith("multipart/"):
         _add_broken_multipart(part, contents, limits)
     else:

@@ -126,16 +126,16 @@ def _decode_as(data: bytes, codec: str) -> tuple[str, str | None]:
 
 def _repaired(data: bytes, codec: str) -> str:
     """The declared charset with replacement characters, unless another one fits better."""
+    if codec == "utf-8":
+        return guess(data)
+    if (text := _utf8_in_disguise(data)) is not None:
+        return text
     lenient = data.decode(codec, "replace")
     wrong = lenient.count(REPLACEMENT)
-    if wrong * 20 <= len(data) and codec != "ascii" and not (codec == "utf-8" and _is_short(data)):
+    if wrong * 20 <= len(data):
         return clean(lenient)
     other = guess(data)
     return other if other.count(REPLACEMENT) < wrong else clean(lenient)
-
-
-def _is_short(data: bytes) -> bool:
-    return len(data) < 200 and not _UTF8_LEAD.search(data)
 
 
 def _utf8_in_disguise(data: bytes) -> str | None:
@@ -154,11 +154,20 @@ def guess(data: bytes) -> str:
         return clean(data.decode("utf-8"))
     except UnicodeDecodeError:
         pass
+    if _is_damaged_utf8(data):
+        return clean(data.decode("utf-8", "replace"))
     codec = _detected(data) or "cp1252"
     try:
         return clean(data.decode(codec))
     except (UnicodeError, ValueError):
         return clean(data.decode("cp1252", "replace"))
+
+
+def _is_damaged_utf8(data: bytes) -> bool:
+    """True if far more letters are good UTF-8 than are not: somebody cut one in two."""
+    sample = data[:_SAMPLE]
+    wrong = sample.decode("utf-8", "replace").count(REPLACEMENT)
+    return len(_UTF8_LEAD.findall(sample)) > 4 * wrong
 
 
 def _detected(data: bytes) -> str | None:

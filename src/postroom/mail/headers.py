@@ -20,6 +20,7 @@ _USUAL_NAMES = frozenset(
      "return-path", "delivered-to", "reply-to", "user-agent", "x-mailer", "list-id", "precedence",
      "x-mailing-list", "dkim-signature", "authentication-results", "received-spf")
 )  # fmt: skip
+_CHARSET = re.compile(r"charset\s?=\s?\"?([\w-]{1,40})", re.IGNORECASE)
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 
@@ -132,9 +133,12 @@ class _Reader:
         self._defects = defects
         self._name = ""
         self._value: list[str] = []
+        self._text = ""
+        self._charset: str | None = None
 
     def read(self, text: str) -> int | None:
         """Fill the fields; returns where the header breaks off, None if it is whole."""
+        self._text = text
         at = 0
         lines = text.split("\n")
         for number, line in enumerate(lines):
@@ -161,9 +165,19 @@ class _Reader:
             return
         value = "".join(line.rstrip("\r") for line in self._value)
         if not value.isascii():
-            value = decode(value.encode("latin-1"))[0]
+            value = self._decoded(value.encode("latin-1"))
         self.fields.add(self._name, clean(value.strip()))
         self._name = ""
+
+    def _decoded(self, value: bytes) -> str:
+        """Raw 8-bit text: UTF-8, else what the body is in, else what it looks like."""
+        if self._charset is None:
+            declared = _CHARSET.search(self._text)
+            self._charset = declared[1] if declared else ""
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return decode(value, self._charset)[0]
 
     def _note(self, defect: str) -> None:
         if defect not in self._defects:
