@@ -94,7 +94,9 @@ async def run(path: Path, data: Path, measures: Measures) -> ImportTally:
             app.house,
             parser=measures.metered(app.house.parser, "parse", "parse"),
             blobs=measures.metered(app.house.blobs, "put", "blobs"),
-            store=measures.metered(app.house.store, "add_messages", "store"),
+            store=measures.metered(
+                measures.metered(app.house.store, "add_messages", "store"), "tidy", "index"
+            ),
         )
         source = open_source(
             path, kind=None, mailbox="Inbox", most_bytes=app.settings.limits.message_bytes

@@ -35,9 +35,9 @@ class App:
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
         """Do what happens by itself for as long as the block lasts."""
-        from postroom.pipeline.upkeep import keep_up, sweep
+        from postroom.pipeline.upkeep import chores, keep_up
 
-        upkeep = asyncio.create_task(keep_up(self.house, [sweep(self.house)]))
+        upkeep = asyncio.create_task(keep_up(chores(self.house)))
         try:
             yield
         finally:

@@ -12,6 +12,7 @@ from postroom.model.message import Direction
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, check_size, receive_many
 from postroom.pipeline.sources import SourceMail, Unreadable
+from postroom.pipeline.upkeep import tidy_all
 
 BATCH_MAILS = 200
 BATCH_BYTES = 8 * 1024 * 1024
@@ -48,6 +49,8 @@ async def import_mail(
 ) -> ImportTally:
     """Take in all of the mail, in its order; *report* hears of each batch once it is on disk.
 
+    The search index is kept in shape on the way, since no server need be running.
+
     Raises:
         NotFound: the inbox is gone.
         StorageFull: there is no space; what was reported is kept.
@@ -62,6 +65,8 @@ async def import_mail(
             else:
                 tally.stored += 1
         report(tally)
+        await house.store.tidy()
+    await tidy_all(house)
     return tally
 
 

@@ -14,51 +14,64 @@ from postroom.pipeline.house import House
 log = logging.getLogger(__name__)
 
 SWEEP_EVERY = timedelta(hours=6)
+SWEEP_FIRST = timedelta(minutes=10)
 SWEEP_OLDER_THAN = timedelta(hours=24)
+TIDY_EVERY = timedelta(seconds=3)
 
 
 @dataclass(frozen=True, slots=True)
 class Chore:
     """A piece of work that comes round.
 
-    `lease` is how long whoever does it keeps the others off; `work` returns whether there is more
-    to do at once.
+    `work` returns whether there is more to do at once.
     """
 
     name: str
+    first: timedelta
     every: timedelta
-    lease: timedelta
     work: Callable[[], Awaitable[bool]]
 
 
-def sweep(house: House) -> Chore:
-    """Remove blobs that nothing uses any more."""
-
-    async def work() -> bool:
-        removed = await house.blobs.sweep(house.store.used_blobs, older_than=SWEEP_OLDER_THAN)
-        if removed:
-            log.info("blobs.swept", extra={"removed": removed})
-        return False
-
-    return Chore("sweep", SWEEP_EVERY, SWEEP_EVERY, work)
+def chores(house: House) -> tuple[Chore, ...]:
+    """All that happens by itself."""
+    return (
+        Chore("tidy", TIDY_EVERY, TIDY_EVERY, house.store.tidy),
+        Chore("sweep", SWEEP_FIRST, SWEEP_EVERY, lambda: sweep(house)),
+    )
 
 
-async def keep_up(house: House, chores: Sequence[Chore]) -> None:
-    """Do the chores until cancelled. A chore that fails is logged and comes round again."""
+async def sweep(house: House) -> bool:
+    """Remove blobs that nothing uses any more; only who gets the lease does."""
     holder = house.new_id("proc")
+    if await house.store.claim("sweep", holder, now=house.clock(), lasting=SWEEP_EVERY):
+        removed = await house.blobs.sweep(house.store.used_blobs, older_than=SWEEP_OLDER_THAN)
+        log.info("blobs.swept", extra={"removed": removed})
+    return False
+
+
+async def keep_up(chores: Sequence[Chore]) -> None:
+    """Do the chores until cancelled. One that fails is logged and comes round again."""
     async with asyncio.TaskGroup() as group:
         for chore in chores:
-            group.create_task(_repeat(house, chore, holder))
+            group.create_task(_repeat(chore))
 
 
-async def _repeat(house: House, chore: Chore, holder: str) -> None:
+async def _repeat(chore: Chore) -> None:
+    wait = chore.first
     while True:
-        more = False
+        await asyncio.sleep(wait.total_seconds())
         try:
-            if await house.store.claim(chore.name, holder, now=house.clock(), lasting=chore.lease):
-                more = await chore.work()
+            more = await chore.work()
         except MailError as error:
+            more = False
             log.warning("chore.failed", extra={"chore": chore.name, "error": str(error)})
         except Exception:
+            more = False
             log.exception("chore.failed", extra={"chore": chore.name})
-        await asyncio.sleep(0 if more else chore.every.total_seconds())
+        wait = timedelta(0) if more else chore.every
+
+
+async def tidy_all(house: House) -> None:
+    """Do all the work on the index that is there now."""
+    while await house.store.tidy():
+        pass

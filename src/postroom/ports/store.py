@@ -182,6 +182,12 @@ class KnowsItsState(Protocol):
     async def problems(self) -> tuple[str, ...]:
         """Check that all rows and the search index agree; a sentence for each thing amiss."""
 
+    async def tidy(self) -> bool:
+        """Do one piece of the work that keeps searches fast; say whether there is more.
+
+        Any number of processes may call this at any time: one works, the others do nothing.
+        """
+
     async def ping(self) -> None:
         """Return if reads and writes would work now; raise what stands in the way."""
 

@@ -26,6 +26,7 @@ from postroom.model.stored import (
 )
 from postroom.model.thread import Thread, ThreadRow
 from postroom.store.search.find import Finder
+from postroom.store.search.merging import merge_once
 from postroom.store.sql import (
     adding,
     blobs,
@@ -250,6 +251,9 @@ class SqlStore:
 
     async def problems(self) -> tuple[str, ...]:
         return await self._engine.read(lambda tx: (*self._engine.check(tx), *checking.problems(tx)))
+
+    async def tidy(self) -> bool:
+        return await merge_once(self._engine)
 
     async def ping(self) -> None:
         await self._engine.write(lambda tx: tx.one("SELECT 1"))
