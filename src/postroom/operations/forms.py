@@ -9,11 +9,14 @@ from postroom.mail.fold import IGNORABLE
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
 """What could end a header, or a line on a terminal."""
 
+SPACE = r"\x09-\x0d\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+"""What `str.isspace` calls space. `\\s` means something else in every dialect of patterns."""
+
 LINE = rf"^[^{CONTROL}]*$"
-NAME = rf"^[^{CONTROL}]*[^{CONTROL}\s][^{CONTROL}]*$"
+NAME = rf"^[^{CONTROL}]*[^{CONTROL}{SPACE}][^{CONTROL}]*$"
 """A line that is not blank."""
 
-SOUGHT = rf"^[^\x00]*[^\x00\x1c-\x1f\s{IGNORABLE}][^\x00]*$"
+SOUGHT = rf"^[^\x00]*[^\x00{SPACE}{IGNORABLE}][^\x00]*$"
 """Something is left of it once it is folded."""
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"

@@ -34,7 +34,7 @@ MessageId = Annotated[Id, Field(description="The message.", examples=["msg_4h8t2
 
 
 def _label(name: str) -> str:
-    if not re.search(forms.NAME, name):
+    if not re.fullmatch(forms.NAME, name):
         raise ValueError("a label is 1 to 128 characters on one line, not only spaces")
     return name
 

@@ -1,0 +1,47 @@
+"""Patterns that say the same as the code they describe."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import jsonschema_rs
+import pytest
+
+from postroom.errors import InvalidInput
+from postroom.mail.fold import fold
+from postroom.operations import forms
+from postroom.operations.messages import ApplyLabel
+from postroom.operations.request import parse_request
+
+CHARACTERS = [chr(c) for c in range(1, sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
+
+
+def test_space_is_what_python_calls_space():
+    space = re.compile(f"[{forms.SPACE}]")
+
+    assert [c for c in CHARACTERS if c.isspace()] == [c for c in CHARACTERS if space.match(c)]
+
+
+def test_a_character_can_be_sought_if_folding_leaves_something_of_it():
+    sought = re.compile(forms.SOUGHT)
+
+    assert [] == [c for c in CHARACTERS if bool(fold(c)) != bool(sought.fullmatch(c))]
+
+
+@pytest.mark.parametrize("pattern", [forms.LINE, forms.NAME, forms.SOUGHT])
+def test_a_validator_of_json_schema_reads_a_pattern_as_we_do(pattern):
+    ours, theirs = re.compile(pattern), jsonschema_rs.validator_for({"pattern": pattern})
+
+    assert [] == [c for c in CHARACTERS if bool(ours.fullmatch(c)) != theirs.is_valid(c)]
+
+
+@pytest.mark.parametrize("name", ["Work\n", "\nWork", "a\x85b", " ", "\u3000", "", "x" * 129])
+def test_a_label_is_one_line_and_not_blank(name):
+    with pytest.raises(InvalidInput):
+        parse_request(ApplyLabel, {"message_ids": ["msg_1"], "label": name})
+
+
+@pytest.mark.parametrize("name", ["Work", "Zu erledigen", "仕事", "\U0001fae8", "x" * 128])
+def test_a_label_may_be_in_any_script(name):
+    assert name == parse_request(ApplyLabel, {"message_ids": ["msg_1"], "label": name}).label
