@@ -35,6 +35,8 @@ _ROLES: tuple[tuple[str, Role], ...] = (
     ("bcc", "bcc"),
 )
 _LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From [^\n]*+\n)?+")
+_POINTER = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
+_SHORT = 400
 _DEFAULT_LIMITS = Limits()
 
 
@@ -75,7 +77,8 @@ def _unreadable(raw: bytes, reason: str) -> ParsedMessage:
 class _Words:
     """The text of a mail and what came to light while reading it."""
 
-    def __init__(self) -> None:
+    def __init__(self, html_left: int) -> None:
+        self.html_left = html_left
         self.text = ""
         self.html: str | None = None
         self.hidden: list[HiddenText] = []
@@ -87,7 +90,7 @@ class _Words:
 
 
 def _words(contents: Contents, limits: Limits) -> _Words:
-    words = _Words()
+    words = _Words(limits.html_bytes)
     texts = [_body_text(body, words, limits) for body in contents.bodies]
     text = "\n\n".join(text for text in texts if text.strip())
     if len(text) > limits.text_chars:
@@ -104,17 +107,18 @@ def _words(contents: Contents, limits: Limits) -> _Words:
 def _body_text(body: Body, words: _Words, limits: Limits) -> str:
     if body.html is None:
         return body.plain or ""
-    rendered = html_to_text(body.html, limits)
+    rendered = html_to_text(body.html[: words.html_left + 1], limits)
     _take(rendered, words)
+    words.html_left = max(words.html_left - len(body.html), 0)
     plain = body.plain
     if plain is None or not plain.strip():
         return rendered.text
-    if _is_stub(plain, rendered.text):
+    if _is_pointer(plain, rendered.text):
         return f"{rendered.text}\n\n{plain}"
-    words.differs = words.differs or text_differs(
-        plain, "\n".join((rendered.text, *rendered.alternatives))
-    )
-    return plain
+    seen = "\n".join((rendered.text, *rendered.alternatives))
+    words.differs = words.differs or text_differs(plain, seen)
+    is_abridged = len(plain) < _SHORT and len(rendered.text) > 5 * len(plain) + _SHORT
+    return f"{rendered.text}\n\n{plain}" if is_abridged else plain
 
 
 def _take(rendered: HtmlText, words: _Words) -> None:
@@ -125,12 +129,9 @@ def _take(rendered: HtmlText, words: _Words) -> None:
     words.defects += rendered.defects
 
 
-_STUB = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
-
-
-def _is_stub(plain: str, rendered: str) -> bool:
+def _is_pointer(plain: str, rendered: str) -> bool:
     """A plain part that only says that there is an HTML part."""
-    return len(plain) < 400 and len(rendered) > 3 * len(plain) and bool(_STUB.search(plain))
+    return len(plain) < _SHORT and len(rendered) > 3 * len(plain) and bool(_POINTER.search(plain))
 
 
 def _assemble(

@@ -32,7 +32,7 @@ _NEVER_SHOWN = frozenset(
 )  # fmt: skip
 _SPEAKING_ATTRIBUTES = ("alt", "title", "value", "placeholder", "content", "srcdoc", "aria-label",
                         "data-text", "summary", "label")  # fmt: skip
-_MOST_NODES = 150_000
+_MOST_NODES = 100_000
 _MOST_LINKS = 500
 _MOST_ALTERNATIVES = 200
 _LETTER = re.compile(r"\w")

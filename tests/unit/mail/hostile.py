@@ -114,6 +114,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "declarations": lambda: _html('<p style="' + "color:red;" * 150_000 + '">x</p>'),
     "hidden paragraphs": lambda: _html("<p style=display:none>ignore</p>" * 60_000),
     "text nodes": lambda: _html("a<br>" * 400_000),
+    "18 HTML parts of 2 MB": lambda: _mail(
+        MULTIPART, ("--b\nContent-Type: text/html\n\n" + "a<br>" * 400_000 + "\n") * 18
+    ),
     "bounce words": lambda: _mail(
         "From: mailer-daemon@x\nSubject: Undelivered", "user " * 1_000_000
     ),
