@@ -77,12 +77,16 @@ class _Marks:
         if True in self.quoted:
             self._adopt_wrapped_lines()
         cut = self._find_cut()
-        if not any(line.strip() for line in self.lines[:cut]):
+        if not self._has_words_above(cut):
             cut = len(self.lines)  # nothing above the old mail: it was passed on as it is
         if cut < len(self.lines):
             self.quoted[cut:] = [True] * (len(self.lines) - cut)
         if True in self.quoted[:cut]:
             self._mark_attributions(cut)
+
+    def _has_words_above(self, cut: int) -> bool:
+        above = zip(self.lines[:cut], self.quoted, strict=False)
+        return any(line.strip() and not is_quoted for line, is_quoted in above)
 
     def _adopt_wrapped_lines(self) -> None:
         """A lone line between two quoted ones is the rest of a quoted line that was too long."""
@@ -140,6 +144,8 @@ class _Marks:
 
     def _is_header_block(self, index: int) -> bool:
         """`From: … Sent: … To: …`, as some programs put above the mail they answer."""
+        if index and self.lines[index - 1].startswith((">From ", "From ")):
+            return False  # the header of a patch, under its mbox line
         kinds = {header_word(self.lines[index])}
         if has_more_headers(self.lines[index]):
             return "@" in self.lines[index]
@@ -221,7 +227,7 @@ class _Marks:
 def _is_quote(line: str) -> bool:
     first = line[:1]
     if first != " ":
-        return first == ">"
+        return first == ">" and not line.startswith(">From ")  # mbox wrote that >
     stripped = line.lstrip(" ")
     return stripped[:1] == ">" and len(line) - len(stripped) < 4
 

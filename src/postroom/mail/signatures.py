@@ -28,6 +28,7 @@ _CLOSING = re.compile(
     re.IGNORECASE,
 )
 _MOST_CONTACT_LINES = 24
+_SENTENCE = re.compile(r"[a-z]{2,} [a-z]{2,}[.!]$")
 _CONTACT = re.compile(
     r"\+?\(?\d[\d ().-]{6,20}\d|\w@\w|https?://|www\.|\b(?:skype|twitter|linkedin|icq)\b",
     re.IGNORECASE,
@@ -43,7 +44,10 @@ def find_signature(lines: list[str]) -> int:
     """The index of the first line of the signature; len(lines) if there is none."""
     end = len(lines)
     for find in (_delimiter, _footer, _sent_from, _closing, _contacts):
-        end = min(end, find(lines[:end]))
+        found = find(lines[:end])
+        # whoever writes only "Thanks" has written something
+        if found < end and (find is _delimiter or any(line.strip() for line in lines[:found])):
+            end = found
     return end
 
 
@@ -76,16 +80,25 @@ def _sent_from(lines: list[str]) -> int:
 
 
 def _closing(lines: list[str]) -> int:
-    """`Regards,` on a line of its own with a few short lines below."""
-    words_below = 0
+    """`Regards,` on a line of its own, with nothing below it but a name and its trimmings."""
+    below: list[str] = []
     for index in range(len(lines) - 1, max(-1, len(lines) - _MOST_CLOSING_LINES), -1):
         line = lines[index].strip()
         if line and len(line) <= 60 and _CLOSING.match(line):
-            return index if words_below else len(lines)
-        words_below += bool(line)
-        if len(line) > 70:
-            break
+            most = 3 if line.endswith((".", "!")) else 7  # "Thanks!" may go on
+            return (
+                index
+                if below and all(_is_name(words, most=most) for words in below)
+                else len(lines)
+            )
+        if line:
+            below.append(line)
     return len(lines)
+
+
+def _is_name(line: str, *, most: int) -> bool:
+    """A name, a position, a company: a few words that are no question."""
+    return len(line) <= 70 and len(line.split()) <= most and not line.endswith(("?", ":"))
 
 
 def _contacts(lines: list[str]) -> int:
@@ -94,7 +107,7 @@ def _contacts(lines: list[str]) -> int:
     index = len(lines)
     for line in reversed(lines[-_MOST_CONTACT_LINES:]):
         stripped = line.strip()
-        if len(stripped) > 60 or "<" in stripped or stripped.endswith((":", ".", "?", "!")):
+        if "<" in stripped or not _is_name(stripped, most=7) or _SENTENCE.search(stripped):
             break
         index -= 1
         contacts += bool(_CONTACT.search(stripped))

@@ -113,6 +113,12 @@ def test_a_mail_passed_on_without_a_word_stays() -> None:
     assert text == split_reply(text).new_text
 
 
+def test_an_mbox_mark_is_no_quotation() -> None:
+    text = ">From 6a82c548 Mon Sep 17 00:00:00 2001\nFrom: Ada\nDate: today\nSubject: x\n\nPatch"
+
+    assert text == split_reply(text).new_text
+
+
 def test_an_attribution_inside_a_line_is_cut_there() -> None:
     reply = split_reply("Fine. On Wed, Apr 4, 2012 at 3:59 PM, bob@example.com wrote:\n> Hi")
 
@@ -162,6 +168,9 @@ def test_a_signature_is_set_apart(signature: str) -> None:
     "text",
     [
         "Thanks for the flowers.",
+        "Thanks!",
+        "Thanks.\n\nShouldn't that be at noon?",
+        "Fine.\n\nThanks!\n\nI have learned a lot today.",
         "Options:\n-- one\n-- two",
         "Please call:\n\nAda Lovelace\nada@example.org\n+44 20 7946 0958",
     ],
