@@ -44,6 +44,7 @@ def _result(body: Body, *, is_error: bool) -> dict[str, Any]:
     text = as_text(body)
     return {
         "content": [{"type": "text", "text": text}],
+        # Read again, so that the two are equal whatever the text could not say.
         "structuredContent": decode(text),
         "isError": is_error,
         "resultType": "complete",

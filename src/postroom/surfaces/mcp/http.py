@@ -10,11 +10,13 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from postroom.errors import TooLarge
 from postroom.model.key import Caller
+from postroom.surfaces.mcp.exchange import answer, plain_call
 
 _CALLER = "postroom.caller"
 
@@ -44,7 +46,7 @@ class McpEndpoint:
     """
 
     def __init__(self, server: Server[Any], door: Door, most_bytes: int) -> None:
-        self._door, self._most_bytes = door, most_bytes
+        self._server, self._door, self._most_bytes = server, door, most_bytes
         self._plain = _manager(server, most_bytes, json_response=True)
         self._streaming = _manager(server, most_bytes, json_response=False)
 
@@ -62,8 +64,16 @@ class McpEndpoint:
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
         body = await _read_body(receive, self._most_bytes)
-        manager = self._streaming if b'"progressToken"' in body else self._plain
-        await manager.handle_request({**scope, _CALLER: caller}, _replay(body, receive), send)
+        await self._serve({**scope, _CALLER: caller}, body, receive, send)
+
+    async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        wants_progress = b'"progressToken"' in body
+        if not wants_progress and (exchange := plain_call(Request(scope), body)):
+            response = await answer(self._server, exchange)
+            await response(scope, receive, send)
+            return
+        manager = self._streaming if wants_progress else self._plain
+        await manager.handle_request(scope, _replay(body, receive), send)
 
 
 def _manager(
