@@ -11,6 +11,7 @@ from postroom.store.search.jobs import Made
 from postroom.store.search.junction_rows import ending_rows, find_endings, junction_rows
 from postroom.store.search.kinds import COLUMNS, STREAM, Kind, SegmentRow
 from postroom.store.search.rows import encode_places
+from postroom.store.search.sets import cut_set
 from postroom.store.search.tokens import Tokenised, Tokeniser
 from postroom.store.search.word_rows import find_postings, word_rows
 from postroom.store.transaction import Row
@@ -29,6 +30,8 @@ class SegmentBuilder:
         self._dates: list[int] = []
         self._streams = [Tokeniser() for _ in COLUMNS]
         self.text_bytes = 0
+        self.sets: dict[str, bytes] = {}
+        """Sets that come out of the texts, once all rows are made."""
 
     def add(self, messages: Sequence[Row]) -> None:
         """Take some messages: number, date, and the texts."""
@@ -66,7 +69,11 @@ class SegmentBuilder:
         yield SegmentRow(Kind.ORDER, b"", 1, numbers[order].tobytes())
         yield from _place_rows(numbers, places)
         for stream, tokeniser in enumerate(self._streams):
-            for row in stream_rows(tokeniser.finish(places), len(order)):
+            text = tokeniser.finish(places)
+            if len(text.cut):
+                cut = encode_places(text.cut.astype(np.uint16), len(order))
+                self.sets[cut_set(stream)] = cut
+            for row in stream_rows(text, len(order)):
                 yield row._replace(kind=STREAM * stream + row.kind)
 
 
@@ -82,9 +89,6 @@ def _place_rows(numbers: Int, places: Int) -> Iterator[SegmentRow]:
 
 def stream_rows(text: Tokenised, size: int) -> Iterator[SegmentRow]:
     """The rows about one text of the messages of a segment."""
-    if len(text.cut):
-        cut = encode_places(text.cut.astype(np.uint16), size)
-        yield SegmentRow(Kind.CUT, b"", 0, cut)
     if not len(text.terms):
         return
     yield from word_rows(text.terms, find_postings(text), size)

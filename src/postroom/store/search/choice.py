@@ -13,13 +13,18 @@ _DAY_S = 86_400
 class Sizes:
     """How large segments are: `tail` messages become one, `fan_out` of a size become one.
 
-    A segment cannot hold more than 65,536 messages, because a place in it has two bytes.
+    When no mail comes for `quiet_s`, `quiet_tail` messages are enough; `few` of such small
+    segments become one. A segment cannot hold more than 65,536 messages, because a place in it
+    has two bytes.
     """
 
-    tail: int = 256
-    fan_out: int = 16
+    tail: int = 512
+    fan_out: int = 11
     most: int = 1 << 16
     most_bytes: int = 160 << 20
+    quiet_s: int = 10
+    quiet_tail: int = 32
+    few: int = 4
 
 
 SIZES = Sizes()
@@ -38,12 +43,12 @@ class Candidate:
 
 def choose_sources(segments: Sequence[Candidate], sizes: Sizes, now: int) -> list[int]:
     """The segments, in order of arrival, that are to become one; nothing if all is well."""
-    smallest, largest = 0, sizes.tail * sizes.fan_out
+    smallest, largest, enough = 0, sizes.tail, sizes.few
     while smallest < sizes.most:
         level = [s for s in segments if smallest <= s.size < largest and not _is_full(s, sizes)]
-        if len(level) >= sizes.fan_out or sum(s.size for s in level) >= sizes.most:
+        if len(level) >= enough or sum(s.size for s in level) >= sizes.most:
             return [s.number for s in _fitting(level[: sizes.fan_out], sizes)]
-        smallest, largest = largest, largest * sizes.fan_out
+        smallest, largest, enough = largest, largest * sizes.fan_out, sizes.fan_out
     return [s.number for s in segments if _has_decayed(s, now)][:1]
 
 

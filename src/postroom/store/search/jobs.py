@@ -26,7 +26,7 @@ from postroom.store.search.sets import (
 from postroom.store.sql.values import any_of
 from postroom.store.transaction import Transaction
 
-LEASE_S = 300
+LEASE_S = 120
 _DROP_AT_ONCE = 200
 
 IN_BUILDING = "SELECT number, until FROM search_segments WHERE state = :state LIMIT 1"
@@ -39,11 +39,19 @@ RENEW = """
     UPDATE search_segments SET until = :until
      WHERE number = :number AND state = :state AND holder = :holder
 """
+IS_OURS = """
+    SELECT 1 FROM search_segments
+     WHERE number = :number AND state = :state AND holder = :holder
+"""
 CANDIDATES = """
     SELECT s.number, s.size, s.bytes, s.made_at, r.value
       FROM search_segments s
       LEFT JOIN search_sets r ON r.segment = s.number AND r.name = :removed
      WHERE s.state = :live ORDER BY s.first
+"""
+SIZE_OF_TAIL = "SELECT count(*) FROM (SELECT 1 FROM search_tail LIMIT :most) AS some"
+NEWEST_OF_TAIL = """
+    SELECT received_at FROM messages WHERE number = (SELECT max(message) FROM search_tail)
 """
 OLDEST_OF_TAIL = "SELECT message FROM search_tail ORDER BY message LIMIT :most"
 PUT_ROW = """
@@ -104,13 +112,32 @@ def claim(tx: Transaction, holder: str, sizes: Sizes, now: int) -> Job | None:
     if row is not None:
         abandon(tx, row[0])
     sources = choose_sources(_candidates(tx), sizes, now)
-    messages = [] if sources else tx.all(OLDEST_OF_TAIL, most=sizes.most // 2)
-    if not sources and len(messages) < sizes.tail:
+    if not sources and not _is_tail_due(tx, sizes, now):
         return None
+    messages = [] if sources else tx.all(OLDEST_OF_TAIL, most=sizes.most // 2)
     made = tx.one(NEW_SEGMENT, state=BUILDING, now=now, holder=holder, until=now + LEASE_S)
     job = Job(made[0] if made else 0, holder, tuple(sources), tuple(row[0] for row in messages))
     _set_merging(tx, job)
     return job
+
+
+def has_work(tx: Transaction, sizes: Sizes, now: int) -> bool:
+    """Whether there is anything to do that nobody is doing."""
+    if tx.one("SELECT 1 FROM search_segments WHERE state = :gone LIMIT 1", gone=GONE):
+        return True
+    row = tx.one(IN_BUILDING, state=BUILDING)
+    if row is not None:
+        return bool(row[1] <= now)
+    return bool(choose_sources(_candidates(tx), sizes, now)) or _is_tail_due(tx, sizes, now)
+
+
+def _is_tail_due(tx: Transaction, sizes: Sizes, now: int) -> bool:
+    row = tx.one(SIZE_OF_TAIL, most=sizes.tail)
+    count = row[0] if row else 0
+    if not sizes.quiet_tail <= count < sizes.tail:
+        return bool(count >= sizes.tail)
+    newest = tx.one(NEWEST_OF_TAIL)
+    return newest is not None and newest[0] + sizes.quiet_s <= now
 
 
 def _candidates(tx: Transaction) -> list[Candidate]:
@@ -176,6 +203,12 @@ def _catch_up(tx: Transaction, job: Job, size: int) -> None:
         if place is not None:
             put(tx, Spot(job.number, size, place, None), message, name, is_in=bool(is_in))
     tx.run("DELETE FROM search_changes WHERE segment = :number", number=job.number)
+
+
+def give_up(tx: Transaction, job: Job) -> None:
+    """Leave our own job to whoever comes next."""
+    if tx.one(IS_OURS, number=job.number, state=BUILDING, holder=job.holder):
+        abandon(tx, job.number)
 
 
 def abandon(tx: Transaction, number: int) -> None:

@@ -28,7 +28,7 @@ from postroom.store.search.arrays import (
 from postroom.store.search.kinds import Kind, SegmentRow
 from postroom.store.search.tokens import AHEAD, Tokenised, Vocabulary
 
-PER_ROW = 2048
+PER_ROW = 1024
 PER_GROUP = 16
 ENDINGS_PER_ROW = 128
 

@@ -95,20 +95,37 @@ def _ranks(tx: Transaction, kind: int, first: bytes, segments: Sequence[int]) ->
 
     A token of one character has no rank to look for.
     """
-    backwards = first[::-1]
     if len(first.decode()) == 1:
         return {}
-    among, params = any_of("segment", segments)
-    sql, ending = ENDINGS.format(among=among), kind + Kind.ENDING
-    lows = tx.all(sql, **params, kind=ending, key=backwards)
-    highs: dict[int, bytes | None] = dict(
-        tx.all(sql, **params, kind=ending, key=backwards + b"\xff")
-    )
+    backwards = first[::-1]
+    lows = _endings(tx, kind, backwards, segments)
+    wide = [segment for segment, row in lows.items() if not _ends_in(row, backwards)]
+    highs = lows | _endings(tx, kind, backwards + b"\xff", wide)
     last = backwards[: len(first.decode()[-1].encode())]
-    return {segment: _between(low, highs[segment], backwards, last) for segment, low in lows}
+    return {
+        segment: _between(low, highs[segment], backwards, last) for segment, low in lows.items()
+    }
 
 
-def _between(low: bytes | None, high: bytes | None, backwards: bytes, last: bytes) -> _Ranks:
+def _endings(
+    tx: Transaction, kind: int, backwards: bytes, segments: Sequence[int]
+) -> dict[int, list[bytes]]:
+    """By segment, the row where an ending stands: its head, and the endings in it."""
+    if not segments:
+        return {}
+    among, params = any_of("segment", segments)
+    rows = tx.all(ENDINGS.format(among=among), **params, kind=kind + Kind.ENDING, key=backwards)
+    return {
+        segment: [value[:5], *value[5:].split(b"\n")] if value else [] for segment, value in rows
+    }
+
+
+def _ends_in(row: list[bytes], backwards: bytes) -> bool:
+    """Whether all that begins like this is in this row already."""
+    return len(row) > 1 and row[-1] > backwards + b"\xff"
+
+
+def _between(low: list[bytes], high: list[bytes], backwards: bytes, last: bytes) -> _Ranks:
     start, shift = _rank(low, backwards, last)
     stop, shift = _rank(high, backwards + b"\xff", last)
     if stop <= start:
@@ -116,14 +133,11 @@ def _between(low: bytes | None, high: bytes | None, backwards: bytes, last: byte
     return start >> shift, ((stop - 1) >> shift) + 1, shift == 0
 
 
-def _rank(row: bytes | None, backwards: bytes, last: bytes) -> tuple[int, int]:
+def _rank(row: list[bytes], backwards: bytes, last: bytes) -> tuple[int, int]:
     """How many tokens with the same last character are before this one, and the shift."""
-    if row is None:
+    if not row or not row[1].startswith(last):
         return 0, 0
-    names = row[5:].split(b"\n")
-    if not names[0].startswith(last):
-        return 0, 0
-    return int.from_bytes(row[:4], "big") + bisect_left(names, backwards), row[4]
+    return int.from_bytes(row[0][:4], "big") + bisect_left(row, backwards, 1) - 1, row[0][4]
 
 
 def _mark(part: Found, rows: _Rows, key: bytes, ranks: _Ranks) -> None:

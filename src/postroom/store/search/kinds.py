@@ -15,7 +15,6 @@ class Kind(IntEnum):
     LARGE = 3
     ENDING = 4
     JUNCTION = 5
-    CUT = 6
     ORDER = 100
     PLACE = 101
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from array import array
@@ -10,7 +11,17 @@ from typing import TYPE_CHECKING
 
 from postroom.blocking import in_thread
 from postroom.store.search.choice import SIZES, Sizes
-from postroom.store.search.jobs import Job, Overtaken, claim, finish, put_rows, renew, sweep
+from postroom.store.search.jobs import (
+    Job,
+    Overtaken,
+    claim,
+    finish,
+    give_up,
+    has_work,
+    put_rows,
+    renew,
+    sweep,
+)
 from postroom.store.search.kinds import COLUMNS, Kind, SegmentRow
 from postroom.store.search.sets import (
     READ_SET,
@@ -47,6 +58,8 @@ async def merge_once(
 
     Any number of processes may call this at any time: one of them works, the others do nothing.
     """
+    if not await engine.read(lambda tx: has_work(tx, sizes, int(now()))):
+        return False
     if await engine.write(sweep):
         return True
     job = await engine.write(lambda tx: claim(tx, secrets.token_hex(8), sizes, int(now())))
@@ -56,6 +69,9 @@ async def merge_once(
         await _build(engine, job, now)
     except Overtaken:
         return False
+    except BaseException:
+        await asyncio.shield(engine.write(lambda tx: give_up(tx, job)))
+        raise
     return True
 
 
@@ -73,7 +89,7 @@ async def _build(engine: Engine, job: Job, now: Callable[[], float]) -> None:
     rows_of = builder.rows() if made.size else iter(())
     while batch := await in_thread(_batch, rows_of):
         await engine.write(_writer(job, batch, int(now())))
-    encoded = await in_thread(sets.encoded, builder)
+    encoded = builder.sets | await in_thread(sets.encoded, builder)
     await engine.write(lambda tx: finish(tx, job, made, encoded, int(now())))
 
 

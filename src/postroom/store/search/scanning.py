@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from postroom.store.search.characters import split_query
 from postroom.store.search.wanted import EVERYWHERE, Answer, Match, Wanted
 from postroom.store.sql.values import any_of
 from postroom.store.transaction import Transaction
@@ -31,13 +32,15 @@ class Small:
 SMALL = Small()
 
 
-def is_small(tx: Transaction, wanted: Wanted, small: Small, *, has_border: bool) -> bool:
+def is_small(tx: Transaction, wanted: Wanted, small: Small, *, indexed: int) -> bool:
     """Whether the scope has so few messages that the index is of no use."""
     if wanted.thread is not None:
         return True
-    most = small.phrases if has_border else small.words
-    if not wanted.columns():
-        most = small.lists
+    most = small.words if wanted.columns() else small.lists
+    if any(split_query(text)[1] for _, text in wanted.texts()):
+        most = small.phrases
+    if wanted.inboxes is None:
+        return indexed <= most
     scope, params = _scope(wanted)
     row = tx.one(
         f"SELECT count(*) FROM (SELECT 1 FROM messages m WHERE {scope} LIMIT :most) AS few",
@@ -55,9 +58,10 @@ def scan(tx: Transaction, wanted: Wanted) -> Answer:
 
 def scan_tail(tx: Transaction, wanted: Wanted) -> list[Match]:
     """The matches among the messages that are in no segment yet, newest first."""
-    tables = "search_tail tail JOIN messages m ON m.number = tail.message"
+    # A cross join says to begin with the tail, which is short.
+    tables = "search_tail tail CROSS JOIN messages m"
     scope, params = _scope(wanted, "tail")
-    return _matches(tx, wanted, tables, scope, params)
+    return _matches(tx, wanted, tables, f"m.number = tail.message AND {scope}", params)
 
 
 def _scope(wanted: Wanted, table: str = "m") -> tuple[str, dict[str, object]]:

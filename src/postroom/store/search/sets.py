@@ -46,6 +46,11 @@ def label_set(folded: str) -> str:
     return f"label:{folded}"
 
 
+def cut_set(stream: int) -> str:
+    """The messages with a token in this text that is too long to be in the index whole."""
+    return f"cut:{stream}"
+
+
 def moving_sets(*, is_hidden: bool, mailboxes: Iterable[str], labels: Iterable[str]) -> set[str]:
     """The sets that a message with these names, folded, is in; it may leave them."""
     names = {mailbox_set(name) for name in mailboxes} | {label_set(name) for name in labels}

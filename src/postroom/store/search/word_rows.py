@@ -43,8 +43,11 @@ _AT_ONCE = 4_000_000
 
 
 def ready_from(count: int) -> int:
-    """Strings that more suffixes begin with have their messages ready in a segment."""
-    return min(max(256, (256 << 16) // count), 2048)
+    """Strings that more suffixes begin with have their messages ready in a segment.
+
+    In a small segment it is cheaper to follow them all.
+    """
+    return 256 if count >= 2048 else 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from postroom.store.search.arrays import U16, U32, Bools, spans
+from postroom.store.search.arrays import Bools
 from postroom.store.search.kinds import STREAM, Kind
 from postroom.store.search.rows import mark
 from postroom.store.search.shelf import Shelf
 from postroom.store.search.word_rows import ALONE, FEW, KEY_BYTES, LARGE, SHORTS_PER_ROW
 from postroom.store.sql.values import any_of
-from postroom.store.transaction import Row, Transaction
+from postroom.store.transaction import Transaction
 
 READY = """
     SELECT segment, value FROM search_rows
@@ -36,6 +35,7 @@ PARTS = """
     SELECT value FROM search_rows
      WHERE segment = :segment AND kind = :kind AND key = :key AND part {among} ORDER BY part
 """
+_AT_ONCE = 200
 
 
 def find_words(
@@ -43,70 +43,80 @@ def find_words(
 ) -> Bools:
     """The messages of some segments that have a token with this text in it."""
     found = shelf.none()
-    among, params = any_of("segment", segments)
     kind = STREAM * stream
+    among, params = any_of("segment", segments)
     ready = tx.all(READY.format(among=among), **params, kind=kind + Kind.GRAM, key=text)
     for segment, value in ready:
         mark(shelf.part(found, segment), value)
-    others = sorted(set(segments) - {row[0] for row in ready})
-    if others:
-        for segment, rows in groupby(_suffixes(tx, kind, text, others), key=lambda row: row[0]):
-            references = _references([row[1] for row in rows if row[1]], text)
-            _follow(tx, shelf.part(found, segment), segment, kind, references)
+    others = set(segments) - {row[0] for row in ready}
+    for segment, references in _references(tx, kind, text, sorted(others)).items():
+        _follow(tx, shelf.part(found, segment), segment, kind, references)
     return found
 
 
-def _suffixes(tx: Transaction, kind: int, text: bytes, segments: Sequence[int]) -> list[Row]:
-    """All rows that can have a suffix which begins with the text, by segment."""
+def _references(
+    tx: Transaction, kind: int, text: bytes, segments: Sequence[int]
+) -> dict[int, set[int]]:
+    """By segment, what the suffixes that begin with the text refer to."""
+    if not segments:
+        return {}
     among, params = any_of("segment", segments)
-    key = text[:KEY_BYTES]
-    suffix = kind + Kind.SUFFIX
-    before = tx.all(SUFFIXES_BEFORE.format(among=among), **params, kind=suffix, key=key)
-    rows = tx.all(SUFFIXES.format(among=among), **params, kind=suffix, key=key, end=key + b"\xff")
-    return sorted([*before, *rows], key=lambda row: row[0])
+    key, suffix = text[:KEY_BYTES], kind + Kind.SUFFIX
+    rows = tx.all(SUFFIXES_BEFORE.format(among=among), **params, kind=suffix, key=key)
+    rows += tx.all(SUFFIXES.format(among=among), **params, kind=suffix, key=key, end=key + b"\xff")
+    found: dict[int, set[int]] = {}
+    for segment, value in rows:
+        if value and (own := _in_row(value, text)):
+            found.setdefault(segment, set()).update(own)
+    return found
 
 
-def _references(values: Sequence[bytes], text: bytes) -> U32:
-    """What the suffixes that begin with the text refer to."""
-    found = [np.zeros(0, np.uint32)]
-    for value in values:
-        size = int.from_bytes(value[:2], "big")
-        names = value[2 : 2 + size].split(b"\n")
-        first, last = bisect_left(names, text), bisect_left(names, text + b"\xff")
-        found.append(np.frombuffer(value, "<u4", last - first, 2 + size + 4 * first))
-    return np.concatenate(found)
+def _in_row(value: bytes, text: bytes) -> Sequence[int]:
+    size = int.from_bytes(value[:2], "big")
+    if value.find(text, 2, 2 + size) < 0:
+        return ()
+    names = value[2 : 2 + size].split(b"\n")
+    first, last = bisect_left(names, text), bisect_left(names, text + b"\xff")
+    start = 2 + size
+    return memoryview(value)[start + 4 * first : start + 4 * last].cast("I").tolist()
 
 
-def _follow(tx: Transaction, found: Bools, segment: int, kind: int, references: U32) -> None:
+def _follow(
+    tx: Transaction, found: Bools, segment: int, kind: int, references: Iterable[int]
+) -> None:
     """Mark the messages that references lead to."""
-    if not len(references):
-        return
-    alone = references >= ALONE
-    found[references[alone] & np.uint32(ALONE - 1)] = True
-    large = (references >= LARGE) & ~alone
-    if large.any():
-        terms = np.unique(references[large] & np.uint32(LARGE - 1)).tolist()
-        for value in _parts(tx, segment, kind + Kind.LARGE, terms):
-            mark(found, value)
-    places = np.unique(references[~alone & ~large]).astype(np.int64)
-    if len(places):
-        found[_shorts(tx, segment, kind, places)] = True
+    docs, terms, places = [], [], []
+    for reference in references:
+        if reference >= ALONE:
+            docs.append(reference - ALONE)
+        elif reference >= LARGE:
+            terms.append(reference - LARGE)
+        else:
+            places.append(reference)
+    for value in _parts(tx, segment, kind + Kind.LARGE, sorted(terms)):
+        mark(found, value)
+    if places:
+        docs += _shorts(tx, segment, kind, places)
+    found[np.array(docs, np.int64)] = True
 
 
-def _shorts(tx: Transaction, segment: int, kind: int, places: np.ndarray) -> U16:
+def _shorts(tx: Transaction, segment: int, kind: int, places: Sequence[int]) -> list[int]:
     """The messages at some places of the terms that have few."""
-    parts = np.unique([places // SHORTS_PER_ROW, (places + FEW) // SHORTS_PER_ROW])
-    values = list(_parts(tx, segment, kind + Kind.POSTING, parts.tolist()))
-    shorts = np.frombuffer(b"".join(values), "<u2")
-    own = np.searchsorted(parts, places // SHORTS_PER_ROW) * SHORTS_PER_ROW
-    starts = own + places % SHORTS_PER_ROW
-    return shorts[spans(starts + 1, shorts[starts].astype(np.int64))]
+    parts = sorted({at // SHORTS_PER_ROW for place in places for at in (place, place + FEW)})
+    values = b"".join(_parts(tx, segment, kind + Kind.POSTING, parts))
+    shorts = memoryview(values).cast("H")
+    bases = {part: at * SHORTS_PER_ROW for at, part in enumerate(parts)}
+    docs: list[int] = []
+    for place in places:
+        start = bases[place // SHORTS_PER_ROW] + place % SHORTS_PER_ROW
+        docs += shorts[start + 1 : start + 1 + shorts[start]]
+    return docs
 
 
 def _parts(tx: Transaction, segment: int, kind: int, parts: Sequence[int]) -> list[bytes]:
     values = []
-    for first in range(0, len(parts), 250):
-        among, params = any_of("part", parts[first : first + 250])
+    for first in range(0, len(parts), _AT_ONCE):
+        among, params = any_of("part", parts[first : first + _AT_ONCE])
         rows = tx.all(PARTS.format(among=among), **params, segment=segment, kind=kind, key=b"")
         values += [row[0] for row in rows]
     return values
