@@ -107,9 +107,14 @@ class _Reader:
             self._take_atom(atom, follows_quote=self.quoted_end == match.start())
 
     def _take_angle(self, angle: str) -> None:
-        if angle.strip() and (self.address is None or "@" not in self.address):
-            self.address = angle
-            self.has_angle = True
+        """What stands in angle brackets is the address, unless only what came before is one."""
+        is_settled = self.has_angle and self.address is not None and "@" in self.address
+        if not angle.strip() or is_settled or (self.address is not None and "@" not in angle):
+            return
+        if self.address is not None and not self.has_angle:
+            self.words.append(self.address)  # `ada@home <ada@example.org>`: a name
+        self.address = angle
+        self.has_angle = True
 
     def _take_colon(self) -> None:
         """A group's name ends here; its members follow."""

@@ -24,8 +24,8 @@ _ISO = re.compile(
 
 
 _LOOSE = re.compile(
-    r"\b(\d{1,2})[\s-]{1,3}([A-Za-z]{3,9})[\s,.-]{1,3}(\d{4}|\d\d)[\s,]{1,3}"
-    r"(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s{0,3}([+-])(\d\d):?(\d\d)\b)?"
+    r"\b(\d{1,2})[\s-]{1,3}([A-Za-z]{3,9})[\s,.-]{1,3}(\d{4}|\d\d)(?:[\s,]{1,3}(?:at )?"
+    r"(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s{0,3}([+-])(\d\d):?(\d\d)\b)?)?"
 )
 
 
@@ -47,7 +47,7 @@ def _usual(match: re.Match[str]) -> datetime | None:
     if number is None:
         return None
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    clock = (int(hour), int(minute), int(second or 0))
+    clock = (int(hour or 0), int(minute or 0), int(second or 0))
     date = (
         int(year) + (0 if len(year) > 2 else 2000 if int(year) < 69 else 1900),
         number,

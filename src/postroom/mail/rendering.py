@@ -13,7 +13,14 @@ from postroom.mail.charsets import clean
 from postroom.mail.html import HtmlText
 from postroom.mail.layout import QUOTE, Page
 from postroom.mail.message import Link
-from postroom.mail.styles import Declarations, Style, length_px, parse_declarations, styled
+from postroom.mail.styles import (
+    BY_COLOUR,
+    Declarations,
+    Style,
+    length_px,
+    parse_declarations,
+    styled,
+)
 from postroom.mail.stylesheets import Element, Stylesheet, merge
 from postroom.mail.unseen import EXCERPT, Unseen
 
@@ -42,12 +49,13 @@ _NOTHING: Attributes = {}
 def render(html: str, defects: tuple[str, ...]) -> HtmlText:
     """The text that shows, the text that does not, and what the mail would load."""
     tree = LexborHTMLParser(html)
-    walker = _Walker(Stylesheet(_css(tree)))
+    sheet = Stylesheet(_css(tree))
+    walker = _Walker(sheet)
     if tree.root is not None and not walker.walk(tree.root):
         defects = (*defects, f"HTML with more than {_MOST_NODES} nodes, read up to there")
     text = clean(walker.page.text())
-    if not _LETTER.search(text):  # a mail that is one picture
-        text = clean("\n".join(walker.alternatives)) or text
+    if not _LETTER.search(text):
+        text = _at_a_second_look(tree, sheet) or clean("\n".join(walker.alternatives)) or text
     return HtmlText(
         text,
         tuple(walker.unseen.found),
@@ -57,6 +65,15 @@ def render(html: str, defects: tuple[str, ...]) -> HtmlText:
         tuple(walker.alternatives),
         defects,
     )
+
+
+def _at_a_second_look(tree: LexborHTMLParser, sheet: Stylesheet) -> str:
+    """The text of a mail that shows nothing, whatever its colours: hidden beside what?"""
+    walker = _Walker(sheet, sees_colours=False)
+    if tree.root is not None:
+        walker.walk(tree.root)
+    text = clean(walker.page.text())
+    return text if _LETTER.search(text) else ""
 
 
 def _css(tree: LexborHTMLParser) -> str:
@@ -83,6 +100,7 @@ class _Frame:
 @dataclass(slots=True)
 class _Walker:
     sheet: Stylesheet
+    sees_colours: bool = True
     page: Page = field(default_factory=Page)
     unseen: Unseen = field(default_factory=Unseen)
     links: list[Link] = field(default_factory=list)
@@ -154,6 +172,8 @@ class _Walker:
         if attributes or self.sheet or tag == "dialog":
             style = self._style(element, attributes, style)
         unseen = above.unseen if style is above.style else style.unseen
+        if unseen == BY_COLOUR and not self.sees_colours:
+            unseen = ""
         pre = above.pre or tag in ("pre", "listing", "xmp", "textarea")
         silent = above.silent or tag in _NEVER_SHOWN
         return _Frame(element, style, unseen, silent, pre=pre)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from postroom.mail.colours import BLACK, WHITE, Colour, gradient_colours, parse_colour
 
 Declarations = dict[str, str]
+BY_COLOUR = "colour on colour"
 
 _LENGTH = re.compile(
     r"(-?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}))\s?(px|pt|em|rem|ex|%|vw|vh|in|cm|mm)?"
@@ -61,7 +62,7 @@ class Style:
         if self.clear_text:
             return "transparent text"
         if self.colour and self.background and self.colour.vanishes_on(self.background):
-            return "colour on colour"
+            return BY_COLOUR
         return ""
 
 

@@ -38,6 +38,13 @@ def test_a_reason_and_an_excerpt_are_given() -> None:
     assert ("display", SECRET, len(SECRET)) == (hidden.reason, hidden.excerpt, hidden.chars)
 
 
+def test_a_mail_in_one_colour_is_read_all_the_same() -> None:
+    parsed = parse_message(html_mail("<body style='background:black'><p>Read me</p>"))
+
+    assert "Read me" == parsed.text
+    assert ["colour on colour"] == [hidden.reason for hidden in parsed.security.hidden_text]
+
+
 def test_tag_characters_are_spelled_out() -> None:
     hidden = "".join(chr(0xE0000 + ord(c)) for c in "obey me")
 

@@ -57,6 +57,8 @@ def test_encoded_words_are_decoded(raw: str, decoded: str) -> None:
         ("=?utf-8?q?Ad=C3=A4?= <a@b.org>", [("Adä", "a@b.org")]),
         ("=?utf-8?q?a=40b=2Eorg?=", [("", "a@b.org")]),
         ("root", [("", "root")]),
+        ("ada@home <ada@b.org>", [("ada@home", "ada@b.org")]),
+        ("ada@b.org <ada>", [("", "ada@b.org")]),
         ("'Ada' <a@b.org>", [("'Ada'", "a@b.org")]),
         ("Ada <a@b.org", [("Ada", "a@b.org")]),
         ("ada@[192.0.2.1]", [("", "ada@[192.0.2.1]")]),
@@ -92,6 +94,7 @@ def test_the_limit_of_addresses_holds_at_the_limit_and_past_it() -> None:
         "2026-10-10 08:00:00Z",
         "2026/10/10 Sat 08:00:00",
         "10 October 2026 08:00",
+        "10 Oct 2026 at 08:00:00  GMT",
         "Sat, 10 Oct 26 04:00:00 EDT",
     ],
 )
