@@ -25,6 +25,7 @@ from postroom.model.stored import (
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
+from postroom.store.search import checking as index_checking
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
 from postroom.store.sql import (
@@ -250,7 +251,16 @@ class SqlStore:
             after = found[-1][0]
 
     async def problems(self) -> tuple[str, ...]:
-        return await self._engine.read(lambda tx: (*self._engine.check(tx), *checking.problems(tx)))
+        found = await self._engine.read(
+            lambda tx: (
+                *self._engine.check(tx),
+                *checking.problems(tx),
+                *index_checking.check_membership(tx),
+            )
+        )
+        for segment in await self._engine.read(index_checking.live_numbers):
+            found += await self._engine.read(partial(index_checking.check_segment, segment=segment))
+        return found
 
     async def tidy(self) -> bool:
         return await merge_once(self._engine)

@@ -105,9 +105,14 @@ def job_messages(tx: Transaction, sources: Sequence[int]) -> list[int]:
     return sorted(found)
 
 
-def _reader(numbers: Sequence[int]) -> Callable[[Transaction], list[Row]]:
+def read_messages(tx: Transaction, numbers: Sequence[int]) -> list[Row]:
+    """What the index needs to know of some messages."""
     among, params = any_of("number", numbers)
-    return lambda tx: tx.all(MESSAGES.format(among=among), **params)
+    return tx.all(MESSAGES.format(among=among), **params)
+
+
+def _reader(numbers: Sequence[int]) -> Callable[[Transaction], list[Row]]:
+    return lambda tx: read_messages(tx, numbers)
 
 
 def _writer(job: Job, rows: Sequence[SegmentRow], now: int) -> Callable[[Transaction], None]:

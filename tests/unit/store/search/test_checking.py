@@ -1,0 +1,86 @@
+"""The index is what it would be if it were made now; where it is not, the check says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.store.search import jobs
+from postroom.store.search.choice import Sizes
+from tests.unit.store.search.world import World
+
+ROWS = """
+    SELECT r.kind, r.key, r.part, r.value FROM search_rows r
+      JOIN search_segments s ON s.number = r.segment
+     WHERE s.state = 1 ORDER BY r.kind, r.key, r.part
+"""
+SETS = """
+    SELECT name, value FROM search_sets WHERE length(value) > 1 ORDER BY name
+"""
+
+
+async def settled_world(folder: Path, seed: int) -> World:
+    """A world where mail has come, changed and gone, all of it merged."""
+    world = await World.open(folder, seed)
+    for _ in range(4):
+        await world.arrive(60)
+        await world.change(10)
+        await world.merge()
+    return world
+
+
+async def test_an_index_that_grew_has_no_problems(tmp_path: Path) -> None:
+    world = await settled_world(tmp_path, 5)
+    await world.change(20)
+
+    assert () == await world.store.problems()
+    await world.engine.close()
+
+
+async def merged_into_one(world: World, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Everything that the index holds once all of it is in one segment."""
+    monkeypatch.setattr(
+        jobs,
+        "choose_sources",
+        lambda segments, *_: [s.number for s in segments] if len(segments) > 1 else [],
+    )
+    await world.merge(Sizes(tail=1))
+    return await world.engine.read(lambda tx: [tx.all(ROWS), tx.all(SETS)])
+
+
+async def test_what_was_changed_or_removed_leaves_no_trace_after_a_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await settled_world(tmp_path, 6)
+    await world.change(100)
+    for message_id in world.ids[::3]:
+        await world.store.remove_message(message_id, None)
+    grown = await merged_into_one(world, monkeypatch)
+
+    await world.engine.write(jobs.rebuild)
+    rebuilt = await merged_into_one(world, monkeypatch)
+    await world.engine.close()
+
+    assert rebuilt == grown
+
+
+async def test_each_kind_of_damage_is_found(tmp_path: Path) -> None:
+    world = await settled_world(tmp_path, 7)
+    damages = (
+        "UPDATE search_rows SET value = x'00' WHERE kind = 5 AND part = 0",
+        "DELETE FROM search_rows WHERE kind = 1 AND part = 1",
+        "DELETE FROM search_sets WHERE name = 'inbox:2'",
+        "INSERT INTO search_tail (message, inbox) VALUES (999999, 1)",
+        "INSERT INTO search_tail (message, inbox) SELECT min(number), 1 FROM messages",
+    )
+    for damage in damages:
+        await world.engine.write(lambda tx, damage=damage: tx.run(damage))
+    problems = " ".join(await world.store.problems())
+    await world.engine.close()
+
+    assert "row junction" in problems
+    assert "is missing" in problems
+    assert "the set inbox:2 is wrong" in problems
+    assert "999999, which does not exist" in problems
+    assert "more than once" in problems

@@ -1,0 +1,222 @@
+"""Merging goes on beside everything else: changes, other processes, and sudden death."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from postroom.store.search.choice import Candidate, Sizes, choose_sources
+from postroom.store.search.jobs import LEASE_S, claim
+from postroom.store.search.merging import merge_once
+from postroom.store.sqlite.engine import SqliteEngine
+from postroom.store.transaction import Transaction
+from tests.unit.store.search.test_answers import wrong_answers
+from tests.unit.store.search.world import SMALL_SIZES, START, World
+
+T = TypeVar("T")
+ALL_AT_ONCE = Sizes(tail=1)
+LATER = float(2 * START)
+
+
+class Interrupted:
+    """An engine where something happens before every write."""
+
+    def __init__(self, engine: SqliteEngine, happens: Callable[[], Awaitable[None]]) -> None:
+        self._engine = engine
+        self._happens = happens
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        return await self._engine.read(work)
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        await self._happens()
+        return await self._engine.write(work)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_what_changes_during_a_merge_is_not_lost(tmp_path: Path, seed: int) -> None:
+    world = await World.open(tmp_path, seed)
+    wrong = []
+
+    async def happens() -> None:
+        await world.arrive(2)
+        await world.change(6)
+
+    for _ in range(4):
+        await world.arrive(60)
+        await merge_once(Interrupted(world.engine, happens), SMALL_SIZES)
+        wrong += await wrong_answers(world, 40)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert [] == wrong
+    assert () == problems
+
+
+async def test_an_inbox_that_goes_during_a_merge_is_gone(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 3)
+    await world.arrive(100)
+    await world.merge()
+    await world.arrive(100)
+
+    async def happens() -> None:
+        await world.store.remove_inbox(world.inboxes[1].id, None, force=True)
+
+    await merge_once(Interrupted(world.engine, happens), ALL_AT_ONCE)
+    wrong = await wrong_answers(world, 60)
+    await world.merge()
+    wrong += await wrong_answers(world, 60)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert [] == wrong
+    assert () == problems
+
+
+async def test_whoever_was_thought_dead_changes_nothing_when_it_comes_back(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 4)
+    await world.arrive(150)
+    has_overtaken = False
+
+    async def happens() -> None:
+        nonlocal has_overtaken
+        row = await world.engine.read(lambda tx: tx.one("SELECT 1 FROM search_rows"))
+        if row and not has_overtaken:
+            has_overtaken = True
+            while await merge_once(world.engine, ALL_AT_ONCE, lambda: LATER):
+                pass
+
+    finished = await merge_once(Interrupted(world.engine, happens), ALL_AT_ONCE)
+    wrong = await wrong_answers(world, 60)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert has_overtaken
+    assert not finished
+    assert [] == wrong
+    assert () == problems
+
+
+async def test_a_job_is_left_alone_until_its_time_is_over(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 5)
+    await world.arrive(30)
+    job = await world.engine.write(lambda tx: claim(tx, "first", ALL_AT_ONCE, START))
+
+    early = await world.engine.write(lambda tx: claim(tx, "second", ALL_AT_ONCE, START + 1))
+    late = await world.engine.write(lambda tx: claim(tx, "second", ALL_AT_ONCE, START + LEASE_S))
+    await world.engine.close()
+
+    assert job is not None
+    assert early is None
+    assert late is not None
+    assert job.number != late.number
+
+
+async def test_a_merge_that_is_cancelled_can_be_done_again_at_once(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 6)
+    await world.arrive(60)
+    merging: asyncio.Task[bool]
+
+    async def happens() -> None:
+        row = await world.engine.read(lambda tx: tx.one("SELECT 1 FROM search_rows"))
+        if row and not merging.cancelling():
+            merging.cancel()
+
+    merging = asyncio.create_task(merge_once(Interrupted(world.engine, happens), ALL_AT_ONCE))
+    await asyncio.gather(merging, return_exceptions=True)
+    assert merging.cancelled()
+    await world.merge()
+    tail = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_tail"))
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert [] == tail
+    assert () == problems
+
+
+async def test_several_processes_merge_one_index(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 7)
+    other = SqliteEngine.open(tmp_path / "world.db")
+    for _ in range(3):
+        await world.arrive(50)
+        await world.change(10)
+        await asyncio.gather(
+            *(merge_once(engine, SMALL_SIZES) for engine in (world.engine, other, world.engine))
+        )
+    wrong = await wrong_answers(world, 60)
+    problems = await world.store.problems()
+    await other.close()
+    await world.engine.close()
+
+    assert [] == wrong
+    assert () == problems
+
+
+MERGE_FOREVER = """
+import asyncio, sys
+from pathlib import Path
+from postroom.store.search.choice import Sizes
+from postroom.store.search.merging import merge_once
+from postroom.store.sqlite.engine import SqliteEngine
+async def main():
+    engine = SqliteEngine.open(Path(sys.argv[1]))
+    print("merging", flush=True)
+    while True:
+        await merge_once(engine, Sizes(tail=1, few=2, fan_out=2))
+asyncio.run(main())
+"""
+
+
+async def test_a_kill_in_the_middle_costs_nothing(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 8)
+    await world.arrive(400)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", MERGE_FOREVER, tmp_path / "world.db", stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    await process.stdout.readline()
+    for _ in range(20):
+        await world.arrive(5)
+        await world.change(3)
+    process.kill()
+    await process.wait()
+
+    wrong = await wrong_answers(world, 60)
+    while await merge_once(world.engine, SMALL_SIZES, lambda: LATER):
+        pass
+    wrong += await wrong_answers(world, 60)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert [] == wrong
+    assert () == problems
+
+
+def candidates(*sizes: int, removed: int = 0, made_at: int = START) -> list[Candidate]:
+    return [Candidate(at, size, size * 2_000, made_at, removed) for at, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("segments", "chosen"),
+    [
+        (candidates(600, 600, 600), []),
+        (candidates(*[600] * 11), list(range(11))),
+        (candidates(40_000, *[600] * 12), list(range(1, 12))),
+        (candidates(100, 100, 100, 100), [0, 1, 2, 3]),
+        (candidates(*[6_000] * 11), list(range(10))),
+        (candidates(40_000, 50_000, 60_000), []),
+        (candidates(40_000, removed=6_000), [0]),
+        (candidates(40_000, removed=10), []),
+        (candidates(40_000, removed=10, made_at=START - 100_000), [0]),
+    ],
+)
+def test_segments_of_a_size_are_merged_and_decayed_ones_made_anew(
+    segments: list[Candidate], chosen: list[int]
+) -> None:
+    assert chosen == choose_sources(segments, Sizes(), START)
