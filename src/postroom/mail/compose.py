@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import format_datetime
+from datetime import datetime
 
 from postroom.errors import InvalidInput
+from postroom.mail.dates import format_date
 from postroom.mail.encoding import (
     encode_base64,
     encode_text,
@@ -104,7 +104,7 @@ def _header_lines(outgoing: Outgoing) -> list[str]:
         _addresses("Cc", outgoing.cc, "cc"),
         _addresses("Reply-To", outgoing.reply_to, "reply_to"),
         fold_tokens("Subject", unstructured(" ".join(outgoing.subject.split()))),
-        f"Date: {format_datetime(outgoing.date.astimezone(UTC))}\r\n",
+        f"Date: {format_date(outgoing.date)}\r\n",
         _ids("Message-ID", (outgoing.internet_message_id,), "internet_message_id"),
         _ids("In-Reply-To", (outgoing.in_reply_to,) if outgoing.in_reply_to else (), "in_reply_to"),
         _ids("References", outgoing.references, "references"),

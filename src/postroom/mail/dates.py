@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_tz
 
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
-    )
-}
+_MONTH_NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_DAY_NAMES = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+_MONTHS = {name.lower(): number for number, name in enumerate(_MONTH_NAMES, 1)}
 _USUAL = re.compile(
     r"\s*(?:[A-Za-z]{3},)?\s{0,9}(\d{1,2})\s([A-Za-z]{3})\s(\d{4})\s"
     r"(\d\d):(\d\d)(?::(\d\d))?\s([+-])(\d\d)(\d\d)\b"
@@ -68,6 +64,8 @@ def _iso(match: re.Match[str]) -> datetime | None:
 
 
 def _lenient(value: str) -> datetime | None:
+    from email.utils import parsedate_tz  # a large import for a rare date
+
     try:
         parts = parsedate_tz(value)
     except (ValueError, IndexError, TypeError, OverflowError):
@@ -88,3 +86,10 @@ def _instant(
         return local - offset if abs(offset) < timedelta(days=1) else local
     except (ValueError, OverflowError):
         return None
+
+
+def format_date(date: datetime) -> str:
+    """A Date header: RFC 5322 §3.3, in UTC."""
+    utc = date.astimezone(UTC)
+    day, month = _DAY_NAMES[utc.weekday()], _MONTH_NAMES[utc.month - 1]
+    return f"{day}, {utc.day:02} {month} {utc.year:04} {utc:%H:%M:%S} +0000"

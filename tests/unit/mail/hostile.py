@@ -131,6 +131,12 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "delivery status": lambda: _mail(
         "Content-Type: message/delivery-status", "Final-Recipient: rfc822; a@b\n\n" * 100_000
     ),
+    "a long delivery report": lambda: _mail(
+        "Content-Type: multipart/report; boundary=b",
+        "--b\n\n" + "no such user, mailbox " * 5_000 + "\n--b\n"
+        + "Content-Type: message/delivery-status\n\n"
+        + "Final-Recipient: rfc822; a@b\nStatus: 5.0.0\n\n" * 1_000,
+    ),
     "calendars": lambda: _mail(
         "Content-Type: text/calendar", "BEGIN:VEVENT\n" + "ATTENDEE:mailto:a@b\n" * 200_000
     ),
