@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_mailboxes
-from postroom.mail.bodies import Body, collect
 from postroom.mail.headers import Fields
 from postroom.mail.identifiers import parse_ids, parse_references
-from postroom.mail.mime import Splitter
+from postroom.mail.mime import Part, Splitter
 from postroom.mail.typed import check_address
 from postroom.model.limits import Limits
 
@@ -41,10 +40,10 @@ def verify(raw: bytes, outgoing: Outgoing) -> None:
         list(dict.fromkeys(outgoing.references)),
         parse_references(fields.all("references")),
     )
-    contents = collect(root, _LIMITS)
-    _same_bodies(outgoing, contents.bodies)
+    _same_bodies(outgoing, root.children[0] if outgoing.attachments else root)
+    # as parts, not as the files we would list: a mail or a winmail.dat has files of its own
     sent = [attachment.content for attachment in outgoing.attachments]
-    _same("attachments", sent, [attachment.content for attachment in contents.attachments])
+    _same("attachments", sent, [part.decoded() for part in root.children[1:]] if sent else [])
     _check_lines(raw)
 
 
@@ -78,14 +77,20 @@ def _found_people(fields: Fields, name: str) -> list[tuple[str, str]]:
     return [(mailbox.name, mailbox.address) for mailbox in mailboxes]
 
 
-def _same_bodies(outgoing: Outgoing, bodies: list[Body]) -> None:
-    body = bodies[0] if bodies else Body()
-    _same("text", _lines(outgoing.text), _lines(body.plain))
-    _same("html", _lines(outgoing.html), _lines(body.html))
+def _same_bodies(outgoing: Outgoing, body: Part) -> None:
+    found = {
+        part.content_type: _lines(part.decoded().decode("utf-8", "replace"))
+        for part in body.children or [body]
+    }
+    for field, kind, text in (
+        ("text", "text/plain", outgoing.text),
+        ("html", "text/html", outgoing.html),
+    ):
+        _same(field, None if text is None else _lines(text), found.get(kind))
 
 
-def _lines(text: str | None) -> str | None:
-    return None if text is None else text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
 
 
 def _check_lines(raw: bytes) -> None:

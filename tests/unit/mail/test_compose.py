@@ -55,6 +55,20 @@ def test_what_was_written_is_what_is_read() -> None:
     assert b"\n" not in raw.replace(b"\r\n", b"")
 
 
+def test_files_that_hold_files_can_be_sent() -> None:
+    inner = compose(outgoing(attachments=(OutgoingAttachment("a.txt", "text/plain", b"a"),)))
+    files = (
+        OutgoingAttachment("mail.eml", "message/rfc822", inner),
+        OutgoingAttachment("empty.txt", "text/plain", b""),
+    )
+    text = "begin 644 cat.txt\n#0V%T\n`\nend\n"
+
+    parsed = parse_message(compose(outgoing(attachments=files, text=text)))
+
+    assert {"mail.eml", "a.txt", "empty.txt", "cat.txt"} == {a.filename for a in parsed.attachments}
+    assert inner in [a.content for a in parsed.attachments]
+
+
 def test_blind_copies_are_not_in_the_headers() -> None:
     raw = compose(outgoing(bcc=(("", "secret@example.org"),)))
 
