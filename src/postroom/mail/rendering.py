@@ -5,26 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from postroom.mail.attributes import Attributes, host_of, is_citation, is_pixel, presentation
 from postroom.mail.charsets import clean
 from postroom.mail.html import HtmlText
 from postroom.mail.layout import QUOTE, Page
 from postroom.mail.message import Link
-from postroom.mail.styles import (
-    BY_COLOUR,
-    Declarations,
-    Style,
-    length_px,
-    parse_declarations,
-    styled,
-)
+from postroom.mail.styles import BY_COLOUR, Style, parse_declarations, styled
 from postroom.mail.stylesheets import Element, Stylesheet, merge
 from postroom.mail.unseen import EXCERPT, Unseen
-
-Attributes = dict[str, str | None]
 
 _BLOCKS = frozenset(
     ("address", "article", "aside", "body", "caption", "center", "dd", "details", "dialog", "div",
@@ -55,7 +46,9 @@ def render(html: str, defects: tuple[str, ...]) -> HtmlText:
         defects = (*defects, f"HTML with more than {_MOST_NODES} nodes, read up to there")
     text = clean(walker.page.text())
     if not _LETTER.search(text):
-        text = _at_a_second_look(tree, sheet) or clean("\n".join(walker.alternatives)) or text
+        by_colour = any(hidden.reason == BY_COLOUR for hidden in walker.unseen.found)
+        again = _at_a_second_look(tree, sheet) if by_colour else ""
+        text = again or clean("\n".join(walker.alternatives)) or text
     return HtmlText(
         text,
         tuple(walker.unseen.found),
@@ -184,7 +177,7 @@ class _Walker:
                 self.unseen.mention(value, f"{name} attribute")
 
     def _style(self, element: Element, attributes: Attributes, parent: Style) -> Style:
-        css = _presentation(element.tag, attributes)
+        css = presentation(element.tag, attributes)
         if self.sheet:
             merge(css, self.sheet.declarations(element, [frame.element for frame in self.frames]))
         if inline := attributes.get("style"):
@@ -259,7 +252,7 @@ class _Walker:
 
     def _open_quote(self, attributes: Attributes, frame: _Frame) -> None:
         self.page.blank_line()
-        self.page.indent(QUOTE if _is_citation(attributes) else "")
+        self.page.indent(QUOTE if is_citation(attributes) else "")
 
         def close() -> None:
             self.page.outdent()
@@ -288,45 +281,4 @@ class _Walker:
             self.alternatives.append(alternative[:EXCERPT])
         if source.startswith(("http:", "https:", "//")):
             self.remote_images += 1
-            self.tracking_pixels += is_hidden or _is_pixel(attributes)
-
-
-def host_of(url: str) -> str:
-    """The host that a web link goes to, empty for other links."""
-    if not url.lower().startswith(("http:", "https:")):
-        return ""
-    try:
-        return (urlsplit(url).hostname or "").removeprefix("www.")
-    except ValueError:
-        return ""
-
-
-def _is_pixel(attributes: Attributes) -> bool:
-    css = parse_declarations(attributes.get("style") or "")
-    for name in ("width", "height"):
-        size = length_px(css.get(name) or attributes.get(name) or "")
-        if size is not None and size <= 2:
-            return True
-    return False
-
-
-def _is_citation(attributes: Attributes) -> bool:
-    """Quoted mail, and not just a paragraph that somebody indented."""
-    kind = f"{attributes.get('type')} {attributes.get('class')} {attributes.get('cite')}".lower()
-    css = (attributes.get("style") or "").lower()
-    return "cite" in kind or "quote" in kind or "border-left" in css or "mid:" in kind
-
-
-def _presentation(tag: str, attributes: Attributes) -> Declarations:
-    """The old attributes, as if they were CSS."""
-    css: Declarations = {}
-    for name, declared in (("bgcolor", "background-color"), ("color", "color"), ("text", "color")):
-        if value := attributes.get(name):
-            css[declared] = value.strip().lower()
-    if attributes.get("background"):
-        css["background-image"] = "url("
-    if "hidden" in attributes or (attributes.get("aria-hidden") or "").lower() == "true":
-        css["display"] = "none"
-    if tag == "dialog" and "open" not in attributes:
-        css["display"] = "none"
-    return css
+            self.tracking_pixels += is_hidden or is_pixel(attributes)
