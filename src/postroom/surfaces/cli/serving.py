@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -90,10 +91,14 @@ async def _prepare(app: App, *, demo: bool) -> str | None:
 @click.option("--key", metavar="KEY", help="Have the rights of this key only.")
 @click.pass_obj
 def mcp(session: Session, /, *, key: str | None, **given: Any) -> None:
+    # Nothing that is imported is garbage, and to look for it is a tenth of a cold start.
+    gc.disable()
     from postroom.app import open_app
     from postroom.model.key import OWNER
     from postroom.surfaces.mcp.server import serve_stdio
 
+    gc.freeze()
+    gc.enable()
     settings = session.configuration(**given).settings
 
     async def run() -> None:
