@@ -122,7 +122,13 @@ Cursor = Annotated[
         examples=["WzE3Niw5XQ"],
     ),
     # Only we can make one, and what is not ours is refused: so there is no example either.
-    Accepts({"readOnly": True, "examples": None}),
+    Accepts(
+        {
+            "readOnly": True,
+            "examples": None,
+            "description": "next_cursor of the page before, as it is; instead of offset.",
+        }
+    ),
 ]
 
 
@@ -130,11 +136,8 @@ class Paged(Request):
     """A request for a slice of a list."""
 
     together: ClassVar[tuple[Together, ...]] = (
-        Together(
-            "page",
-            ("limit", "offset", "cursor"),
-            {"not": {"required": ["offset", "cursor"], "properties": {"offset": {"minimum": 1}}}},
-        ),
+        # Alone, as a member of an object: only there `readOnly` has a meaning in OpenAPI.
+        Together("next", ("cursor",), {}),
     )
     limit: Limit = 50
     offset: Offset = 0

@@ -12,6 +12,8 @@ from postroom.surfaces.rest.route import Route
 from postroom.surfaces.schema import Schema
 
 _RAW_TYPES = ("message/rfc822", "application/octet-stream")
+_LAST = {"limit": 1, "offset": 2, "next": 3}
+"""What pages need stands after what is asked for."""
 _HEADER_TEXT = "^[!-~](?:[ -~]*[!-~])?$"
 
 
@@ -39,9 +41,9 @@ def parameters(rows: Sequence[Route]) -> list[Schema]:
         for name, schema in fields.items()
         if name not in grouped
     ]
-    objects = {group.name: _group_parameter(group, fields, required) for group in groups}
-    page = [objects.pop(name) for name in ("page",) if name in objects]
-    return [*path, *objects.values(), *plain, *page, *_headers(rows[-1])]
+    objects = [_group_parameter(group, fields, required) for group in groups]
+    listed = sorted([*reversed(objects), *plain], key=lambda p: _LAST.get(p["name"], 0))
+    return [*path, *listed, *_headers(rows[-1])]
 
 
 def _query(rows: Sequence[Route]) -> tuple[dict[str, Schema], set[str], list[Group]]:
@@ -81,7 +83,7 @@ def _group_parameter(group: Group, fields: dict[str, Schema], required: set[str]
         "properties": {name: fields[name] for name in group.arguments},
         **({"required": names} if names else {}),
         "additionalProperties": False,
-        "allOf": list(group.rules),
+        **({"allOf": rules} if (rules := [rule for rule in group.rules if rule]) else {}),
     }
     is_required = bool(names) or any("anyOf" in rule for rule in group.rules)
     parameter = _parameter("query", group.name, schema, required=is_required)
