@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from postroom.errors import InvalidInput
 from postroom.mail.dates import format_date
@@ -17,7 +18,6 @@ from postroom.mail.encoding import (
     phrase,
     unstructured,
 )
-from postroom.mail.message import ParsedMessage
 from postroom.mail.subjects import without_reply_prefixes
 from postroom.mail.typed import (
     check_address,
@@ -205,12 +205,23 @@ def _multipart(subtype: str, entities: list[bytes], boundary: str) -> bytes:
     )
 
 
+class Answerable(Protocol):
+    """What a reply must know of the mail it answers, parsed or stored."""
+
+    @property
+    def internet_message_id(self) -> str | None: ...
+    @property
+    def in_reply_to(self) -> str | None: ...
+    @property
+    def references(self) -> tuple[str, ...]: ...
+
+
 def reply_subject(subject: str) -> str:
     """The subject of a reply: one `Re:`, however many there were."""
     return f"Re: {without_reply_prefixes(subject)}".rstrip()
 
 
-def reply_references(parent: ParsedMessage) -> tuple[str, ...]:
+def reply_references(parent: Answerable) -> tuple[str, ...]:
     """The References of a reply to `parent`: its whole chain and itself (RFC 5322 §3.6.4)."""
     chain = parent.references or ((parent.in_reply_to,) if parent.in_reply_to else ())
     own = (parent.internet_message_id,) if parent.internet_message_id else ()

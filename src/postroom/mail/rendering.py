@@ -133,7 +133,7 @@ class _Walker:
         if tag == "-text":
             self._text(node.text_content or "")
             return None
-        if tag[:1] in ("-", "!", "#"):
+        if tag[:1] in ("", "-", "!", "#"):  # "" is a processing instruction
             if tag == "-comment":
                 self.unseen.mention(node.comment_content or "", "comment")
             return None

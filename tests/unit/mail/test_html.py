@@ -37,6 +37,7 @@ from postroom.model.limits import Limits
         ('Text <img src="cid:a" alt="a picture">', "Text"),
         ("", ""),
         ("<p>unclosed <b>tags", "unclosed tags"),
+        ("One <?xml x ?>two", "One two"),
     ],
 )
 def test_html_reads_well_as_text(html: str, text: str) -> None:
