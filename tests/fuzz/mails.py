@@ -65,7 +65,8 @@ TAGS = (
     "p", "div", "span", "table", "tr", "td", "b", "a href='http://x.example/'", "ul", "li", "ol",
     "blockquote type=cite", "style", "script", "pre", "br", "hr", "img src=http://x/ alt=y",
     "p style='display:none'", "p style='color:#fff'", "font color=white", "template", "svg",
-    "p class=x", "title", "!--", "textarea", "select", "math", "iframe srcdoc='<b>'", "dialog", "?xml x?",
+    "p class=x", "title", "!--", "textarea", "select", "math", "iframe srcdoc='<b>'", "dialog",
+    "?xml x?",
 )  # fmt: skip
 pieces = st.one_of(
     st.sampled_from(TAGS).map(lambda tag: f"<{tag}>"),
