@@ -148,7 +148,9 @@ async def test_threads_merge_and_split_by_hand_and_a_split_stays(
     two = await deliver(house, inbox, mail("Two", message_id="<2@example.com>"))
 
     assert one.thread_id == await house.store.merge_threads([one.thread_id, two.thread_id], None)
-    assert await house.store.thread(two.thread_id, None, limit=9, before=None) is None
+    by_old_id = await house.store.thread(two.thread_id, None, limit=9, before=None)
+    assert by_old_id is not None
+    assert (one.thread_id, 2) == (by_old_id.id, by_old_id.message_count)
     await house.store.split_thread(one.thread_id, [two.message_id], "thr_new", None)
     late = await deliver(
         house, inbox, mail("Late", references=["<1@example.com>", "<2@example.com>"])
@@ -158,4 +160,7 @@ async def test_threads_merge_and_split_by_hand_and_a_split_stays(
     thread = await house.store.thread(one.thread_id, None, limit=9, before=None)
     assert thread is not None
     assert ["One"] == [m.subject for m in thread.messages]
+    split = await house.store.thread("thr_new", None, limit=9, before=None)
+    assert split is not None
+    assert "Two" == split.subject
     assert () == await house.store.problems()

@@ -163,6 +163,24 @@ async def test_an_excerpt_shows_the_match_as_it_was_written(house: House, inbox:
     assert len(excerpt) <= 160
 
 
+@pytest.mark.parametrize(
+    ("text", "q", "shown"),
+    [
+        ("Die Straße am Fluß", "STRASSE", "Die Straße am Fluß"),
+        ("ﬁne ﬁsh ﬂoat by", "float", "ﬁne ﬁsh ﬂoat by"),
+        ("zero\u200bwidth İstanbul", "istanbul", None),
+    ],
+)
+async def test_an_excerpt_never_alters_the_words_of_a_mail(
+    house: House, inbox: Inbox, text: str, q: str, shown: str | None
+) -> None:
+    await deliver(house, inbox, mail("Words", text))
+
+    found = await house.store.messages(MessageQuery(q=fold(q)))
+
+    assert [shown] == [row.excerpt for row in found.rows] or shown is None
+
+
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

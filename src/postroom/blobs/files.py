@@ -112,8 +112,10 @@ class FileBlobs:
             if not self._touch(key)
         }
         with _disk_errors():
-            folders = {self._write(key, content) for key, content in new.items()}
-            for folder in folders:
+            for key, content in new.items():
+                self._write(key, content)
+            # Also for what was there: whoever wrote it may not have come to this yet.
+            for folder in {self._path(key).parent for key in keys}:
                 _sync_folder(folder)
         return keys
 
@@ -125,7 +127,7 @@ class FileBlobs:
             return False
         return True
 
-    def _write(self, key: BlobKey, content: bytes) -> Path:
+    def _write(self, key: BlobKey, content: bytes) -> None:
         path = self._path(key)
         if not path.parent.is_dir():
             for folder in (self._folder, path.parent):
@@ -139,7 +141,6 @@ class FileBlobs:
             with suppress(FileNotFoundError):
                 os.unlink(new)
             raise
-        return path.parent
 
     def _read(self, key: BlobKey, offset: int, size: int | None) -> bytes:
         path = self._path(key)

@@ -13,7 +13,12 @@ from postroom.model.key import Scope
 from postroom.model.page import Page
 from postroom.model.stored import AttachmentQuery
 from postroom.operations.context import Context
-from postroom.operations.messages import MessageId, message_of, refuse_other_kind
+from postroom.operations.messages import (
+    MessageId,
+    check_kinds,
+    message_of,
+    refuse_other_kind,
+)
 from postroom.operations.operation import operation
 from postroom.operations.request import Id, OptionalId, Paged, Request, Together, one_of
 
@@ -46,6 +51,9 @@ class ListAttachments(Paged):
 
 @operation(Scope.READ)
 async def list_attachments(ctx: Context, request: ListAttachments) -> Page[Attachment]:
+    check_kinds(
+        message_id=request.message_id, thread_id=request.thread_id, inbox_id=request.inbox_id
+    )
     query = AttachmentQuery(
         visible=ctx.visible,
         message_id=request.message_id,

@@ -117,14 +117,19 @@ async def _file(ctx: Context, enclosure: Enclosure, number: int) -> OutgoingAtta
         name = enclosure.filename or ""
         content = decode_strictly(enclosure.content, f"attachments[{number}] ({name})")
         return OutgoingAttachment(
-            name, enclosure.content_type or "application/octet-stream", content
+            name, _bare_type(enclosure.content_type) or "application/octet-stream", content
         )
     held = await attachment_of(ctx, enclosure.attachment_id or "")
     return OutgoingAttachment(
         enclosure.filename or held.filename or "attachment",
-        enclosure.content_type or held.content_type,
+        _bare_type(enclosure.content_type) or held.content_type,
         await ctx.blobs.read(held.sha256),
     )
+
+
+def _bare_type(content_type: str | None) -> str | None:
+    """The type without its parameters: the bytes are sent as they are, whatever their charset."""
+    return content_type and content_type.partition(";")[0].strip()
 
 
 def decode_strictly(text: str, where: str) -> bytes:

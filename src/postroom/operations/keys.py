@@ -66,6 +66,9 @@ class CreateKey(Request):
 @operation(Scope.ADMIN)
 async def create_key(ctx: Context, request: CreateKey) -> Key:
     _refuse_if_limited(ctx)
+    beyond = sorted(set(request.scopes) - ctx.caller.scopes)
+    if beyond:
+        raise Forbidden(f"scopes: your own key lacks {', '.join(beyond)}, so it cannot give it")
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
     secret = new_secret()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Annotated, TypeVar
+
+from pydantic import Field
 
 from postroom.blocking import in_thread
 from postroom.errors import Conflict, InvalidInput, NotFound
@@ -14,6 +16,7 @@ from postroom.mail.compose import (
     OutgoingAttachment,
     compose,
     parse_address,
+    reply_references,
     reply_subject,
 )
 from postroom.model.inbox import Inbox
@@ -25,10 +28,35 @@ from postroom.operations.context import Context
 from postroom.operations.enclosures import Enclosure, collect
 from postroom.operations.inboxes import inbox_of
 from postroom.operations.messages import message_of
+from postroom.operations.request import Request
 from postroom.pipeline.receive import Arrival, as_sent, check_size, put_away
 
+S = TypeVar("S", bound="Sending")
 Pair = tuple[str, str]
 """A name and an address."""
+
+_LONGEST_NAME = 200
+
+
+class Sending(Request):
+    """What every send takes beside the mail itself."""
+
+    idempotency_key: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=256,
+            description="Your own key for this send: repeat it and the mail goes out once.",
+            examples=["order-1042"],
+        ),
+    ] = None
+    allow_duplicate: Annotated[
+        bool,
+        Field(
+            description="Send again what was sent minutes ago.",
+            examples=[True],
+        ),
+    ] = False
 
 
 @dataclass(kw_only=True, slots=True)
@@ -46,8 +74,6 @@ class Letter:
     in_reply_to: str | None = None
     thread_id: str | None = None
     enclosures: list[Enclosure] = field(default_factory=list)
-    idempotency_key: str | None = None
-    allow_duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +86,34 @@ class Parent:
     message_id: str | None = None
 
 
-async def send_letter(ctx: Context, letter: Letter) -> Sent:
-    """Send a letter exactly once; when this returns, it is on disk.
+async def send_once(
+    ctx: Context, request: S, write: Callable[[Context, S], Awaitable[Letter]]
+) -> Sent:
+    """Send what *write* makes of a request, exactly once; when this returns, it is on disk.
+
+    What makes two calls the same is what the caller said, and it is looked up before anything
+    else: by the time of a retry the thread has grown, and the answered mail may be gone.
 
     Raises:
         InvalidInput, TooLarge, NotFound: something in the letter is wrong; nothing was sent.
         Conflict: its idempotency key was used for another letter.
         RateLimited: the caller has sent its share of this hour.
     """
-    _check_recipients(ctx, letter)
-    inbox, parent = await _origin(ctx, letter)
-    files = await collect(ctx, letter.enclosures)
-    outgoing = _outgoing(ctx, letter, inbox, parent, files)
-    payload = _payload(inbox.id, outgoing)
+    payload = _payload(request)
     earlier = await ctx.store.earlier_send(
         ctx.caller.key_id,
         payload,
-        idempotency_key=letter.idempotency_key,
-        allow_duplicate=letter.allow_duplicate,
+        idempotency_key=request.idempotency_key,
+        allow_duplicate=request.allow_duplicate,
         now=ctx.clock(),
     )
-    if earlier is not None:
-        return earlier
+    return earlier or await _send(ctx, await write(ctx, request), request, payload)
+
+
+async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) -> Sent:
+    _check_recipients(ctx, letter)
+    inbox, parent = await _origin(ctx, letter)
+    outgoing = _outgoing(ctx, letter, inbox, parent, await collect(ctx, letter.enclosures))
     raw = await in_thread(compose, outgoing)
     check_size(raw, ctx.limits.message_bytes)
     (parsed,) = await ctx.parser.parse([raw])
@@ -94,8 +126,8 @@ async def send_letter(ctx: Context, letter: Letter) -> Sent:
                 deliveries=tuple(copies[1:]),
                 caller=ctx.caller.key_id,
                 payload=payload,
-                idempotency_key=letter.idempotency_key,
-                allow_duplicate=letter.allow_duplicate,
+                idempotency_key=request.idempotency_key,
+                allow_duplicate=request.allow_duplicate,
                 most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
                 answered=parent.message_id,
             )
@@ -152,10 +184,10 @@ async def _inbox_at(ctx: Context, sender: str) -> Inbox:
 
 
 def _answering(message: Message) -> Parent:
+    """What to say of the mail that is answered; an id that no header can carry is left out."""
+    references = reply_references(message)
     own = message.internet_message_id
-    before = message.references or ((message.in_reply_to,) if message.in_reply_to else ())
-    references = (*before, own) if own else before
-    return Parent(own, references, message.thread_id, message.id)
+    return Parent(own if own in references else None, references, message.thread_id, message.id)
 
 
 async def _thread_parent(ctx: Context, thread_id: str, inbox: Inbox) -> Parent:
@@ -229,25 +261,12 @@ def _unique(addresses: Iterable[str]) -> list[str]:
     return list(seen.values())
 
 
-def _payload(inbox_id: str, outgoing: Outgoing) -> bytes:
-    """What makes two sends the same mail: everything but its id and its date."""
-    text = json.dumps(
-        [
-            inbox_id,
-            outgoing.to,
-            outgoing.cc,
-            outgoing.bcc,
-            outgoing.subject,
-            outgoing.text,
-            outgoing.html,
-            outgoing.in_reply_to,
-            [
-                (a.filename, a.content_type, hashlib.sha256(a.content).hexdigest())
-                for a in outgoing.attachments
-            ],
-        ]
+def _payload(request: Sending) -> bytes:
+    """What makes two sends the same: all that the caller said but how to repeat it."""
+    said = request.model_dump_json(
+        exclude={"idempotency_key", "allow_duplicate"}, exclude_defaults=True
     )
-    return hashlib.sha256(text.encode()).digest()
+    return hashlib.sha256(f"{type(request).__name__}{said}".encode()).digest()
 
 
 def reply_recipients(
@@ -266,12 +285,12 @@ def reply_recipients(
     if not main:
         raise Conflict(f"{parent.id} has no sender to reply to; use send_message")
     return (
-        [(names.get(a.lower(), ""), a) for a in main],
-        [(names.get(a.lower(), ""), a) for a in others],
+        [(names.get(a.lower(), "")[:_LONGEST_NAME], a) for a in main],
+        [(names.get(a.lower(), "")[:_LONGEST_NAME], a) for a in others],
     )
 
 
-def forward_letter(original: Message, text: str) -> Letter:
+def forward_letter(original: Message, text: str, to: list[Pair]) -> Letter:
     """A letter that carries a message on: its text below ours, its files attached."""
     lines = [
         "---------- Forwarded message ----------",
@@ -285,7 +304,7 @@ def forward_letter(original: Message, text: str) -> Letter:
     subject = original.subject
     return Letter(
         inbox_id=original.inbox_id,
-        to=[],
+        to=to,
         subject=subject if subject.lower().startswith("fwd:") else f"Fwd: {subject}",
         text="\n".join(([text, ""] if text else []) + lines),
         enclosures=[Enclosure(attachment_id=a.id) for a in original.attachments if not a.inline],

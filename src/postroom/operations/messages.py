@@ -11,7 +11,7 @@ from postroom.errors import InvalidInput, NotFound
 from postroom.mail.fold import fold
 from postroom.model.inbox import TRASH, Label
 from postroom.model.key import Scope
-from postroom.model.message import ActionResult, Message, MessageRow
+from postroom.model.message import ActionResult, FailedAction, Message, MessageRow
 from postroom.model.page import Page
 from postroom.model.stored import Change, MessageQuery
 from postroom.operations import forms
@@ -131,7 +131,12 @@ class MessageFilter(Paged):
         return {**rest, "q": data["query"]}
 
     def criteria(self, ctx: Context) -> MessageQuery:
-        """What the store is asked. Raises InvalidInput when a text folds to nothing."""
+        """What the store is asked.
+
+        Raises:
+            InvalidInput: a text folds to nothing, or an id is of another kind.
+        """
+        check_kinds(inbox_id=self.inbox_id, thread_id=self.thread_id)
         return MessageQuery(
             visible=ctx.visible,
             inbox_id=self.inbox_id,
@@ -283,6 +288,25 @@ _READERS = {
 }
 
 
+_KINDS = {"inbox_id": "inb", "thread_id": "thr", "message_id": "msg"}
+_TOOLS = {
+    "inb": "list_messages(inbox_id)",
+    "thr": "get_thread",
+    "msg": "get_message",
+    "att": "get_attachment_content",
+}
+
+
+def check_kinds(**ids: str | None) -> None:
+    """Refuse an id that is of another kind than its argument wants. Raises InvalidInput."""
+    for name, given in ids.items():
+        prefix = (given or "").partition("_")[0]
+        if given and prefix != _KINDS[name] and prefix in _TOOLS and "_" in given:
+            raise InvalidInput(
+                f"{name}: {given} is no {_KINDS[name]}_ id; {_TOOLS[prefix]} is for it"
+            )
+
+
 def refuse_other_kind(given: str, wanted: str, readers: dict[str, str]) -> None:
     """Refuse an id of another kind with the name of the tool that takes it."""
     for prefix, tool in readers.items():
@@ -382,7 +406,10 @@ async def delete_message(ctx: Context, request: DeleteMessage) -> ActionResult:
         return await ctx.store.change_messages([request.message_id], change, ctx.visible)
     unused = await ctx.store.remove_message(request.message_id, ctx.visible)
     if unused is None:
-        raise NotFound(f"no message {request.message_id}")
+        missing = FailedAction(
+            request.message_id, NotFound.code, f"no message {request.message_id}"
+        )
+        return ActionResult.of((), (missing,))
     await ctx.blobs.discard(unused, ctx.store.used_blobs)
     return ActionResult.of((request.message_id,), ())
 

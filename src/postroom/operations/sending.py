@@ -15,16 +15,16 @@ from postroom.operations.enclosures import Enclosures
 from postroom.operations.inboxes import InboxId
 from postroom.operations.letters import (
     Letter,
+    Sending,
     forward_letter,
     reply_recipients,
-    send_letter,
+    send_once,
 )
 from postroom.operations.messages import MessageId, message_of
 from postroom.operations.operation import operation
 from postroom.operations.request import (
     Accepts,
     OptionalId,
-    Request,
     Together,
     not_both,
     one_of,
@@ -50,27 +50,6 @@ Addresses = Annotated[
 ]
 
 
-class Sending(Request):
-    """What every send takes beside the mail itself."""
-
-    idempotency_key: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            max_length=256,
-            description="Your own key for this send: repeat it and the mail goes out once.",
-            examples=["order-1042"],
-        ),
-    ] = None
-    allow_duplicate: Annotated[
-        bool,
-        Field(
-            description="Send again what was sent minutes ago.",
-            examples=[True],
-        ),
-    ] = False
-
-
 class SendEmail(Sending):
     """Send a plain-text mail without attachments; with thread_id it replies in that thread."""
 
@@ -93,7 +72,7 @@ class SendEmail(Sending):
 
 @operation(Scope.SEND)
 async def send_email(ctx: Context, request: SendEmail) -> Sent:
-    return await send_letter(ctx, _plain_letter(request))
+    return await send_once(ctx, request, _plain_letter)
 
 
 class SendEmailWithAttachments(SendEmail):
@@ -104,20 +83,18 @@ class SendEmailWithAttachments(SendEmail):
 
 @operation(Scope.SEND)
 async def send_email_with_attachments(ctx: Context, request: SendEmailWithAttachments) -> Sent:
-    letter = _plain_letter(request)
-    letter.enclosures.extend(request.attachments)
-    return await send_letter(ctx, letter)
+    return await send_once(ctx, request, _plain_letter)
 
 
-def _plain_letter(request: SendEmail) -> Letter:
+async def _plain_letter(_: Context, request: SendEmail) -> Letter:
+    files = request.attachments if isinstance(request, SendEmailWithAttachments) else []
     return Letter(
         inbox_id=request.inbox_id,
         to=list(parse_address_list(request.recipient, field="recipient")),
         subject=request.subject,
         text=request.body,
         thread_id=request.thread_id,
-        idempotency_key=request.idempotency_key,
-        allow_duplicate=request.allow_duplicate,
+        enclosures=files,
     )
 
 
@@ -180,7 +157,11 @@ class SendMessage(Sending):
 
 @operation(Scope.SEND)
 async def send_message(ctx: Context, request: SendMessage) -> Sent:
-    letter = Letter(
+    return await send_once(ctx, request, _letter)
+
+
+async def _letter(_: Context, request: SendMessage) -> Letter:
+    return Letter(
         inbox_id=request.inbox_id,
         sender=request.sender,
         to=_addresses("to", request.to),
@@ -192,10 +173,7 @@ async def send_message(ctx: Context, request: SendMessage) -> Sent:
         in_reply_to=request.in_reply_to,
         thread_id=request.thread_id,
         enclosures=list(request.attachments),
-        idempotency_key=request.idempotency_key,
-        allow_duplicate=request.allow_duplicate,
     )
-    return await send_letter(ctx, letter)
 
 
 def _addresses(field: str, texts: list[str]) -> list[tuple[str, str]]:
@@ -222,11 +200,15 @@ class ReplyToMessage(Sending):
 
 @operation(Scope.SEND)
 async def reply_to_message(ctx: Context, request: ReplyToMessage) -> Sent:
+    return await send_once(ctx, request, _reply)
+
+
+async def _reply(ctx: Context, request: ReplyToMessage) -> Letter:
     parent = await message_of(ctx, request.message_id)
     inbox = await ctx.store.inbox(parent.inbox_id, ctx.visible)
     own = inbox.address if inbox else ""
     to, cc = reply_recipients(parent, own, reply_all=request.reply_all)
-    letter = Letter(
+    return Letter(
         inbox_id=parent.inbox_id,
         to=to,
         cc=cc,
@@ -235,10 +217,7 @@ async def reply_to_message(ctx: Context, request: ReplyToMessage) -> Sent:
         html=request.body_html,
         in_reply_to=parent.id,
         enclosures=list(request.attachments),
-        idempotency_key=request.idempotency_key,
-        allow_duplicate=request.allow_duplicate,
     )
-    return await send_letter(ctx, letter)
 
 
 class ForwardMessage(Sending):
@@ -256,9 +235,9 @@ class ForwardMessage(Sending):
 
 @operation(Scope.SEND)
 async def forward_message(ctx: Context, request: ForwardMessage) -> Sent:
+    return await send_once(ctx, request, _forward)
+
+
+async def _forward(ctx: Context, request: ForwardMessage) -> Letter:
     original = await message_of(ctx, request.message_id)
-    letter = forward_letter(original, request.body_text)
-    letter.to.extend(_addresses("to", request.to))
-    letter.idempotency_key = request.idempotency_key
-    letter.allow_duplicate = request.allow_duplicate
-    return await send_letter(ctx, letter)
+    return forward_letter(original, request.body_text, _addresses("to", request.to))

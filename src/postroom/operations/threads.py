@@ -14,7 +14,7 @@ from postroom.model.page import Page
 from postroom.model.stored import ThreadQuery
 from postroom.model.thread import Thread, ThreadRow
 from postroom.operations.context import Context
-from postroom.operations.messages import LabelName, refuse_other_kind
+from postroom.operations.messages import LabelName, check_kinds, refuse_other_kind
 from postroom.operations.operation import operation
 from postroom.operations.reading import fair_cut
 from postroom.operations.request import Id, OptionalId, Paged, Request
@@ -38,6 +38,7 @@ class ListThreads(Paged):
 
 @operation(Scope.READ)
 async def list_threads(ctx: Context, request: ListThreads) -> Page[ThreadRow]:
+    check_kinds(inbox_id=request.inbox_id)
     query = ThreadQuery(ctx.visible, request.inbox_id, request.label, ctx.cursors.slice(request))
     return ctx.cursors.page(request, await ctx.store.threads(query))
 

@@ -52,10 +52,13 @@ async def test_what_a_key_may_not_see_does_not_exist_for_it(app: App, ctx: Conte
         (messages.list_messages, {"thread_id": hidden.thread_id}),
         (messages.get_message, {"message_id": hidden.message_id}),
         (inboxes.delete_inbox, {"inbox_id": theirs.id, "force": True}),
-        (messages.delete_message, {"message_id": hidden.message_id, "permanent": True}),
     ):
         with pytest.raises(NotFound):
             await call(limited, operation, arguments)
+    for permanent in (False, True):
+        gone = {"message_id": hidden.message_id, "permanent": permanent}
+        result = await call(limited, messages.delete_message, gone)
+        assert [("failed", "not_found")] == [(result.status, f.code) for f in result.failed]
     assert 0 == (await call(limited, messages.search_messages, {"q": "secret"})).total
     assert [mine.id] == [i.id for i in (await call(limited, inboxes.list_inboxes, {})).results]
     for operation, arguments in ((keys.list_keys, {}), (inboxes.create_inbox, {})):

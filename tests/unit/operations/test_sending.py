@@ -137,7 +137,7 @@ async def test_several_inboxes_must_be_named(ctx: Context, inbox: Inbox) -> None
     other = await new_inbox(ctx, "other")
 
     with pytest.raises(Conflict, match=rf"{inbox.id}.*{other.id}"):
-        await call(ctx, sending.send_message, unnamed)
+        await call(ctx, sending.send_message, {**unnamed, "subject": "Again"})
     assert await call(ctx, sending.send_message, {**unnamed, "from": other.address})
 
 
@@ -235,3 +235,59 @@ async def test_a_caller_without_the_scope_is_told_which_it_needs(app: App, inbox
 
     with pytest.raises(MailError, match="scope send; yours has read"):
         await call(reader, sending.send_message, letter(inbox))
+
+
+async def test_a_retry_in_a_thread_that_has_grown_is_still_the_same_call(
+    ctx: Context, inbox: Inbox
+) -> None:
+    first = await call(ctx, sending.send_message, letter(inbox, to=[inbox.address]))
+    reply = letter(inbox, thread_id=first.thread_id, body_text="P.S.")
+    keyed = {**reply, "body_text": "P.P.S.", "idempotency_key": "k"}
+
+    sent = [await call(ctx, sending.send_message, each) for each in (reply, keyed)]
+    again = [await call(ctx, sending.send_message, each) for each in (reply, keyed)]
+
+    assert [s.message_id for s in sent] == [s.message_id for s in again]
+
+
+async def test_a_retry_is_answered_even_if_what_it_replied_to_is_gone(
+    ctx: Context, inbox: Inbox
+) -> None:
+    parent = await deliver(ctx, inbox, mail("Plan"))
+    reply = {"message_id": parent.message_id, "body_text": "Yes.", "idempotency_key": "k"}
+    sent = await call(ctx, sending.reply_to_message, reply)
+    await call(ctx, messages.delete_message, {"message_id": parent.message_id, "permanent": True})
+
+    assert sent == await call(ctx, sending.reply_to_message, reply)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("Message-ID", "<" + "x" * 950 + "@x>")],
+        [("Message-ID", "<a@x>"), ("References", "<ok@x> <b\u00fc@x>")],
+    ],
+)
+async def test_mail_with_an_id_that_no_header_can_carry_is_answered_all_the_same(
+    ctx: Context, inbox: Inbox, headers: list[tuple[str, str]]
+) -> None:
+    head = "".join(f"{name}: {value}\n" for name, value in headers)
+    long_name = "N" * 600
+    raw = f"From: {long_name} <ana@example.com>\nSubject: Odd\n{head}\nHello".encode()
+    parent = await deliver(ctx, inbox, raw)
+
+    sent = await call(
+        ctx, sending.reply_to_message, {"message_id": parent.message_id, "body_text": "Yes."}
+    )
+
+    assert parent.thread_id == sent.thread_id
+
+
+async def test_a_content_type_may_have_parameters(ctx: Context, inbox: Inbox) -> None:
+    file = {"filename": "a.csv", "content_type": "text/csv; charset=utf-8", "content": "YSxi"}
+
+    sent = await call(ctx, sending.send_message, letter(inbox, attachments=[file]))
+
+    message = await ctx.store.message(sent.message_id, None)
+    assert message is not None
+    assert ["text/csv"] == [attachment.content_type for attachment in message.attachments]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from postroom.blocking import in_thread
 from postroom.store.search.choice import SIZES, Sizes
 from postroom.store.search.jobs import (
+    LEASE_S,
     Job,
     Overtaken,
     claim,
@@ -79,12 +80,14 @@ async def _build(engine: Engine, job: Job, now: Callable[[], float]) -> None:
     # numpy is loaded only where there is something to merge
     from postroom.store.search.build import SegmentBuilder
 
-    builder, sets = SegmentBuilder(), Membership()
+    builder, sets, renewed_at = SegmentBuilder(), Membership(), now()
     numbers = list(job.messages) or await engine.read(lambda tx: job_messages(tx, job.sources))
     for first in range(0, len(numbers), _READ_AT_ONCE):
         rows = await engine.read(_reader(numbers[first : first + _READ_AT_ONCE]))
         await in_thread(_take, builder, sets, rows)
-        await engine.write(lambda tx: renew(tx, job, int(now())))
+        if now() - renewed_at > LEASE_S / 4:
+            renewed_at = now()
+            await engine.write(lambda tx: renew(tx, job, int(now())))
     made = builder.made()
     rows_of = builder.rows() if made.size else iter(())
     while batch := await in_thread(_batch, rows_of):

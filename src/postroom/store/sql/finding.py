@@ -14,6 +14,7 @@ from postroom.store.search.wanted import Wanted
 from postroom.store.sql.adding import ADDRESS_END
 from postroom.store.sql.excerpts import excerpt
 from postroom.store.sql.rows import ROW_COLUMNS, ROW_TABLES, message_row
+from postroom.store.sql.threading import NAMED
 from postroom.store.sql.values import any_of, caseless, seconds, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
@@ -93,12 +94,9 @@ def inbox_number(tx: Transaction, inbox_id: str, visible: Visible) -> int:
 
 def thread_number(tx: Transaction, thread_id: str, visible: Visible) -> tuple[int, int]:
     """The numbers of a thread and its inbox. Raises NotFound."""
-    row = tx.one(
-        """SELECT t.number, t.inbox, i.id FROM threads t JOIN inboxes i ON i.number = t.inbox
-            WHERE t.id = :id""",
-        id=thread_id,
-    )
-    if row is None or (visible is not None and row[2] not in visible):
+    row = tx.one(NAMED, id=thread_id)
+    owner = row and tx.one("SELECT id FROM inboxes WHERE number = :inbox", inbox=row[1])
+    if row is None or (visible is not None and (owner is None or owner[0] not in visible)):
         raise NotFound(f"no thread {thread_id}")
     return row[0], row[1]
 

@@ -135,6 +135,11 @@ def remove_inbox(
             "(SELECT number FROM messages WHERE inbox = :inbox)",
             inbox=number,
         )
+    tx.run(
+        "DELETE FROM thread_aliases WHERE thread IN "
+        "(SELECT number FROM threads WHERE inbox = :inbox)",
+        inbox=number,
+    )
     for table in _OF_INBOX:
         tx.run(f"DELETE FROM {table} WHERE inbox = :inbox", inbox=number)
     tx.run("DELETE FROM inboxes WHERE number = :inbox", inbox=number)

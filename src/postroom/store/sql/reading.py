@@ -16,6 +16,7 @@ from postroom.store.sql.rows import (
     attachment,
     message,
 )
+from postroom.store.sql.threading import NAMED
 from postroom.store.sql.values import flag_names, from_text, moment
 from postroom.store.transaction import Row, Transaction
 
@@ -27,8 +28,8 @@ MESSAGE_BY_INTERNET_ID = f"""
 """
 NEWEST = f"""
     SELECT {MESSAGE_COLUMNS}, m.number FROM {MESSAGE_TABLES}
-     WHERE t.id = :thread_id
-     ORDER BY m.is_outbound, m.is_hidden, m.date DESC, m.number DESC LIMIT 1
+     WHERE t.number = (SELECT number FROM ({NAMED}))
+     ORDER BY m.is_hidden, m.is_outbound, m.date DESC, m.number DESC LIMIT 1
 """
 ATTACHMENTS_OF = f"""
     SELECT {ATTACHMENT_COLUMNS} FROM attachments a JOIN messages m ON m.number = a.message
@@ -61,7 +62,7 @@ def message_by_internet_id(
 
 def newest_message(tx: Transaction, thread_id: str, visible: Visible) -> Message | None:
     """The newest inbound message of a thread; if there is none, the newest."""
-    return _whole(tx, tx.one(NEWEST, thread_id=thread_id), visible)
+    return _whole(tx, tx.one(NEWEST, id=thread_id), visible)
 
 
 def _whole(tx: Transaction, row: Row | None, visible: Visible) -> Message | None:

@@ -44,6 +44,16 @@ REMEMBER_ID = """
     INSERT INTO thread_ids (inbox, internet_id, thread) VALUES (:inbox, :internet_id, :thread)
     ON CONFLICT (inbox, internet_id) DO NOTHING
 """
+REMEMBER_THREADS = """
+    INSERT INTO thread_aliases (id, thread)
+    SELECT id, CAST(:into AS INTEGER) FROM threads WHERE number {among}
+"""
+NAMED = """
+    SELECT number, inbox FROM threads WHERE id = :id
+    UNION ALL
+    SELECT t.number, t.inbox FROM thread_aliases a JOIN threads t ON t.number = a.thread
+     WHERE a.id = :id
+"""
 KNOWN_IDS = """
     SELECT i.internet_id, t.number, t.id, t.is_pinned FROM thread_ids i
       JOIN threads t ON t.number = i.thread
@@ -73,10 +83,15 @@ def choose_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int
 
 
 def _named_thread(tx: Transaction, thread_id: str) -> tuple[int, str]:
-    row = tx.one("SELECT number, id FROM threads WHERE id = :id", id=thread_id)
+    row = tx.one(NAMED, id=thread_id)
     if row is None:
         raise NotFound(f"no thread {thread_id}")
-    return row[0], row[1]
+    return row[0], _id_of(tx, row[0])
+
+
+def _id_of(tx: Transaction, number: int) -> str:
+    row = tx.one("SELECT id FROM threads WHERE number = :number", number=number)
+    return str(row[0]) if row else ""
 
 
 def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
@@ -98,9 +113,10 @@ def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int
 
 
 def join_threads(tx: Transaction, into: int, others: Sequence[int]) -> None:
-    """Move all messages of some threads into one and forget the others."""
+    """Move all messages of some threads into one, which the ids of the others then mean."""
     among, params = any_of("thread", others)
-    for table in ("messages", "thread_ids"):
+    tx.run(REMEMBER_THREADS.format(among=among), into=into, **params)
+    for table in ("messages", "thread_ids", "thread_aliases"):
         tx.run(f"UPDATE {table} SET thread = :into WHERE thread {among}", into=into, **params)
     tx.run(f"DELETE FROM threads WHERE number {among}", **params)
     tx.run(RECOUNT, thread=into)
@@ -166,7 +182,8 @@ def recount(tx: Transaction, thread: int) -> None:
     if tx.one("SELECT 1 FROM messages WHERE thread = :thread LIMIT 1", thread=thread):
         tx.run(RECOUNT, thread=thread)
         return
-    tx.run("DELETE FROM thread_ids WHERE thread = :thread", thread=thread)
+    for table in ("thread_ids", "thread_aliases"):
+        tx.run(f"DELETE FROM {table} WHERE thread = :thread", thread=thread)
     tx.run("DELETE FROM threads WHERE number = :thread", thread=thread)
 
 

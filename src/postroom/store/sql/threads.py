@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from postroom.errors import InvalidInput, NotFound
+from postroom.mail.threads import subject_key
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.model.stored import ThreadQuery
@@ -12,7 +13,7 @@ from postroom.model.thread import Thread, ThreadRow
 from postroom.store.sql.finding import Conditions, inbox_number, thread_number
 from postroom.store.sql.names import numbers_named
 from postroom.store.sql.rows import MESSAGE_TABLES, ROW_COLUMNS, thread_message
-from postroom.store.sql.threading import join_threads, recount
+from postroom.store.sql.threading import NAMED, join_threads, recount
 from postroom.store.sql.values import any_of, from_text, moment, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
@@ -30,7 +31,7 @@ NEWEST_OF = """
 """
 SPLIT_OFF = """
     INSERT INTO threads (id, inbox, subject, base_subject, is_pinned, message_count)
-    SELECT :id, inbox, subject, base_subject, 1, 0 FROM threads WHERE number = :thread
+    SELECT :id, inbox, :subject, :base_subject, 1, 0 FROM threads WHERE number = :thread
     RETURNING number
 """
 
@@ -126,7 +127,7 @@ def get_thread(
     """A thread with its newest messages; one wholly in Trash or Junk shows those."""
     row = tx.one(
         f"""SELECT {THREAD_COLUMNS} FROM threads t JOIN inboxes i ON i.number = t.inbox
-             WHERE t.id = :id""",
+             WHERE t.number = (SELECT number FROM ({NAMED}))""",
         id=thread_id,
     )
     if row is None or (visible is not None and row[2] not in visible):
@@ -214,7 +215,8 @@ def split_thread(
     thread, _ = thread_number(tx, thread_id, visible)
     among, params = any_of("id", message_ids)
     rows = tx.all(
-        f"SELECT number, internet_id, id FROM messages WHERE thread = :thread AND id {among}",
+        f"""SELECT number, internet_id, id, subject FROM messages
+             WHERE thread = :thread AND id {among} ORDER BY date, number""",
         thread=thread,
         **params,
     )
@@ -228,7 +230,14 @@ def split_thread(
 
 
 def _split_off(tx: Transaction, thread: int, new_thread_id: str, rows: Sequence[Row]) -> None:
-    made = tx.one(SPLIT_OFF, id=new_thread_id, thread=thread)
+    subject = rows[0][3]
+    made = tx.one(
+        SPLIT_OFF,
+        id=new_thread_id,
+        thread=thread,
+        subject=subject,
+        base_subject=subject_key(subject),
+    )
     new = made[0] if made else 0
     tx.run("UPDATE threads SET is_pinned = 1 WHERE number = :thread", thread=thread)
     tx.many(

@@ -157,6 +157,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
         ) WITHOUT ROWID""",
     ),
     (*search.TABLES, search.INDEX_ALL),
+    (
+        """CREATE TABLE thread_aliases (
+            id TEXT PRIMARY KEY,
+            thread INTEGER NOT NULL
+        ) WITHOUT ROWID""",
+        "CREATE INDEX thread_aliases_by_thread ON thread_aliases (thread)",
+    ),
 )
 
 
