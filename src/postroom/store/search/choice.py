@@ -13,9 +13,9 @@ _DAY_S = 86_400
 class Sizes:
     """How large segments are: `tail` messages become one, `fan_out` of a size become one.
 
-    When no mail comes for `quiet_s`, `quiet_tail` messages are enough; `few` of such small
-    segments become one. A segment cannot hold more than 65,536 messages, because a place in it
-    has two bytes.
+    When no mail comes for `quiet_s`, `quiet_tail` messages are enough, and segments become one
+    unless the larger has more than `quiet_ratio` times the messages of all the smaller ones. A
+    segment cannot hold more than 65,536 messages, because a place in it has two bytes.
     """
 
     tail: int = 512
@@ -24,7 +24,7 @@ class Sizes:
     most_bytes: int = 160 << 20
     quiet_s: int = 10
     quiet_tail: int = 32
-    few: int = 4
+    quiet_ratio: int = 8
 
 
 SIZES = Sizes()
@@ -41,15 +41,32 @@ class Candidate:
     removed: int
 
 
-def choose_sources(segments: Sequence[Candidate], sizes: Sizes, now: int) -> list[int]:
+def choose_sources(
+    segments: Sequence[Candidate], sizes: Sizes, *, is_quiet: bool, now: int
+) -> list[int]:
     """The segments, in order of arrival, that are to become one; nothing if all is well."""
-    smallest, largest, enough = 0, sizes.tail, sizes.few
+    growing = [s for s in segments if not _is_full(s, sizes)]
+    smallest, largest = 0, sizes.tail * sizes.fan_out
     while smallest < sizes.most:
-        level = [s for s in segments if smallest <= s.size < largest and not _is_full(s, sizes)]
-        if len(level) >= enough or sum(s.size for s in level) >= sizes.most:
+        level = [s for s in growing if smallest <= s.size < largest]
+        if len(level) >= sizes.fan_out or sum(s.size for s in level) >= sizes.most:
             return [s.number for s in _fitting(level[: sizes.fan_out], sizes)]
-        smallest, largest, enough = largest, largest * sizes.fan_out, sizes.fan_out
+        smallest, largest = largest, largest * sizes.fan_out
+    if is_quiet and len(settled := _settling(growing, sizes)) > 1:
+        return [s.number for s in segments if s in settled]
     return [s.number for s in segments if _has_decayed(s, now)][:1]
+
+
+def _settling(segments: Sequence[Candidate], sizes: Sizes) -> list[Candidate]:
+    """The smaller segments that may become one while nothing else happens."""
+    chosen: list[Candidate] = []
+    size = 0
+    for segment in _fitting(sorted(segments, key=lambda s: s.size), sizes):
+        if chosen and segment.size > size * sizes.quiet_ratio:
+            break
+        chosen.append(segment)
+        size += segment.size
+    return chosen
 
 
 def _is_full(segment: Candidate, sizes: Sizes) -> bool:

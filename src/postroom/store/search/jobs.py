@@ -50,9 +50,6 @@ CANDIDATES = """
      WHERE s.state = :live ORDER BY s.first
 """
 SIZE_OF_TAIL = "SELECT count(*) FROM (SELECT 1 FROM search_tail LIMIT :most) AS some"
-NEWEST_OF_TAIL = """
-    SELECT received_at FROM messages WHERE number = (SELECT max(message) FROM search_tail)
-"""
 OLDEST_OF_TAIL = "SELECT message FROM search_tail ORDER BY message LIMIT :most"
 PUT_ROW = """
     INSERT INTO search_rows (segment, kind, key, part, value)
@@ -111,8 +108,9 @@ def claim(tx: Transaction, holder: str, sizes: Sizes, now: int) -> Job | None:
         return None
     if row is not None:
         abandon(tx, row[0])
-    sources = choose_sources(_candidates(tx), sizes, now)
-    if not sources and not _is_tail_due(tx, sizes, now):
+    is_quiet = _is_quiet(tx, sizes, now)
+    sources = choose_sources(_candidates(tx), sizes, is_quiet=is_quiet, now=now)
+    if not sources and not _is_tail_due(tx, sizes, is_quiet=is_quiet):
         return None
     messages = [] if sources else tx.all(OLDEST_OF_TAIL, most=sizes.most // 2)
     made = tx.one(NEW_SEGMENT, state=BUILDING, now=now, holder=holder, until=now + LEASE_S)
@@ -128,16 +126,20 @@ def has_work(tx: Transaction, sizes: Sizes, now: int) -> bool:
     row = tx.one(IN_BUILDING, state=BUILDING)
     if row is not None:
         return bool(row[1] <= now)
-    return bool(choose_sources(_candidates(tx), sizes, now)) or _is_tail_due(tx, sizes, now)
+    is_quiet = _is_quiet(tx, sizes, now)
+    sources = choose_sources(_candidates(tx), sizes, is_quiet=is_quiet, now=now)
+    return bool(sources) or _is_tail_due(tx, sizes, is_quiet=is_quiet)
 
 
-def _is_tail_due(tx: Transaction, sizes: Sizes, now: int) -> bool:
-    row = tx.one(SIZE_OF_TAIL, most=sizes.tail)
-    count = row[0] if row else 0
-    if not sizes.quiet_tail <= count < sizes.tail:
-        return bool(count >= sizes.tail)
-    newest = tx.one(NEWEST_OF_TAIL)
-    return newest is not None and newest[0] + sizes.quiet_s <= now
+def _is_quiet(tx: Transaction, sizes: Sizes, now: int) -> bool:
+    row = tx.one("SELECT received_at FROM messages ORDER BY number DESC LIMIT 1")
+    return row is not None and bool(row[0] + sizes.quiet_s <= now)
+
+
+def _is_tail_due(tx: Transaction, sizes: Sizes, *, is_quiet: bool) -> bool:
+    least = min(sizes.quiet_tail, sizes.tail) if is_quiet else sizes.tail
+    row = tx.one(SIZE_OF_TAIL, most=least)
+    return row is not None and bool(row[0] >= least)
 
 
 def _candidates(tx: Transaction) -> list[Candidate]:

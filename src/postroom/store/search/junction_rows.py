@@ -35,7 +35,7 @@ ENDINGS_PER_ROW = 128
 NEXT, AFTER_SPACE = b"\0", b"\1"
 """Before each following token: does it stand right there, or after a space?"""
 
-_AT_ONCE = 1_000_000
+_AT_ONCE = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,10 @@ def junction_rows(text: Tokenised, endings: Endings) -> Iterator[SegmentRow]:
 def _portions(text: Tokenised, endings: Endings) -> Iterator[Int]:
     """All places, so many at once that they can be sorted in little memory."""
     characters = np.append(endings.characters + np.uint16(1), np.uint16(0))
-    found = characters[(text.sequence & np.uint32(text.gap - 1)).astype(np.int64) - 1]
+    found = np.empty(len(text.sequence), np.uint16)
+    for at in range(0, len(found), _AT_ONCE):
+        terms = text.sequence[at : at + _AT_ONCE] & np.uint32(text.gap - 1)
+        found[at : at + _AT_ONCE] = characters[terms.astype(np.int64) - 1]
     found[:-1][text.sequence[1:] == 0] = 0
     counts = np.cumsum(np.bincount(found, minlength=2)[1:])
     first = 1

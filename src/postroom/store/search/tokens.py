@@ -28,6 +28,7 @@ LONGEST = 64
 AHEAD = 4
 """How many tokens after a place the index looks at."""
 
+_AT_ONCE_BYTES = 4 << 20
 _BORDER = 10
 _SPACE = 32
 _GAP, _LETTER, _DIGIT, _SINGLE, _REST = range(5)
@@ -81,13 +82,24 @@ class Tokeniser:
 
     def __init__(self) -> None:
         self._pieces: list[_Piece] = []
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
 
     def add(self, texts: Sequence[bytes]) -> None:
-        """Cut some more texts."""
-        self._pieces.append(_cut(texts))
+        """Take some more texts; many are cut at once."""
+        self._waiting += texts
+        self._waiting_bytes += sum(map(len, texts))
+        if self._waiting_bytes >= _AT_ONCE_BYTES:
+            self._cut()
+
+    def _cut(self) -> None:
+        if self._waiting:
+            self._pieces.append(_cut(self._waiting))
+        self._waiting, self._waiting_bytes = [], 0
 
     def finish(self, places: Int) -> Tokenised:
         """All texts together; *places* says where in the segment each of them stands."""
+        self._cut()
         pieces, self._pieces = self._pieces, []
         flat = np.concatenate([piece.flat for piece in pieces])
         offsets = np.cumsum([0] + [len(piece.flat) for piece in pieces])[:-1]

@@ -16,7 +16,6 @@ from postroom.store.search.arrays import (
     U8,
     U16,
     U32,
-    U64,
     Bools,
     Int,
     is_first,
@@ -28,6 +27,7 @@ from postroom.store.search.rows import encode_mask, encode_places
 from postroom.store.search.tokens import Tokenised, Vocabulary
 
 PER_ROW = 128
+_ROWS_AT_ONCE = 2_000
 KEY_BYTES = 16
 
 ALONE, LARGE = 1 << 31, 1 << 30
@@ -39,7 +39,7 @@ FEW = 128
 SHORTS_PER_ROW = 2_000
 """Two bytes each: they fit on one page."""
 
-_AT_ONCE = 4_000_000
+_AT_ONCE = 1 << 21
 
 
 def ready_from(count: int) -> int:
@@ -65,23 +65,32 @@ class Postings:
 
 
 def find_postings(text: Tokenised) -> Postings:
-    """Which messages have which terms."""
-    pairs = np.concatenate([_pairs(text, at) for at in range(0, len(text.docs), _AT_ONCE)])
-    pairs.sort()
-    pairs = pairs[is_first(pairs)]
-    edges = np.arange(len(text.terms) + 1, dtype=np.uint64) << np.uint64(16)
-    starts = np.searchsorted(pairs, edges)
-    return Postings(starts[:-1], np.diff(starts), pairs.astype(np.uint16))
+    """Which messages have which terms; those of a term in the order of their texts."""
+    parts = [_pairs(text, at) for at in range(0, len(text.docs), _AT_ONCE)]
+    counts = np.zeros(len(text.terms), np.int64)
+    for terms, _ in parts:
+        counts += np.bincount(terms, minlength=len(counts))
+    starts = np.cumsum(counts) - counts
+    docs = np.empty(int(counts.sum()), np.uint16)
+    free = starts.copy()
+    for terms, own in parts:
+        firsts = np.flatnonzero(is_first(terms))
+        sizes = np.diff(np.append(firsts, len(terms)))
+        docs[spans(free[terms[firsts]], sizes)] = own
+        free[terms[firsts]] += sizes
+    return Postings(starts, counts, docs)
 
 
-def _pairs(text: Tokenised, at: int) -> U64:
+def _pairs(text: Tokenised, at: int) -> tuple[U32, U16]:
+    """Each term of a part of the sequence with each message that has it, by term."""
     sequence = text.sequence[at : at + _AT_ONCE]
     is_token = sequence != 0
-    terms = (sequence[is_token] & np.uint32(text.gap - 1)).astype(np.uint64) - np.uint64(1)
-    pairs: U64 = terms << np.uint64(16)
+    pairs = (sequence[is_token] & np.uint32(text.gap - 1)).astype(np.uint64)
+    pairs <<= np.uint64(16)
     pairs |= text.docs[at : at + _AT_ONCE][is_token]
     pairs.sort()
-    return pairs[is_first(pairs)]
+    pairs = pairs[is_first(pairs)]
+    return (pairs >> np.uint64(16)).astype(np.uint32) - np.uint32(1), pairs.astype(np.uint16)
 
 
 def word_rows(terms: Vocabulary, postings: Postings, count: int) -> Iterator[SegmentRow]:
@@ -134,16 +143,18 @@ def _sorted_suffixes(terms: Vocabulary) -> _Suffixes:
 
 
 def _suffix_rows(suffixes: _Suffixes, by_term: U32) -> Iterator[SegmentRow]:
-    references = by_term[suffixes.terms].astype("<u4").tobytes()
-    places = spans(suffixes.starts, suffixes.lengths + 1)
-    texts = suffixes.flat[places].tobytes()
-    ends = [0, *np.cumsum(suffixes.lengths + 1).tolist()]
-    for part, first in enumerate(range(0, len(suffixes.starts), PER_ROW)):
-        last = min(first + PER_ROW, len(suffixes.starts))
-        key = texts[ends[first] : min(ends[first + 1] - 1, ends[first] + KEY_BYTES)]
-        names = texts[ends[first] : ends[last] - 1]
-        head = len(names).to_bytes(2, "big")
-        yield SegmentRow(Kind.SUFFIX, key, part, head + names + references[4 * first : 4 * last])
+    for first in range(0, len(suffixes.starts), _ROWS_AT_ONCE * PER_ROW):
+        chosen = slice(first, first + _ROWS_AT_ONCE * PER_ROW)
+        references = by_term[suffixes.terms[chosen]].astype("<u4").tobytes()
+        lengths = suffixes.lengths[chosen] + 1
+        texts = suffixes.flat[spans(suffixes.starts[chosen], lengths)].tobytes()
+        ends = [0, *np.cumsum(lengths).tolist()]
+        for start in range(0, len(lengths), PER_ROW):
+            stop = min(start + PER_ROW, len(lengths))
+            names = texts[ends[start] : ends[stop] - 1]
+            key = texts[ends[start] : min(ends[start + 1] - 1, ends[start] + KEY_BYTES)]
+            value = len(names).to_bytes(2, "big") + names + references[4 * start : 4 * stop]
+            yield SegmentRow(Kind.SUFFIX, key, (first + start) // PER_ROW, value)
 
 
 class _Ready:

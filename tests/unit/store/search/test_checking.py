@@ -43,7 +43,7 @@ async def merged_into_one(world: World, monkeypatch: pytest.MonkeyPatch) -> list
     monkeypatch.setattr(
         jobs,
         "choose_sources",
-        lambda segments, *_: [s.number for s in segments] if len(segments) > 1 else [],
+        lambda segments, *_, **__: [s.number for s in segments] if len(segments) > 1 else [],
     )
     await world.merge(Sizes(tail=1))
     return await world.engine.read(lambda tx: [tx.all(ROWS), tx.all(SETS)])

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from postroom.store.search.choice import Candidate, Sizes, choose_sources
+from postroom.store.search.choice import SIZES, Candidate, Sizes, choose_sources
 from postroom.store.search.jobs import LEASE_S, claim
 from postroom.store.search.merging import merge_once
 from postroom.store.sqlite.engine import SqliteEngine
@@ -168,7 +168,7 @@ async def main():
     engine = SqliteEngine.open(Path(sys.argv[1]))
     print("merging", flush=True)
     while True:
-        await merge_once(engine, Sizes(tail=1, few=2, fan_out=2))
+        await merge_once(engine, Sizes(tail=1, fan_out=2))
 asyncio.run(main())
 """
 
@@ -203,20 +203,23 @@ def candidates(*sizes: int, removed: int = 0, made_at: int = START) -> list[Cand
 
 
 @pytest.mark.parametrize(
-    ("segments", "chosen"),
+    ("segments", "chosen", "when_quiet"),
     [
-        (candidates(600, 600, 600), []),
-        (candidates(*[600] * 11), list(range(11))),
-        (candidates(40_000, *[600] * 12), list(range(1, 12))),
-        (candidates(100, 100, 100, 100), [0, 1, 2, 3]),
-        (candidates(*[6_000] * 11), list(range(10))),
-        (candidates(40_000, 50_000, 60_000), []),
-        (candidates(40_000, removed=6_000), [0]),
-        (candidates(40_000, removed=10), []),
-        (candidates(40_000, removed=10, made_at=START - 100_000), [0]),
+        (candidates(600, 600, 600), [], [0, 1, 2]),
+        (candidates(*[600] * 11), list(range(11)), list(range(11))),
+        (candidates(40_000, *[600] * 12), list(range(1, 12)), list(range(1, 12))),
+        (candidates(8_000, 40), [], []),
+        (candidates(8_000, 40, 50), [], [1, 2]),
+        (candidates(8_000, 900, 200), [], [0, 1, 2]),
+        (candidates(*[6_000] * 11), list(range(10)), list(range(10))),
+        (candidates(40_000, 50_000, 60_000), [], []),
+        (candidates(40_000, removed=6_000), [0], [0]),
+        (candidates(40_000, removed=10), [], []),
+        (candidates(40_000, removed=10, made_at=START - 100_000), [0], [0]),
     ],
 )
 def test_segments_of_a_size_are_merged_and_decayed_ones_made_anew(
-    segments: list[Candidate], chosen: list[int]
+    segments: list[Candidate], chosen: list[int], when_quiet: list[int]
 ) -> None:
-    assert chosen == choose_sources(segments, Sizes(), START)
+    assert chosen == choose_sources(segments, SIZES, is_quiet=False, now=START)
+    assert when_quiet == choose_sources(segments, SIZES, is_quiet=True, now=START)

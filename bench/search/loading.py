@@ -1,0 +1,112 @@
+"""The corpus goes into a store by the store's own door."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.search.corpus import INBOXES, Corpus, Mail
+from postroom.mail.fold import fold
+from postroom.model.inbox import Inbox
+from postroom.model.message import AddressLine
+from postroom.model.stored import FIELD_BORDER, NewAttachment, NewMessage
+from postroom.store.search.merging import merge_once
+from postroom.store.sqlite.engine import SqliteEngine
+from postroom.store.store import SqlStore
+
+BATCH = 250
+BIG_INBOX = "inb_0"
+
+
+@dataclass
+class Loaded:
+    """A store with the corpus in it, and what it cost to put it there."""
+
+    engine: SqliteEngine
+    store: SqlStore
+    messages: int
+    added: int = 0
+    adding_s: float = 0.0
+    merging_s: float = 0.0
+
+
+def searchable(mail: Mail) -> str:
+    fields = (mail.subject, mail.text, mail.from_address, mail.from_name, *mail.filenames)
+    return FIELD_BORDER.join(fold(field) for field in fields)
+
+
+def new_message(mail: Mail) -> NewMessage:
+    """What the parser would make of a mail."""
+    moment = datetime.fromtimestamp(mail.date, UTC)
+    files = tuple(
+        NewAttachment(
+            f"att_{mail.number}_{at}", name, "application/pdf", 1, False, f"f{mail.number}"
+        )
+        for at, name in enumerate(mail.filenames)
+    )
+    return NewMessage(
+        id=f"msg_{mail.number}",
+        inbox_id=f"inb_{mail.inbox}",
+        direction="inbound",
+        subject=mail.subject,
+        addresses=(
+            AddressLine("from", mail.from_name, mail.from_address),
+            AddressLine("to", "", mail.to_address),
+        ),
+        date=moment,
+        received_at=moment,
+        internet_message_id=f"{mail.number}@corpus.example",
+        in_reply_to=None,
+        references=(f"thread-{mail.inbox}-{mail.thread}@corpus.example",),
+        base_subject=fold(mail.subject),
+        text=mail.text,
+        new_text=None,
+        snippet=mail.text[:120],
+        searchable=searchable(mail),
+        size_bytes=len(mail.text),
+        raw=f"r{mail.number}",
+        fingerprint=b"",
+        parser_version=1,
+        attachments=files,
+    )
+
+
+async def load(folder: Path, messages: int) -> Loaded:
+    """Open the store in a folder and fill it up to so many messages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    engine = SqliteEngine.open(folder / "postroom.db")
+    loaded = Loaded(engine, SqlStore(engine), messages)
+    present = (await engine.read(lambda tx: tx.one("SELECT count(*) FROM messages")))[0]
+    if not present:
+        await _add_inboxes(loaded.store)
+    corpus = Corpus()
+    while present < messages:
+        stop = min(present + BATCH, messages)
+        new = [new_message(mail) for mail in corpus.mails(present, stop)]
+        started = time.process_time()
+        await loaded.store.add_messages(new)
+        loaded.adding_s += time.process_time() - started
+        loaded.added += len(new)
+        present = stop
+        await _merge(loaded)
+        if present % 10_000 == 0:
+            print(f"  {present} messages", file=sys.stderr, flush=True)
+    return loaded
+
+
+async def _merge(loaded: Loaded) -> None:
+    started = time.process_time()
+    while await merge_once(loaded.engine):
+        pass
+    loaded.merging_s += time.process_time() - started
+
+
+async def _add_inboxes(store: SqlStore) -> None:
+    now = datetime.fromtimestamp(0, UTC)
+    for number in range(INBOXES):
+        address = f"agent{number}@postroom.localhost"
+        inbox = Inbox(f"inb_{number}", address, "", None, now)
+        await store.add_inbox(inbox, client_id=None, payload=b"")

@@ -1,0 +1,68 @@
+"""CPU times, and what becomes of many of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import Any
+
+_LOOPS = 1_000_000
+
+
+def calibration_ms() -> float:
+    """CPU of a fixed loop: what else the machine does slows it down as it slows all the rest."""
+    best = float("inf")
+    for _ in range(5):
+        started = time.thread_time()
+        total = 0
+        for value in range(_LOOPS):
+            total += value
+        best = min(best, time.thread_time() - started)
+    return best * 1_000
+
+
+def cpu_ms(work: Callable[[], Any], times: int = 3) -> tuple[Any, float]:
+    """What some work returns, and the median of the CPU it takes in this thread."""
+    result, took = None, []
+    for _ in range(times):
+        started = time.thread_time()
+        result = work()
+        took.append(time.thread_time() - started)
+    return result, median(took) * 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Many times in three numbers."""
+
+    p50: float
+    p95: float
+    mean: float
+
+    @classmethod
+    def of(cls, times: Sequence[float]) -> Spread:
+        ordered = sorted(times)
+        return cls(ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.95)], mean(ordered))
+
+    def __str__(self) -> str:
+        return f"{self.p50:.2f} / {self.p95:.2f} / {self.mean:.2f}"
+
+    def over(self, other: Spread) -> str:
+        """How many times as much as another, in each number."""
+        return (
+            f"{self.p50 / other.p50:.0f} / {self.p95 / other.p95:.0f} / "
+            f"{self.mean / other.mean:.0f}"
+        )
+
+
+def table(rows: Sequence[Sequence[object]]) -> None:
+    """Print rows with aligned columns, as Markdown; the first is the head."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    for number, row in enumerate(cells):
+        line = " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print(f"| {line} |")
+        if number == 0:
+            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")

@@ -1,0 +1,82 @@
+"""What REST and MCP over HTTP cost above the store, without a network between."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from postroom.app import open_app
+from postroom.config import read_settings
+from postroom.model.page import Slice
+from postroom.model.stored import MessageQuery
+from postroom.surfaces.rest.server import build
+
+_BATCHES, _REQUESTS = 9, 20
+_UNLIMITED = {
+    "POSTROOM_LIMIT_REQUESTS_PER_SECOND": "50000",
+    "POSTROOM_LIMIT_REQUESTS_BURST": "200000",
+}
+
+
+async def overheads(folder: Path, inbox_id: str, q: str) -> dict[str, float]:
+    """CPU in milliseconds of one search: in the store, through REST, and through MCP."""
+    settings = read_settings({**_UNLIMITED, "POSTROOM_DATA_DIR": str(folder)}, None)
+    async with open_app(settings) as app:
+        key = await app.reset_owner_key()
+        asgi = build(app)
+        query = MessageQuery(inbox_id=inbox_id, q=q, page=Slice(50))
+        arguments = {"inbox_id": inbox_id, "q": q, "limit": 50}
+        call = {"name": "search_messages", "arguments": arguments}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        rest = f"inbox_id={inbox_id}&q={q}&limit=50"
+        return {
+            "store": await _cpu_ms(lambda: app.house.store.messages(query)),
+            "REST": await _cpu_ms(_request(asgi, key, "GET", "/v1/search/messages", rest)),
+            "MCP": await _cpu_ms(_request(asgi, key, "POST", "/mcp", body=json.dumps(body))),
+        }
+
+
+async def _cpu_ms(work: Callable[[], Awaitable[Any]]) -> float:
+    await work()
+    best = float("inf")
+    for _ in range(_BATCHES):
+        started = time.process_time()
+        for _ in range(_REQUESTS):
+            await work()
+        best = min(best, (time.process_time() - started) / _REQUESTS)
+    return best * 1_000
+
+
+def _request(
+    asgi: Any, key: str, method: str, path: str, query: str = "", body: str = ""
+) -> Callable[[], Awaitable[None]]:
+    headers = {
+        "host": "127.0.0.1",
+        "authorization": f"Bearer {key}",
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2025-11-25",
+    }
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8700),
+        "scheme": "http",
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body.encode(), "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        assert message.get("status", 200) == 200, message
+
+    return lambda: asgi(scope, receive, send)
