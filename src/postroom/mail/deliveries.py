@@ -11,6 +11,8 @@ from postroom.mail.message import ReportRecipient
 from postroom.model.limits import Limits
 
 _MOST_RECIPIENTS = 200
+_MOST_GROUPS = 1_000
+_BLANK_LINE = re.compile(rb"(?<=\n)(?:\r?\n)++")
 _MACHINE_READABLE = re.compile(r"^(?:final|original)-recipient:", re.IGNORECASE | re.MULTILINE)
 _QUOTE = re.compile(r"^>+ ?", re.MULTILINE)
 
@@ -28,12 +30,12 @@ def read_deliveries(
 def _recipients(content: bytes, told: str, limits: Limits) -> list[ReportRecipient]:
     """One group of fields per recipient, after one for the whole message (RFC 3464)."""
     found: list[ReportRecipient] = []
-    at = 0
-    while at < len(content) and len(found) < _MOST_RECIPIENTS:
-        block = split_header(content, at, len(content), limits=limits)
-        if "final-recipient" in block.fields or "original-recipient" in block.fields:
-            found.append(_recipient(block.fields, told))
-        at = max(block.body_start, at + 1)
+    for group in _BLANK_LINE.split(content.lstrip(), maxsplit=_MOST_GROUPS):
+        fields = split_header(group, 0, len(group), limits=limits).fields
+        if "final-recipient" in fields or "original-recipient" in fields:
+            found.append(_recipient(fields, told))
+        if len(found) >= _MOST_RECIPIENTS:
+            break
     return found
 
 

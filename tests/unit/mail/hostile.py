@@ -131,6 +131,12 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "delivery status": lambda: _mail(
         "Content-Type: message/delivery-status", "Final-Recipient: rfc822; a@b\n\n" * 100_000
     ),
+    "no delivery status": lambda: _mail(
+        "Content-Type: message/delivery-status", "no field here\n\n" * 100_000
+    ),
+    "a delivery status of one line": lambda: _mail(
+        "Content-Type: message/delivery-status", "word " * 1_000_000
+    ),
     "a long delivery report": lambda: _mail(
         "Content-Type: multipart/report; boundary=b",
         "--b\n\n" + "no such user, mailbox " * 5_000 + "\n--b\n"
