@@ -44,6 +44,8 @@ def render(html: str, defects: tuple[str, ...]) -> HtmlText:
     walker = _Walker(sheet)
     if tree.root is not None and not walker.walk(tree.root):
         defects = (*defects, f"HTML with more than {_MOST_NODES} nodes, read up to there")
+    if sheet.is_partial:
+        defects = (*defects, "HTML styles beyond measure, hidden text may show")
     text = clean(walker.page.text())
     if not _LETTER.search(text):
         by_colour = any(hidden.reason == BY_COLOUR for hidden in walker.unseen.found)
@@ -101,6 +103,7 @@ class _Walker:
     remote_images: int = 0
     tracking_pixels: int = 0
     frames: list[_Frame] = field(default_factory=list)
+    path: list[Element] = field(default_factory=list)
     counters: list[int] = field(default_factory=list)
     styles: dict[tuple[object, ...], Style] = field(default_factory=dict)
 
@@ -148,10 +151,12 @@ class _Walker:
                 frame.close()
             return None
         self.frames.append(frame)
+        self.path.append(frame.element)
         return child
 
     def _leave(self) -> None:
         frame = self.frames.pop()
+        self.path.pop()
         if frame.close:
             frame.close()
 
@@ -179,7 +184,7 @@ class _Walker:
     def _style(self, element: Element, attributes: Attributes, parent: Style) -> Style:
         css = presentation(element.tag, attributes)
         if self.sheet:
-            merge(css, self.sheet.declarations(element, [frame.element for frame in self.frames]))
+            merge(css, self.sheet.declarations(element, self.path))
         if inline := attributes.get("style"):
             merge(css, parse_declarations(inline))
         if not css:

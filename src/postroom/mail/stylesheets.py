@@ -13,7 +13,7 @@ _COMPOUND = re.compile(r"^([a-z0-9]{1,20}|\*)?((?:[.#][\w-]{1,100})*)$", re.ASCI
 _NAME = re.compile(r"[.#][\w-]+")
 _ATTRIBUTE = re.compile(r"\[(class|id)[~*^|$]?=[\"']?([\w-]{1,100})[\"']?\]")
 _BRACE = re.compile(r"[{}]")
-_MOST_CHECKS = 100_000
+_MOST_CHECKS = 500_000
 _MOST_RULES = 2_000
 _TELLING = (
     "display", "visib", "opacity", "font", "color", "background", "height", "width", "indent",
@@ -67,12 +67,19 @@ class Stylesheet:
         self._count = 0
         self._budget = _MOST_CHECKS
         self._known: dict[Element, Declarations] = {}
-        for selectors, body in _blocks(_COMMENT.sub(" ", css))[:_MOST_RULES]:
+        blocks = _blocks(_COMMENT.sub(" ", css))
+        for selectors, body in blocks[:_MOST_RULES]:
             self._add(selectors, body)
+        self._is_cut = len(blocks) > _MOST_RULES or self._count >= _MOST_RULES
         self._is_flat = all(len(r.chain) == 1 for rules in self._by_key.values() for r in rules)
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
+
+    @property
+    def is_partial(self) -> bool:
+        """True if there were more rules, or more work, than we followed."""
+        return self._is_cut or self._budget < 0
 
     def _add(self, selectors: str, body: str) -> None:
         if not any(word in body.lower() for word in _TELLING):
@@ -93,7 +100,11 @@ class Stylesheet:
         """
         if self._is_flat and element in self._known:
             return self._known[element]
-        rules = [rule for rule in self._candidates(element) if rule.fits(element, ancestors)]
+        rules = [
+            rule
+            for rule in self._candidates(element, len(ancestors))
+            if rule.fits(element, ancestors)
+        ]
         merged: Declarations = {}
         for rule in sorted(rules, key=_weight):
             merge(merged, rule.declarations)
@@ -101,14 +112,14 @@ class Stylesheet:
             self._known[element] = merged
         return merged
 
-    def _candidates(self, element: Element) -> list[Rule]:
+    def _candidates(self, element: Element, depth: int) -> list[Rule]:
         if self._budget < 0:
             return []
         keys = [element.tag, "*", *(f".{name}" for name in element.classes)]
         if element.id:
             keys.append(f"#{element.id}")
         found = [rule for key in keys for rule in self._by_key.get(key, ())]
-        self._budget -= len(found)
+        self._budget -= sum(1 if len(rule.chain) == 1 else 1 + depth for rule in found)
         return found
 
 

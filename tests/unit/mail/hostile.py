@@ -82,6 +82,11 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "reply headers": lambda: _mail("A: b", "On On On " * 200_000),
     "attributions": lambda: _mail("A: b", "On Monday 1 May 2010, a@b wrote:\nx\n" * 60_000),
     "almost attributions": lambda: _mail("A: b", "On 1 May 2010 a@b:\nwrote\n" * 100_000),
+    "attributions inside lines": lambda: _mail(
+        "A: b", "x On 1 May 2010 10:00, a@b wrote:\n> q\n" * 30_000
+    ),
+    "wrapped quotations": lambda: _mail("A: b", f"> {'a' * 60}\nb\n" * 15_000),
+    "signs of a sender": lambda: _mail("A: b", "Regards,\nAda\n" * 70_000),
     "header blocks": lambda: _mail("A: b", "From: a\n" * 300_000),
     "quote marks": lambda: _mail("A: b", ">" * 4 * MB),
     "quoted lines": lambda: _mail("A: b", "> a\nb\n" * 500_000),
@@ -108,6 +113,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     ),
     "many rules for one class": lambda: _html(
         "<style>" + ".a .x{color:red}" * 30_000 + "</style>" + "<p class=x>y</p>" * 40_000
+    ),
+    "a deep tree with styles": lambda: _html(
+        "<style>.a .b .x{color:red}</style>" + "<div>" * 500 + "<p class=x>y</p>" * 90_000
     ),
     "open braces": lambda: _html("<style>" + "{" * 1_000_000 + "</style>"),
     "css comments": lambda: _html("<style>" + "/*" * 500_000 + "</style>"),

@@ -69,6 +69,8 @@ def test_hostile_mail_stays_small(name: str) -> None:
         ("a header of 10 MB", "header block over 262144 bytes, read up to there"),
         ("a line of 10 MB", "text over 1048576 characters, cut there"),
         ("divs", "HTML nested too deeply"),
+        ("many rules for one class", "HTML styles beyond measure, hidden text may show"),
+        ("a deep tree with styles", "HTML styles beyond measure, hidden text may show"),
     ],
 )
 def test_a_limit_that_cut_says_so(name: str, defect: str) -> None:
