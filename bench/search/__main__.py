@@ -146,7 +146,7 @@ class Bench:
             lambda tx: tx.one(
                 """SELECT sum(length(CAST(searchable AS BLOB))),
                           sum(length(CAST(senders AS BLOB)) + length(CAST(recipients AS BLOB)))
-                     FROM bodies"""
+                     FROM search_texts"""
             )
         )
         return int(index[0]), int(text[0])

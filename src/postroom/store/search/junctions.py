@@ -142,33 +142,43 @@ def _rank(row: list[bytes], backwards: bytes, last: bytes) -> tuple[int, int]:
 
 def _mark(part: Found, rows: _Rows, key: bytes, ranks: _Ranks) -> None:
     """Mark the messages of the rows of one segment."""
-    sure, doubtful = [], []
-    inside = [rows.before] if rows.before else []
-    inside += rows.values
-    for number, value in enumerate(inside):
-        size = int.from_bytes(value[:4], "big")
-        entries = np.frombuffer(value, "<u2", offset=4 + size).reshape(2, -1)
-        if 0 < number < len(inside) - 1 and inside[0] is rows.before:
-            sure.append(entries)
+    sure, doubtful = _Entries(), _Entries()
+    values = [rows.before, *rows.values] if rows.before else rows.values
+    for number, value in enumerate(values):
+        size = 4 + int.from_bytes(value[:4], "big")
+        if rows.before and 0 < number < len(values) - 1:
+            sure.take(value, size, 0, len(value))
             continue
-        names = value[4 : 4 + size].split(b"\n")
+        names = value[4:size].split(b"\n")
         first, last = bisect_left(names, key), bisect_left(names, key + b"\xff")
-        if first:
-            doubtful.append(entries[:, (first - 1) * PER_GROUP : first * PER_GROUP])
-        follows = number + 1 < len(inside)
-        stop = last if follows and last == len(names) else last - 1
-        if stop > first:
-            sure.append(entries[:, first * PER_GROUP : stop * PER_GROUP])
-        if last > first and stop < last:
-            doubtful.append(entries[:, stop * PER_GROUP : last * PER_GROUP])
-    _put(part.sure if ranks[2] else part.doubtful, sure, ranks)
-    _put(part.doubtful, doubtful, ranks)
+        goes_on = last == len(names) and number + 1 < len(values)
+        stop = max(first, last if goes_on else last - 1)
+        doubtful.take(value, size, max(first - 1, 0), first)
+        sure.take(value, size, first, stop)
+        doubtful.take(value, size, stop, last)
+    sure.mark(part.sure if ranks[2] else part.doubtful, ranks)
+    doubtful.mark(part.doubtful, ranks)
 
 
-def _put(mask: Bools, entries: list[np.ndarray], ranks: _Ranks) -> None:
-    if not entries:
-        return
-    docs, own = np.concatenate(entries, axis=1)
-    if ranks != _ALL:
-        docs = docs[(own >= ranks[0]) & (own < ranks[1])]
-    mask[docs] = True
+class _Entries:
+    """Places where tokens meet: the messages, and the ranks of the tokens before."""
+
+    def __init__(self) -> None:
+        self._docs: list[bytes] = []
+        self._ranks: list[bytes] = []
+
+    def take(self, value: bytes, start: int, first: int, last: int) -> None:
+        """Take the groups between two of a row, whose entries begin at *start*."""
+        half = (len(value) - start) // 2
+        low, high = min(2 * PER_GROUP * first, half), min(2 * PER_GROUP * last, half)
+        if high > low:
+            self._docs.append(value[start + low : start + high])
+            self._ranks.append(value[start + half + low : start + half + high])
+
+    def mark(self, mask: Bools, ranks: _Ranks) -> None:
+        """Mark the messages of all entries with these ranks."""
+        docs = np.frombuffer(b"".join(self._docs), "<u2")
+        if ranks != _ALL:
+            own = np.frombuffer(b"".join(self._ranks), "<u2")
+            docs = docs[(own >= ranks[0]) & (own < ranks[1])]
+        mask[docs] = True

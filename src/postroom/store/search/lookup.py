@@ -27,7 +27,7 @@ from postroom.store.sql.values import any_of
 from postroom.store.transaction import Transaction
 
 SETS = "SELECT name, segment, value FROM search_sets WHERE name {among}"
-TEXTS = "SELECT message, {column} FROM bodies WHERE message {among}"
+TEXTS = "SELECT message, {column} FROM search_texts WHERE message {among}"
 _AT_ONCE = 200
 
 
@@ -85,7 +85,7 @@ class Lookup:
         union = self._shelf.none()
         for name in names:
             for segment, value in self._sets.get(name, ()):
-                mark(self._shelf.part(union, segment), value)
+                mark(self._shelf.part(union, segment), [value])
         return union
 
     def _limit_dates(self, mask: Bools) -> None:
@@ -113,7 +113,7 @@ class Lookup:
             sure = find_words(self._tx, self._shelf, stream, first.encode(), segments)
             doubtful = self._shelf.none()
         for segment, value in self._sets.get(cut_set(stream), ()):
-            mark(self._shelf.part(doubtful, segment), value)
+            mark(self._shelf.part(doubtful, segment), [value])
             unmark(self._shelf.part(sure, segment), value)
         if doubtful.any():
             doubtful &= scope

@@ -81,7 +81,7 @@ def _matches(
 ) -> list[Match]:
     columns, texts = wanted.columns(), [text for _, text in wanted.texts()]
     chosen = ", ".join(("m.date", "m.number", *(f"b.{column}" for column in columns)))
-    joined = f"{tables} JOIN bodies b ON b.message = m.number" if columns else tables
+    joined = f"{tables} JOIN search_texts b ON b.message = m.number" if columns else tables
     conditions, more = _conditions(wanted)
     where = " AND ".join([scope, *conditions])
     rows = tx.all(f"SELECT {chosen} FROM {joined} WHERE {where}", **params, **more)

@@ -52,5 +52,20 @@ TABLES: tuple[str, ...] = (
 `search_changes`: what happened to messages while they are merged into a new segment, whose
 number is in `merging` of the tail and of the segments they are in now."""
 
+TEXTS: tuple[str, ...] = (
+    """CREATE TABLE search_texts (
+        message INTEGER PRIMARY KEY,
+        searchable TEXT NOT NULL,
+        senders TEXT NOT NULL,
+        recipients TEXT NOT NULL
+    )""",
+    """INSERT INTO search_texts (message, searchable, senders, recipients)
+       SELECT message, searchable, senders, recipients FROM bodies""",
+    "ALTER TABLE bodies DROP COLUMN searchable",
+    "ALTER TABLE bodies DROP COLUMN senders",
+    "ALTER TABLE bodies DROP COLUMN recipients",
+)
+"""The folded texts apart from those that are read: most of them fit on one page."""
+
 INDEX_ALL = "INSERT INTO search_tail (message, inbox) SELECT number, inbox FROM messages"
 """Every message that came before the index did."""

@@ -47,7 +47,7 @@ def find_words(
     among, params = any_of("segment", segments)
     ready = tx.all(READY.format(among=among), **params, kind=kind + Kind.GRAM, key=text)
     for segment, value in ready:
-        mark(shelf.part(found, segment), value)
+        mark(shelf.part(found, segment), [value])
     others = set(segments) - {row[0] for row in ready}
     for segment, references in _references(tx, kind, text, sorted(others)).items():
         _follow(tx, shelf.part(found, segment), segment, kind, references)
@@ -93,8 +93,8 @@ def _follow(
             terms.append(reference - LARGE)
         else:
             places.append(reference)
-    for value in _parts(tx, segment, kind + Kind.LARGE, sorted(terms)):
-        mark(found, value)
+    if terms:
+        mark(found, _parts(tx, segment, kind + Kind.LARGE, sorted(terms)))
     if places:
         docs += _shorts(tx, segment, kind, places)
     found[np.array(docs, np.int64)] = True

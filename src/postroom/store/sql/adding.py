@@ -39,8 +39,11 @@ INSERT_MESSAGE = """
     ) RETURNING number
 """
 INSERT_BODY = """
-    INSERT INTO bodies (message, text, new_text, searchable, senders, recipients)
-    VALUES (:message, :text, :new_text, :searchable, :senders, :recipients)
+    INSERT INTO bodies (message, text, new_text) VALUES (:message, :text, :new_text)
+"""
+INSERT_TEXTS = """
+    INSERT INTO search_texts (message, searchable, senders, recipients)
+    VALUES (:message, :searchable, :senders, :recipients)
 """
 INSERT_ATTACHMENT = """
     INSERT INTO attachments (
@@ -144,23 +147,23 @@ def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, objec
 
 def _named(tx: Transaction, message: NewMessage, inbox: int, number: int) -> str:
     """Put the texts, names and files of a message beside it, and let searches find it."""
-    tx.run(INSERT_BODY, **body_values(message, number))
+    put_texts(tx, message, number)
     _put_names(tx, message, inbox, number)
     index_message(tx, number, inbox)
     insert_attachments(tx, message, inbox, number, [a.id for a in message.attachments])
     return message.id
 
 
-def body_values(message: NewMessage, number: int) -> dict[str, object]:
-    """The texts of a message, as they are read and as they are searched."""
-    return {
-        "message": number,
-        "text": message.text,
-        "new_text": message.new_text,
-        "searchable": message.searchable,
-        "senders": folded_addresses(message.addresses, ("from",)),
-        "recipients": folded_addresses(message.addresses, ("to", "cc", "bcc")),
-    }
+def put_texts(tx: Transaction, message: NewMessage, number: int) -> None:
+    """Write the texts of a message, as they are read and as they are searched."""
+    tx.run(INSERT_BODY, message=number, text=message.text, new_text=message.new_text)
+    tx.run(
+        INSERT_TEXTS,
+        message=number,
+        searchable=message.searchable,
+        senders=folded_addresses(message.addresses, ("from",)),
+        recipients=folded_addresses(message.addresses, ("to", "cc", "bcc")),
+    )
 
 
 def insert_attachments(

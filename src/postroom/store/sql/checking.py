@@ -9,6 +9,10 @@ CHECKS = {
         SELECT id FROM messages m
         WHERE NOT EXISTS (SELECT 1 FROM bodies b WHERE b.message = m.number)
     """,
+    "message {} has no text to search": """
+        SELECT id FROM messages m
+        WHERE NOT EXISTS (SELECT 1 FROM search_texts s WHERE s.message = m.number)
+    """,
     "message {} is in no thread": """
         SELECT id FROM messages m
         WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.number = m.thread AND t.inbox =
@@ -41,6 +45,10 @@ CHECKS = {
     "text of message number {} belongs to no message": """
         SELECT message FROM bodies b
         WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = b.message)
+    """,
+    "text to search of message number {} belongs to no message": """
+        SELECT message FROM search_texts s
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = s.message)
     """,
     "a label is on message number {}, which does not exist": """
         SELECT message FROM message_labels x

@@ -19,7 +19,10 @@ from postroom.store.sql.values import any_of, caseless, seconds, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
 FILENAMES = "SELECT message, filename FROM attachments WHERE message {among} ORDER BY number"
-BODIES = "SELECT message, text, searchable FROM bodies WHERE message {among}"
+BODIES = """
+    SELECT b.message, b.text, s.searchable FROM bodies b
+      JOIN search_texts s ON s.message = b.message WHERE b.message {among}
+"""
 
 
 class Conditions:

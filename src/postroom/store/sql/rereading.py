@@ -6,12 +6,7 @@ from collections.abc import Sequence
 
 from postroom.model.stored import NewMessage, Outdated
 from postroom.store.search.sets import reindex_message
-from postroom.store.sql.adding import (
-    INSERT_BODY,
-    body_values,
-    details_of,
-    insert_attachments,
-)
+from postroom.store.sql.adding import details_of, insert_attachments, put_texts
 from postroom.store.sql.rows import direction
 from postroom.store.sql.threading import choose_thread, recount, remember_ids
 from postroom.store.sql.values import dumps, from_text, moment, seconds
@@ -75,8 +70,9 @@ def _reread(tx: Transaction, message: NewMessage, row: Row) -> None:
     remember_ids(tx, message, inbox, old_thread)
     thread, _ = choose_thread(tx, message, inbox)
     _update(tx, message, number, thread, from_text(row[3]))
-    tx.run("DELETE FROM bodies WHERE message = :message", message=number)
-    tx.run(INSERT_BODY, **body_values(message, number))
+    for table in ("bodies", "search_texts"):
+        tx.run(f"DELETE FROM {table} WHERE message = :message", message=number)
+    put_texts(tx, message, number)
     _replace_attachments(tx, message, inbox, number)
     reindex_message(tx, number, inbox)
     for touched in {old_thread, thread}:

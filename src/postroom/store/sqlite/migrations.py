@@ -157,6 +157,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
         ) WITHOUT ROWID""",
     ),
     (*search.TABLES, search.INDEX_ALL),
+    search.TEXTS,
     (
         """CREATE TABLE thread_aliases (
             id TEXT PRIMARY KEY,
