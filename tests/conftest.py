@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from postroom.app import App, open_app
 from postroom.config import read_settings
@@ -13,6 +14,10 @@ from postroom.model.key import OWNER
 from postroom.operations.context import Context
 
 pytest_plugins = ["tests.plugins.skips"]
+
+# A busy machine is no reason to fail: nothing here measures time.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

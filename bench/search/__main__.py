@@ -204,8 +204,8 @@ async def surfaces(folder: Path) -> None:
     took = await overheads(folder, BIG_INBOX, "regards")
     print("\n## Surfaces: CPU ms of a search with rows and excerpts, page of 50\n")
     over = {name: value - took["store"] for name, value in took.items()}
-    table([["through", "ms", "above the store"],
-           *([name, f"{value:.2f}", f"{over[name]:.2f}"] for name, value in took.items())])  # fmt: skip
+    rows = [[name, f"{value:.2f}", f"{over[name]:.2f}"] for name, value in took.items()]
+    table([["through", "ms", "above the store"], *rows])
 
 
 def remember(folder: Path, loaded: Loaded) -> dict[str, Any]:

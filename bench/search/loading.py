@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.search.corpus import INBOXES, Corpus, Mail
+from postroom.blocking import in_thread
 from postroom.mail.fold import fold
 from postroom.model.inbox import Inbox
 from postroom.model.message import AddressLine
@@ -74,10 +75,14 @@ def new_message(mail: Mail) -> NewMessage:
     )
 
 
+def _open(folder: Path) -> SqliteEngine:
+    folder.mkdir(parents=True, exist_ok=True)
+    return SqliteEngine.open(folder / "postroom.db")
+
+
 async def load(folder: Path, messages: int) -> Loaded:
     """Open the store in a folder and fill it up to so many messages."""
-    folder.mkdir(parents=True, exist_ok=True)
-    engine = SqliteEngine.open(folder / "postroom.db")
+    engine = await in_thread(_open, folder)
     loaded = Loaded(engine, SqlStore(engine), messages)
     present = (await engine.read(lambda tx: tx.one("SELECT count(*) FROM messages")))[0]
     if not present:
