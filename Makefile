@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build bench-import clean
+.PHONY: help run setup test check unit format pins build bench-import bench-search bench-start corpora fuzz clean
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -35,6 +35,21 @@ build: setup ## Build the wheel into dist/, byte for byte the same each time
 bench-import: ## Measure the import of a mailbox: make bench-import MBOX=some.mbox
 	@scripts/setup run
 	@.venv/bin/python bench/import_mbox.py "$(MBOX)"
+
+bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep]
+	@scripts/setup run
+	@.venv/bin/python -m bench.search --messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
+
+bench-start: ## Measure the cold start of postroom mcp beside a bare server
+	@scripts/setup run
+	@.venv/bin/python bench/start.py
+
+corpora: ## Score the reading of real mail: make corpora CORPORA=folder
+	@scripts/setup run
+	@.venv/bin/python bench/corpora.py "$(CORPORA)"
+
+fuzz: setup ## Throw bytes at the readers of mail for longer than make test does
+	@.venv/bin/python -m pytest -q tests/fuzz --hypothesis-profile=fuzz
 
 clean: ## Remove what was built and cached, but neither .venv nor .run
 	@rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
