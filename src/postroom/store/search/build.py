@@ -94,4 +94,4 @@ def stream_rows(text: Tokenised, size: int) -> Iterator[SegmentRow]:
     yield from word_rows(text.terms, find_postings(text), size)
     endings = find_endings(text.terms)
     yield from ending_rows(text.terms, endings)
-    yield from junction_rows(text, endings)
+    yield from junction_rows(text, endings, size)

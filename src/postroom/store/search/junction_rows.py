@@ -26,6 +26,7 @@ from postroom.store.search.arrays import (
     spans,
 )
 from postroom.store.search.kinds import Kind, SegmentRow
+from postroom.store.search.rows import encode_mask
 from postroom.store.search.tokens import AHEAD, Tokenised, Vocabulary
 
 PER_ROW = 1024
@@ -34,6 +35,12 @@ ENDINGS_PER_ROW = 128
 
 NEXT, AFTER_SPACE = b"\0", b"\1"
 """Before each following token: does it stand right there, or after a space?"""
+
+UNRANKED, RANKED = b"\0", b"\1"
+"""A row where all ranks are zero has none."""
+
+READY_FROM = 2048
+"""Two characters that meet more often have their messages ready."""
 
 _AT_ONCE = 1 << 19
 
@@ -100,18 +107,40 @@ def ending_rows(terms: Vocabulary, endings: Endings) -> Iterator[SegmentRow]:
             yield SegmentRow(Kind.ENDING, key, 0, head + names)
 
 
-def junction_rows(text: Tokenised, endings: Endings) -> Iterator[SegmentRow]:
-    """All places where a token meets the next, in order."""
+def junction_rows(text: Tokenised, endings: Endings, size: int) -> Iterator[SegmentRow]:
+    """All places where a token meets the next, in order, of a segment with so many messages."""
     part = 0
-    for places in _portions(text, endings):
+    heads = _Heads(text.terms, text.gap)
+    for places in _portions(text, endings, heads):
         left = (text.sequence[places] & np.uint32(text.gap - 1)) - np.uint32(1)
         order = _sorted_places(text, places, endings.characters[left])
-        for row in _rows(text, endings, places[order], left[order]):
+        places, left = places[order], left[order]
+        for row in _rows(text, endings, places, left):
             yield row._replace(part=part)
             part += 1
+        yield from _head_rows(text, endings, heads, places, left, size)
 
 
-def _portions(text: Tokenised, endings: Endings) -> Iterator[Int]:
+class _Heads:
+    """The first character of every term, as a number that sorts like it, after a gap or not."""
+
+    def __init__(self, terms: Vocabulary, gap: int) -> None:
+        leads = terms.flat[terms.starts]
+        self.sizes = 1 + (leads >= 0xC0) + (leads >= 0xE0) + (leads >= 0xF0).astype(np.int64)
+        values = masked_words(terms.flat, terms.starts, self.sizes)
+        _, first = np.unique(values, return_inverse=True)
+        self._numbers = np.append(first, 0)
+        self._count = int(first.max()) + 1 if len(first) else 0
+        self._gap = gap
+
+    def of(self, following: U32) -> Int:
+        """Numbers of what follows some places."""
+        terms = (following & np.uint32(self._gap - 1)).astype(np.int64) - 1
+        numbers: Int = self._numbers[terms] + self._count * (following >= self._gap)
+        return numbers
+
+
+def _portions(text: Tokenised, endings: Endings, heads: _Heads) -> Iterator[Int]:
     """All places, so many at once that they can be sorted in little memory."""
     characters = np.append(endings.characters + np.uint16(1), np.uint16(0))
     found = np.empty(len(text.sequence), np.uint16)
@@ -125,20 +154,40 @@ def _portions(text: Tokenised, endings: Endings) -> Iterator[Int]:
         before = counts[first - 2] if first > 1 else 0
         last = max(first, int(np.searchsorted(counts, before + _AT_ONCE, side="right")))
         places = np.flatnonzero((found >= first) & (found <= last))
-        yield from _split(text, places)
+        yield from _split(text, places, heads)
         first = last + 1
 
 
-def _split(text: Tokenised, places: Int) -> Iterator[Int]:
-    """Places of one character may be too many by themselves: split them by the next token."""
+def _split(text: Tokenised, places: Int, heads: _Heads) -> Iterator[Int]:
+    """Places of one character may be too many by themselves: split them by what follows."""
     if len(places) <= 2 * _AT_ONCE:
         yield places
         return
-    following = text.sequence[places + 1]
-    cuts = np.quantile(following, np.linspace(0, 1, len(places) // _AT_ONCE + 1)[1:-1])
-    shares = np.searchsorted(np.unique(cuts.astype(np.uint32)), following, side="right")
-    for share in range(int(shares.max()) + 1):
+    numbers = heads.of(text.sequence[places + 1])
+    shares = (np.cumsum(np.bincount(numbers)) // _AT_ONCE)[numbers]
+    for share in np.unique(shares):
         yield places[shares == share]
+
+
+def _head_rows(
+    text: Tokenised, endings: Endings, heads: _Heads, places: Int, left: U32, size: int
+) -> Iterator[SegmentRow]:
+    """The messages of two characters that meet very often, ready."""
+    numbers = heads.of(text.sequence[places + 1])
+    numbers += endings.characters[left].astype(np.int64) << 32
+    edges = np.append(np.flatnonzero(is_first(numbers)), len(numbers))
+    for at in np.flatnonzero(np.diff(edges) > READY_FROM).tolist():
+        first, last = int(edges[at]), int(edges[at + 1])
+        own, following = int(left[first]), int(text.sequence[places[first] + 1])
+        term = (following & (text.gap - 1)) - 1
+        end = int(text.terms.starts[own] + text.terms.lengths[own])
+        start = int(text.terms.starts[term])
+        key = text.terms.flat[end - int(endings.sizes[own]) : end].tobytes()
+        key += AFTER_SPACE if following >= text.gap else NEXT
+        key += text.terms.flat[start : start + int(heads.sizes[term])].tobytes()
+        mask = np.zeros(size, np.bool_)
+        mask[text.docs[places[first:last]]] = True
+        yield SegmentRow(Kind.HEAD, key, 0, encode_mask(mask))
 
 
 def _sorted_places(text: Tokenised, places: Int, characters: U16) -> Int:
@@ -171,8 +220,10 @@ def _rows(text: Tokenised, endings: Endings, places: Int, left: U32) -> Iterator
         group, after = first // PER_GROUP, -(-last // PER_GROUP)
         names = borders[ends[group] : ends[after] - 1]
         key = borders[ends[group] : ends[group + 1] - 1]
-        own = docs[2 * first : 2 * last] + ranks[2 * first : 2 * last]
-        yield SegmentRow(Kind.JUNCTION, key, 0, len(names).to_bytes(4, "big") + names + own)
+        own = ranks[2 * first : 2 * last]
+        mark = UNRANKED if own.count(0) == len(own) else RANKED
+        value = mark + len(names).to_bytes(3, "big") + names + docs[2 * first : 2 * last]
+        yield SegmentRow(Kind.JUNCTION, key, 0, value + own if mark == RANKED else value)
 
 
 def _borders(text: Tokenised, endings: Endings, places: Int, left: U32) -> tuple[bytes, list[int]]:

@@ -12,6 +12,7 @@ from postroom.store.search.arrays import Bools
 from postroom.store.search.characters import follow_up
 from postroom.store.search.junction_rows import AFTER_SPACE, NEXT, PER_GROUP
 from postroom.store.search.kinds import STREAM, Kind
+from postroom.store.search.rows import mark
 from postroom.store.search.shelf import Shelf
 from postroom.store.search.tokens import AHEAD
 from postroom.store.sql.values import any_of
@@ -21,6 +22,10 @@ JUNCTIONS = """
     SELECT segment, value FROM search_rows
      WHERE segment {among} AND kind = :kind AND key >= :key AND key < :end
      ORDER BY segment, key, part
+"""
+HEADS = """
+    SELECT segment, value FROM search_rows
+     WHERE segment {among} AND kind = :kind AND key = :key AND part = 0
 """
 BEFORE = """
     SELECT s.number, (
@@ -69,6 +74,8 @@ def find_junctions(
     key = rest[0].encode()
     for follows_space, token in tokens[:AHEAD]:
         key += (AFTER_SPACE if follows_space else NEXT) + token.encode()
+    if len(first.decode()) == len(tokens) == len(tokens[0][1]) == 1:
+        segments = _use_heads(tx, shelf, found.sure, kind, key, segments)
     ranks = _ranks(tx, kind, first, segments)
     for segment, rows in _rows(tx, kind, key, segments).items():
         own = ranks.get(segment, _ALL)
@@ -77,6 +84,17 @@ def find_junctions(
             part = Found(part.doubtful, part.doubtful)
         _mark(part, rows, key, own)
     return found
+
+
+def _use_heads(
+    tx: Transaction, shelf: Shelf, sure: Bools, kind: int, key: bytes, segments: Sequence[int]
+) -> list[int]:
+    """Mark what is ready, and return the segments where nothing is."""
+    among, params = any_of("segment", segments)
+    ready = tx.all(HEADS.format(among=among), **params, kind=kind + Kind.HEAD, key=key)
+    for segment, value in ready:
+        mark(shelf.part(sure, segment), [value])
+    return sorted(set(segments) - {row[0] for row in ready})
 
 
 def _rows(tx: Transaction, kind: int, key: bytes, segments: Sequence[int]) -> dict[int, _Rows]:
@@ -145,7 +163,7 @@ def _mark(part: Found, rows: _Rows, key: bytes, ranks: _Ranks) -> None:
     sure, doubtful = _Entries(), _Entries()
     values = [rows.before, *rows.values] if rows.before else rows.values
     for number, value in enumerate(values):
-        size = 4 + int.from_bytes(value[:4], "big")
+        size = 4 + int.from_bytes(value[1:4], "big")
         if rows.before and 0 < number < len(values) - 1:
             sure.take(value, size, 0, len(value))
             continue
@@ -169,11 +187,12 @@ class _Entries:
 
     def take(self, value: bytes, start: int, first: int, last: int) -> None:
         """Take the groups between two of a row, whose entries begin at *start*."""
-        half = (len(value) - start) // 2
+        half = (len(value) - start) // (2 if value[0] else 1)
         low, high = min(2 * PER_GROUP * first, half), min(2 * PER_GROUP * last, half)
         if high > low:
             self._docs.append(value[start + low : start + high])
-            self._ranks.append(value[start + half + low : start + half + high])
+            own = value[start + half + low : start + half + high]
+            self._ranks.append(own or bytes(high - low))
 
     def mark(self, mask: Bools, ranks: _Ranks) -> None:
         """Mark the messages of all entries with these ranks."""

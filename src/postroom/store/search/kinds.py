@@ -15,6 +15,7 @@ class Kind(IntEnum):
     LARGE = 3
     ENDING = 4
     JUNCTION = 5
+    HEAD = 6
     ORDER = 100
     PLACE = 101
 

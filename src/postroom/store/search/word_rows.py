@@ -47,7 +47,7 @@ def ready_from(count: int) -> int:
 
     In a small segment it is cheaper to follow them all.
     """
-    return 256 if count >= 2048 else 512
+    return 64 if count >= 1 << 15 else 128 if count >= 1 << 11 else 512
 
 
 @dataclass(frozen=True, slots=True)
