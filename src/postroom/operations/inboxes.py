@@ -93,7 +93,8 @@ def _address(ctx: Context, request: CreateInbox) -> str:
         raise InvalidInput("address: give the bare address; the name has its own argument")
     if domain not in ctx.domains:
         raise InvalidInput(
-            f"address: we do not serve the domain {domain}; served are {', '.join(ctx.domains)}"
+            f"address: we do not serve the domain {domain}; served are {', '.join(ctx.domains)} "
+            "(setting POSTROOM_DOMAIN)"
         )
     return address.lower()
 

@@ -159,3 +159,25 @@ def test_the_version_is_shown(postroom):
 
     assert f"postroom {__version__}\n" == postroom("version").out
     assert {"version": __version__} == postroom("version", "-o", "json").json
+
+
+def test_a_page_that_is_not_all_says_so_beside_the_answer(postroom, inbox, receive):
+    receive(mail("One"))
+    receive(mail("Two"))
+
+    page = postroom("message", "list", inbox["id"], "--limit", "1")
+
+    assert 2 == len(page.out.splitlines())
+    assert page.err.startswith("1 of 2; more: --cursor ")
+
+
+def test_what_became_of_each_recipient_reads_as_words(postroom, inbox):
+    sent = postroom("send", "--to", "bob@else.example", "--subject", "Hi", "--text", "there")
+
+    assert "bob@else.example (captured; no relay is configured, so it was not sent)" in sent.out
+
+
+def test_advice_names_the_command(postroom):
+    refused = postroom("inbox", "show", "inb_nowhere")
+
+    assert "`postroom inbox list` shows those you may use" in refused.err

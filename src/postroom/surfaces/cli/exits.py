@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MailError, RateLimited
+from postroom.surfaces.cli.commands import COMMANDS, Bound
 from postroom.surfaces.cli.streams import write_json
 
 if TYPE_CHECKING:
@@ -55,7 +57,20 @@ def explain_failures(failed: Sequence[FailedAction], *, as_json: bool) -> int:
 
 def _complain(lines: Sequence[str]) -> None:
     for line in lines:
-        print(f"error: {line}", file=sys.stderr)
+        print(f"error: {_with_commands(line)}", file=sys.stderr)
+
+
+def _with_commands(line: str) -> str:
+    """Advice names an operation; here a person is told the command."""
+    return _OPERATION.sub(lambda found: f"`postroom {_COMMAND[found.group()]}`", line)
+
+
+_COMMAND = {
+    row.operation.partition(".")[2]: row.name
+    for row in reversed(COMMANDS)
+    if isinstance(row, Bound)
+}
+_OPERATION = re.compile(rf"\b(?:{'|'.join(_COMMAND)})\b")
 
 
 def _lines(error: MailError) -> list[str]:

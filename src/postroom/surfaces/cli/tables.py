@@ -31,6 +31,9 @@ def cell(value: Any) -> str:
         return ""
     if isinstance(value, (tuple, list)):
         return ", ".join(cell(item) for item in value)
+    if isinstance(value, dict):
+        first, *others = [cell(item) for item in value.values() if item not in (None, "", [])]
+        return f"{first} ({'; '.join(others)})" if others else first
     return " ".join(inert(str(value)).split())
 
 

@@ -42,10 +42,10 @@ def _view_page(page: Page[Any]) -> None:
         return
     names = COLUMNS[type(page.results[0])]
     table(names, [[cell(to_json(getattr(row, name))) for name in names] for row in page.results])
-    if page.has_more and sys.stdout.isatty():
-        print(
-            f"{page.offset + len(page.results)} of {page.total}; more: --cursor {page.next_cursor}"
-        )
+    if page.has_more:
+        seen = page.offset + len(page.results)
+        # Beside the answer, so that a pipe has nothing but rows and nobody takes a part for all.
+        print(f"{seen} of {page.total}; more: --cursor {page.next_cursor}", file=sys.stderr)
 
 
 def _view_fields(result: Any) -> None:
