@@ -164,6 +164,29 @@ class Outdated:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What is kept of a message and follows from its bytes alone."""
+
+    number: int
+    id: str
+    raw: BlobKey
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a mail, as they are shown and as they are searched."""
+
+    subject: str
+    sender: str
+    internet_message_id: str | None
+    snippet: str
+    text: str
+    searchable: str
+    attachments: tuple[BlobKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RawMessage:
     """Where the bytes of a stored message are, for export."""
 

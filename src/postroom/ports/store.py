@@ -21,6 +21,7 @@ from postroom.model.stored import (
     NewSend,
     Outdated,
     RawMessage,
+    Reading,
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
@@ -181,6 +182,9 @@ class KnowsItsState(Protocol):
 
     async def problems(self) -> tuple[str, ...]:
         """Check that all rows and the search index agree; a sentence for each thing amiss."""
+
+    async def readings(self, version: int, after: int, limit: int) -> list[Reading]:
+        """What a version of the parser made of the next messages after a number."""
 
     async def tidy(self) -> bool:
         """Do one piece of the work that keeps searches fast; say whether there is more.

@@ -22,6 +22,7 @@ from postroom.model.stored import (
     NewSend,
     Outdated,
     RawMessage,
+    Reading,
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
@@ -261,6 +262,9 @@ class SqlStore:
         for segment in await self._engine.read(index_checking.live_numbers):
             found += await self._engine.read(partial(index_checking.check_segment, segment=segment))
         return found
+
+    async def readings(self, version: int, after: int, limit: int) -> list[Reading]:
+        return await self._engine.read(lambda tx: checking.readings(tx, version, after, limit))
 
     async def tidy(self) -> bool:
         return await merge_once(self._engine)

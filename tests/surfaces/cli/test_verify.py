@@ -56,6 +56,27 @@ def test_rows_that_do_not_agree_are_found(postroom, data, receive):
     assert 1 == postroom("verify").code
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE messages SET subject = 'Another'",
+        "UPDATE messages SET from_address = 'eve@example.com'",
+        "UPDATE bodies SET text = 'Send the money'",
+        "DELETE FROM attachments",
+    ],
+)
+def test_a_row_that_does_not_say_what_its_mail_says_is_found(postroom, data, receive, damage):
+    receive(mail(attachments=[("a.txt", "text/plain", b"x")]))
+    with apsw.Connection(str(data / "postroom.db")) as database:
+        database.execute(damage)
+
+    found, quick = postroom("verify"), postroom("verify", "--quick")
+
+    assert 1 == found.code
+    assert "is not what its bytes say" in found.out
+    assert "is not what its bytes say" not in quick.out
+
+
 def test_a_sweep_removes_what_nothing_uses_if_it_is_old(postroom, data, receive):
     receive(mail())
     orphans = [data / "blobs" / "00" / ("0" * 61 + end) for end in ("1", "2")]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from postroom.store.transaction import Transaction
+from postroom.model.stored import Reading, Words
+from postroom.store.transaction import Row, Transaction
 
 CHECKS = {
     "message {} has no text": """
@@ -63,8 +64,39 @@ CHECKS = {
 """What must never be, each with the query that finds it."""
 
 
+READINGS = """
+    SELECT m.number, m.id, m.raw, m.subject, m.from_address, m.internet_id, m.snippet, b.text,
+           s.searchable
+      FROM messages m JOIN bodies b ON b.message = m.number
+      JOIN search_texts s ON s.message = m.number
+     WHERE m.number > :after AND m.parser_version = :version
+     ORDER BY m.number LIMIT :limit
+"""
+FILES = """
+    SELECT message, sha256 FROM attachments
+     WHERE message BETWEEN :first AND :last ORDER BY message, position
+"""
+
+
 def problems(tx: Transaction) -> tuple[str, ...]:
     """Run every check and say what it finds."""
     return tuple(
         sentence.format(row[0]) for sentence, query in CHECKS.items() for row in tx.all(query)
     )
+
+
+def readings(tx: Transaction, version: int, after: int, limit: int) -> list[Reading]:
+    """The next messages that this parser has read, with what it made of them."""
+    rows = tx.all(READINGS, version=version, after=after, limit=limit)
+    if not rows:
+        return []
+    files: dict[int, list[str]] = {}
+    for message, sha256 in tx.all(FILES, first=rows[0][0], last=rows[-1][0]):
+        files.setdefault(message, []).append(sha256)
+    return [_reading(row, tuple(files.get(row[0], ()))) for row in rows]
+
+
+def _reading(row: Row, files: tuple[str, ...]) -> Reading:
+    number, id_, raw, subject, sender, internet_id, snippet, text, searchable = row
+    words = Words(subject, sender, internet_id, snippet, text, searchable, files)
+    return Reading(number, id_, raw, words)

@@ -16,6 +16,7 @@ from postroom.surfaces.shapes import to_json
 
 if TYPE_CHECKING:
     from postroom.app import App
+    from postroom.model.attachment import BlobKey
 
 SWEEP_AGE = timedelta(hours=1)
 """A blob that nothing uses may belong to a message that is being stored right now."""
@@ -27,18 +28,20 @@ class Findings:
 
     blobs: int = 0
     bytes: int = 0
+    messages: int = 0
     problems: list[str] = field(default_factory=list)
     swept: int | None = None
 
 
 @click.command(
-    help="Check that every blob, row and index entry agree. "
-    "Ends with 1 if anything is wrong, and says what."
+    help="Check that every blob, row and index entry agree, and that each message says what its "
+    "bytes say. Ends with 1 if anything is wrong, and says what."
 )
+@click.option("--quick", is_flag=True, help="Leave out reading every message again.")
 @click.option("--sweep", is_flag=True, help="Remove blobs that nothing uses, if an hour old.")
 @click.pass_obj
-def verify(session: Session, *, sweep: bool) -> int:
-    findings = session.run(lambda app: examine(app, sweep=sweep))
+def verify(session: Session, *, quick: bool, sweep: bool) -> int:
+    findings = session.run(lambda app: examine(app, quick=quick, sweep=sweep))
     if session.as_json:
         write_json(to_json(findings))
     else:
@@ -46,21 +49,41 @@ def verify(session: Session, *, sweep: bool) -> int:
     return EXIT_CODES["internal"] if findings.problems else OK
 
 
-async def examine(app: App, *, sweep: bool) -> Findings:
-    """Look at every row and every blob."""
+async def examine(app: App, *, quick: bool, sweep: bool) -> Findings:
+    """Look at every row, every blob and every mail."""
     store, blobs = app.house.store, app.house.blobs
     findings = Findings(problems=list(await store.problems()))
-    with Progress("verifying", unit="blobs") as progress:
-        async for key, size in store.every_blob():
-            findings.blobs += 1
-            findings.bytes += size
-            damage = await blobs.damage(key, size)
-            if damage is not None:
-                findings.problems.append(damage)
-            progress.tell(findings.blobs)
+    damaged = await _examine_blobs(app, findings)
+    if not quick:
+        await _read_again(app, findings, damaged)
     if sweep:
         findings.swept = await blobs.sweep(store.used_blobs, older_than=SWEEP_AGE)
     return findings
+
+
+async def _examine_blobs(app: App, findings: Findings) -> set[BlobKey]:
+    """Read every blob that must be there; returns those that are not whole."""
+    damaged: set[BlobKey] = set()
+    with Progress("verifying", unit="blobs") as progress:
+        async for key, size in app.house.store.every_blob():
+            findings.blobs += 1
+            findings.bytes += size
+            damage = await app.house.blobs.damage(key, size)
+            if damage is not None:
+                damaged.add(key)
+                findings.problems.append(damage)
+            progress.tell(findings.blobs)
+    return damaged
+
+
+async def _read_again(app: App, findings: Findings, damaged: set[BlobKey]) -> None:
+    from postroom.pipeline.comparing import misread
+
+    with Progress("reading again", unit="messages") as progress:
+        async for count, problems in misread(app.house, damaged=damaged):
+            findings.messages += count
+            findings.problems += problems
+            progress.tell(findings.messages)
 
 
 def _tell(findings: Findings) -> None:
@@ -68,6 +91,7 @@ def _tell(findings: Findings) -> None:
         print(f"problem: {problem}")
     count = len(findings.problems)
     verdict = f"{count} problem{'s' * (count != 1)}" if count else "all is well"
-    print(f"{findings.blobs} blobs with {findings.bytes} bytes and all rows checked: {verdict}")
+    print(f"{findings.blobs} blobs with {findings.bytes} bytes and all rows checked", end=", ")
+    print(f"{findings.messages} messages read again: {verdict}")
     if findings.swept is not None:
         print(f"{findings.swept} unused blobs removed")
