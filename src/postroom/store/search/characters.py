@@ -17,6 +17,11 @@ _FIRST_TOKEN = re.compile(f"[{LETTERS}]+|[0-9]+|.", re.DOTALL)
 _NEXT_TOKEN = re.compile(f"( ?)([{LETTERS}]+|[0-9]+|[^ ])")
 
 
+def utf8(text: str) -> bytes:
+    """The bytes of a query; half a character is in no text, but it is no reason to fail."""
+    return text.encode(errors="surrogatepass")
+
+
 def split_query(folded: str) -> tuple[str, str]:
     """A query as its first token, and all of it from that token's last character on.
 

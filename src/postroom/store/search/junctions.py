@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from postroom.store.search.arrays import Bools
-from postroom.store.search.characters import follow_up
+from postroom.store.search.characters import follow_up, utf8
 from postroom.store.search.junction_rows import AFTER_SPACE, NEXT, PER_GROUP
 from postroom.store.search.kinds import STREAM, Kind
 from postroom.store.search.rows import mark
@@ -62,7 +62,7 @@ class _Rows:
 
 
 def find_junctions(
-    tx: Transaction, shelf: Shelf, stream: int, first: bytes, rest: str, segments: Sequence[int]
+    tx: Transaction, shelf: Shelf, stream: int, first: str, rest: str, segments: Sequence[int]
 ) -> Found:
     """The messages where a token that ends like *first* is followed by all of *rest*.
 
@@ -71,10 +71,10 @@ def find_junctions(
     found = Found(shelf.none(), shelf.none())
     kind = STREAM * stream
     tokens = follow_up(rest)
-    key = rest[0].encode()
+    key = utf8(rest[0])
     for follows_space, token in tokens[:AHEAD]:
-        key += (AFTER_SPACE if follows_space else NEXT) + token.encode()
-    if len(first.decode()) == len(tokens) == len(tokens[0][1]) == 1:
+        key += (AFTER_SPACE if follows_space else NEXT) + utf8(token)
+    if len(first) == len(tokens) == len(tokens[0][1]) == 1:
         segments = _use_heads(tx, shelf, found.sure, kind, key, segments)
     ranks = _ranks(tx, kind, first, segments)
     for segment, rows in _rows(tx, kind, key, segments).items():
@@ -108,18 +108,18 @@ def _rows(tx: Transaction, kind: int, key: bytes, segments: Sequence[int]) -> di
     return rows
 
 
-def _ranks(tx: Transaction, kind: int, first: bytes, segments: Sequence[int]) -> dict[int, _Ranks]:
+def _ranks(tx: Transaction, kind: int, first: str, segments: Sequence[int]) -> dict[int, _Ranks]:
     """By segment, the ranks of tokens that end like this; and whether they are exact.
 
     A token of one character has no rank to look for.
     """
-    if len(first.decode()) == 1:
+    if len(first) == 1:
         return {}
-    backwards = first[::-1]
+    backwards = utf8(first)[::-1]
     lows = _endings(tx, kind, backwards, segments)
     wide = [segment for segment, row in lows.items() if not _ends_in(row, backwards)]
     highs = lows | _endings(tx, kind, backwards + b"\xff", wide)
-    last = backwards[: len(first.decode()[-1].encode())]
+    last = backwards[: len(utf8(first[-1]))]
     return {
         segment: _between(low, highs[segment], backwards, last) for segment, low in lows.items()
     }

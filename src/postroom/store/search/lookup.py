@@ -107,10 +107,10 @@ class Lookup:
             return self._shelf.none()
         first, rest = split_query(text)
         if rest:
-            found = find_junctions(self._tx, self._shelf, stream, first.encode(), rest, segments)
+            found = find_junctions(self._tx, self._shelf, stream, first, rest, segments)
             sure, doubtful = found.sure, found.doubtful
         else:
-            sure = find_words(self._tx, self._shelf, stream, first.encode(), segments)
+            sure = find_words(self._tx, self._shelf, stream, first, segments)
             doubtful = self._shelf.none()
         for segment, value in self._sets.get(cut_set(stream), ()):
             mark(self._shelf.part(doubtful, segment), [value])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from postroom.store.search.arrays import Bools
+from postroom.store.search.characters import utf8
 from postroom.store.search.kinds import STREAM, Kind
 from postroom.store.search.rows import mark
 from postroom.store.search.shelf import Shelf
@@ -39,10 +40,11 @@ _AT_ONCE = 200
 
 
 def find_words(
-    tx: Transaction, shelf: Shelf, stream: int, text: bytes, segments: Sequence[int]
+    tx: Transaction, shelf: Shelf, stream: int, part: str, segments: Sequence[int]
 ) -> Bools:
-    """The messages of some segments that have a token with this text in it."""
+    """The messages of some segments that have a token with this part in it."""
     found = shelf.none()
+    text = utf8(part)
     kind = STREAM * stream
     among, params = any_of("segment", segments)
     ready = tx.all(READY.format(among=among), **params, kind=kind + Kind.GRAM, key=text)
