@@ -170,6 +170,12 @@ def renew(tx: Transaction, job: Job, now: int) -> None:
         raise Overtaken("another process has taken over this merge of the search index")
 
 
+def release_after(tx: Transaction, job: Job, last: int) -> None:
+    """Leave the messages of the tail that are after this one to another job."""
+    sql = "UPDATE search_tail SET merging = NULL WHERE merging = :number AND message > :last"
+    tx.run(sql, number=job.number, last=last)
+
+
 def put_rows(tx: Transaction, job: Job, rows: Iterable[SegmentRow], now: int) -> None:
     """Write some rows of the new segment. Raises Overtaken."""
     renew(tx, job, now)

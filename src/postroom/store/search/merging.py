@@ -20,6 +20,7 @@ from postroom.store.search.jobs import (
     give_up,
     has_work,
     put_rows,
+    release_after,
     renew,
     sweep,
 )
@@ -67,7 +68,7 @@ async def merge_once(
     if job is None:
         return False
     try:
-        await _build(engine, job, now)
+        await _build(engine, job, sizes, now)
     except Overtaken:
         return False
     except BaseException:
@@ -76,7 +77,7 @@ async def merge_once(
     return True
 
 
-async def _build(engine: Engine, job: Job, now: Callable[[], float]) -> None:
+async def _build(engine: Engine, job: Job, sizes: Sizes, now: Callable[[], float]) -> None:
     # numpy is loaded only where there is something to merge
     from postroom.store.search.build import SegmentBuilder
 
@@ -85,6 +86,9 @@ async def _build(engine: Engine, job: Job, now: Callable[[], float]) -> None:
     for first in range(0, len(numbers), _READ_AT_ONCE):
         rows = await engine.read(_reader(numbers[first : first + _READ_AT_ONCE]))
         await in_thread(_take, builder, sets, rows)
+        if builder.text_bytes > sizes.most_bytes and job.messages:
+            await engine.write(_releaser(job, numbers[first : first + _READ_AT_ONCE][-1]))
+            break
         if now() - renewed_at > LEASE_S / 4:
             renewed_at = now()
             await engine.write(lambda tx: renew(tx, job, int(now())))
@@ -116,6 +120,10 @@ def read_messages(tx: Transaction, numbers: Sequence[int]) -> list[Row]:
 
 def _reader(numbers: Sequence[int]) -> Callable[[Transaction], list[Row]]:
     return lambda tx: read_messages(tx, numbers)
+
+
+def _releaser(job: Job, last: int) -> Callable[[Transaction], None]:
+    return lambda tx: release_after(tx, job, last)
 
 
 def _writer(job: Job, rows: Sequence[SegmentRow], now: int) -> Callable[[Transaction], None]:

@@ -158,6 +158,22 @@ async def test_several_processes_merge_one_index(tmp_path: Path) -> None:
     assert () == problems
 
 
+async def test_a_segment_takes_no_more_text_than_it_may(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 9)
+    await world.arrive(900)
+    sizes = Sizes(tail=1, most_bytes=100_000)
+    assert await merge_once(world.engine, sizes)
+    first = await world.engine.read(lambda tx: tx.all("SELECT size, bytes FROM search_segments"))
+    wrong = await wrong_answers(world, 60)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert 1 == len(first)
+    assert 0 < first[0][0] < 900
+    assert [] == wrong
+    assert () == problems
+
+
 MERGE_FOREVER = """
 import asyncio, sys
 from pathlib import Path
