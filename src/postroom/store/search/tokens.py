@@ -22,7 +22,7 @@ from postroom.store.search.arrays import (
 )
 from postroom.store.search.characters import LETTERS
 
-LONGEST = 64
+LONGEST = 120
 """Bytes of a token that are kept; of a longer one, the last."""
 
 AHEAD = 4

@@ -29,7 +29,7 @@ _PIECES = (
     "aa", "aaa", "ab", "aba", "straße", "café", "naïve", "привет", "мир", "дом", "你好", "世界",
     "你", "日本語", "ไทย", "한국어", "http://a.b/c?d=e", "a.b@c.de", "...", "--", "-", "->", "()",
     "%", "_", "\\", '"', "*", "é", "e\u0301", "ﬁ", "🙂", "\x00", "\x01", "\x02", "0x1f", "c3po",
-    "z" * 70, "é" * 40, "-" * 80, "abcdefghijklmnopqrstuvwxyz" * 3, "7" * 65, "一二三四五六七八",
+    "z" * 121, "é" * 61, "-" * 130, "abcdefghijklmnopqrstuvwxyz" * 5, "7" * 120, "一二三四五六七八",
 )  # fmt: skip
 _LABELS = ("Work", "work in progress", "Ünïcode", "x")
 _MAILBOXES = ("Inbox", "Archive", "Trash", "Junk", "Sent")
