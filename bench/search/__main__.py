@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.search import together
 from bench.search.baselines import Baselines
 from bench.search.corpus import Corpus
 from bench.search.loading import BIG_INBOX, Loaded, load
@@ -35,6 +36,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--messages", type=int, default=100_000, help="size of the corpus")
     parser.add_argument("--data", type=Path, help="folder to keep and to use again")
     parser.add_argument("--scans", type=int, default=465, help="queries of the mix to scan for")
+    parser.add_argument(
+        "--together", action="store_true", help="also beside another process; adds messages"
+    )
     parser.add_argument("--no-baselines", action="store_true", help="time only the index")
     return parser.parse_args()
 
@@ -194,8 +198,11 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
     await bench.classes()
     await bench.small_scopes()
     show_mix(await bench.mix(), calibration)
-    await loaded.engine.close()
     await surfaces(folder)
+    if options.together:
+        questions = mix(bench.corpus, options.messages, SEED)[:200]
+        await together.measure(loaded, folder, questions, options.messages)
+    await loaded.engine.close()
 
 
 async def surfaces(folder: Path) -> None:
@@ -217,6 +224,7 @@ def remember(folder: Path, loaded: Loaded) -> dict[str, Any]:
             "messages": count,
             "adding_ms": round(loaded.adding_s / count * 1e3, 3),
             "merging_ms": round(loaded.merging_s / count * 1e3, 3),
+            "of_which_settling_ms": round(loaded.settling_s / count * 1e3, 3),
             "per_second": round(count / (loaded.adding_s + loaded.merging_s)),
             "calibration_ms": round(calibration_ms(), 1),
             "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),

@@ -1,6 +1,7 @@
 """What the index is compared with: a LIKE scan, and FTS5 trigrams scoped by a range of rowids.
 
-Both are built to be as quick as they can be: the messages of an inbox lie side by side, and the
+The scan reads the store's own tables, as it would without an index. The trigrams are in a file
+of their own and as quick as they can be: the messages of an inbox lie side by side, and the
 order is that of the rowid, which needs no sorting.
 """
 
@@ -20,12 +21,14 @@ Scope = int | None
 
 
 class Baselines:
-    """One SQLite file with the folded texts of the corpus, and trigrams over them."""
+    """The store's file, read only, and one with trigrams over the same folded texts."""
 
     def __init__(self, folder: Path, messages: int) -> None:
         self._db = apsw.Connection(str(folder / f"baselines-{messages}.db"))
         for name, value in (("journal_mode", "wal"), ("synchronous", 0), ("mmap_size", 1 << 33)):
             self._db.pragma(name, value)
+        self._store = apsw.Connection(str(folder / "postroom.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        self._store.pragma("mmap_size", 1 << 33)
         self.build_s = 0.0
         if not self._db.table_exists("main", "grams"):
             self._build(messages)
@@ -52,11 +55,13 @@ class Baselines:
     def like(self, q: str, scope: Scope) -> tuple[int, list[int]]:
         """The total and a page, by reading every text of the scope."""
         escaped = q.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        rows = self._db.execute(
-            """SELECT count(*) OVER (), id FROM texts
-                WHERE id BETWEEN ? AND ? AND text LIKE ? ESCAPE '\\'
-                ORDER BY date DESC, id DESC LIMIT 50""",
-            (*_bounds(scope), f"%{escaped}%"),
+        inbox = "" if scope is None else f"m.inbox = {scope + 1} AND"
+        rows = self._store.execute(
+            f"""SELECT count(*) OVER (), m.number
+                  FROM messages m JOIN search_texts s ON s.message = m.number
+                 WHERE {inbox} m.is_hidden = 0 AND s.searchable LIKE ? ESCAPE '\\'
+                 ORDER BY m.date DESC, m.number DESC LIMIT 50""",
+            (f"%{escaped}%",),
         ).fetchall()
         return (rows[0][0] if rows else 0), [row[1] for row in rows]
 

@@ -32,6 +32,7 @@ class Loaded:
     added: int = 0
     adding_s: float = 0.0
     merging_s: float = 0.0
+    settling_s: float = 0.0
 
 
 def searchable(mail: Mail) -> str:
@@ -58,7 +59,7 @@ def new_message(mail: Mail) -> NewMessage:
             AddressLine("to", "", mail.to_address),
         ),
         date=moment,
-        received_at=moment,
+        received_at=datetime.now(UTC),
         internet_message_id=f"{mail.number}@corpus.example",
         in_reply_to=None,
         references=(f"thread-{mail.inbox}-{mail.thread}@corpus.example",),
@@ -99,12 +100,16 @@ async def load(folder: Path, messages: int) -> Loaded:
         await _merge(loaded)
         if present % 10_000 == 0:
             print(f"  {present} messages", file=sys.stderr, flush=True)
+    started = time.process_time()
+    await _merge(loaded, quiet_s=3_600)
+    loaded.settling_s = time.process_time() - started
     return loaded
 
 
-async def _merge(loaded: Loaded) -> None:
+async def _merge(loaded: Loaded, quiet_s: int = 0) -> None:
+    """Do all that is to do, as if no mail had come for a while."""
     started = time.process_time()
-    while await merge_once(loaded.engine):
+    while await merge_once(loaded.engine, now=lambda: time.time() + quiet_s):
         pass
     loaded.merging_s += time.process_time() - started
 

@@ -23,7 +23,7 @@ _UNLIMITED = {
 
 async def overheads(folder: Path, inbox_id: str, q: str) -> dict[str, float]:
     """CPU in milliseconds of one search: in the store, through REST, and through MCP."""
-    settings = read_settings({**_UNLIMITED, "POSTROOM_DATA_DIR": str(folder)}, None)
+    settings = read_settings({**_UNLIMITED, "POSTROOM_DATA_DIR": str(folder)}).settings
     async with open_app(settings) as app:
         key = await app.reset_owner_key()
         asgi = build(app)
