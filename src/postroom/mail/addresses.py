@@ -14,11 +14,13 @@ _SIMPLE = re.compile(
     r"""\s*+(?:,|$)"""
 )
 _BARE = re.compile(r"""\s*+([^"(),:;<>@\\\s=]++@[^"(),:;<>@\\\s=]++)\s*+(?:,|$)""")
-_TOKEN = re.compile(
-    r"""\s++|"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<open>\()|<(?P<angle>[^<>]*+)>?"""
-    r"""|(?P<separator>[,;])|(?P<colon>:)|(?P<atom>(?:\[[^\]\s]*+\]|[^\s"(<,;:])++)|.""",
-    re.DOTALL,
+_OTHERS = (
+    r"""\s++|(?P<open>\()|<(?P<angle>[^<>]*+)>?|(?P<separator>[,;])|(?P<colon>:)"""
+    r"""|(?P<atom>(?:\[[^\[\]\s]*+\]?|[^\s"(<,;:])++)|."""
 )
+_TOKEN = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<closed>")?|' + _OTHERS, re.DOTALL)
+# Once a quotation has not ended, no other can: there are no quotation marks left to end it.
+_TOKEN_AFTER_OPEN_QUOTE = re.compile(r"(?P<quoted>(?!))|" + _OTHERS, re.DOTALL)
 _COMMENT_STOP = re.compile(r"[()\\]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _COMMENT = re.compile(r"\([^()]*+\)")
@@ -81,10 +83,14 @@ class _Reader:
 
     def read(self, value: str) -> None:
         at = 0
+        token = _TOKEN
         while at < len(value) and not self.is_full:
-            match = _TOKEN.match(value, at)
+            match = token.match(value, at)
             if match is None:
                 break
+            if match["quoted"] is not None and match["closed"] is None:
+                token, at = _TOKEN_AFTER_OPEN_QUOTE, at + 1
+                continue
             at = match.end()
             if match["open"]:
                 comment, at = _read_comment(value, at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from postroom.mail.bounce_words import AFTER_DATA, EXPIRED, REASONS, SPAM, UNKNOWN_USER
 from postroom.mail.message import ReportRecipient
@@ -36,6 +37,7 @@ def find_reason(diagnostic: str, status: str, transcript: str = "") -> str:
     return reason or ("expired" if EXPIRED.search(text) else "undefined")
 
 
+@lru_cache(maxsize=32)
 def _told_reason(text: str, status: str) -> str:
     if UNKNOWN_USER.search(text) and not SPAM.search(text):
         return "user_unknown"

@@ -44,6 +44,7 @@ _ORIGINAL = re.compile(
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}")
 _STATUS = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]|\.\d)")
 _MOST_CHARS = 50_000
+_MOST_ABOUT = 5_000
 _MOST_RECIPIENTS = 30
 
 
@@ -85,13 +86,14 @@ def about_address(told: str, address: str) -> str:
     """What a notification says about one address: from there to the next address, or all."""
     start = told.lower().find(address.lower()) if address else -1
     if start < 0:
-        return told
+        return told[:_MOST_ABOUT]
     at = start + len(address)
     start = told.rfind("\n", 0, start) + 1
-    for other in _ADDRESS.finditer(told, at):
+    end = min(len(told), at + _MOST_ABOUT)
+    for other in _ADDRESS.finditer(told, at, end):
         if other[0].lower() != address.lower() and _opens_line(told, other.start()):
-            return told[start : other.start()] if other.start() - at > 40 else told
-    return told[start:]
+            return told[start : other.start()] if other.start() - at > 40 else told[:_MOST_ABOUT]
+    return told[start:end]
 
 
 def _opens_line(told: str, at: int) -> bool:

@@ -89,16 +89,21 @@ def clean(text: str) -> str:
     return text
 
 
-def decode(data: bytes, charset: str | None = None) -> tuple[str, str | None]:
-    """The text, and what was wrong with its charset if anything was."""
+def decode(
+    data: bytes, charset: str | None = None, *, detects: bool = True
+) -> tuple[str, str | None]:
+    """The text, and what was wrong with its charset if anything was.
+
+    Detection takes a millisecond: `detects` is for who decodes thousands of pieces.
+    """
     if data.isascii() and not _is_stateful(charset):
         return clean(data.decode("ascii")), None
     codec = codec_name(charset) if charset else None
     if charset and codec is None:
-        return guess(data), f"unknown charset {clean(charset)[:40]!r}"
+        return guess(data, detects=detects), f"unknown charset {clean(charset)[:40]!r}"
     if codec is None:
-        return guess(data), "8-bit text without a charset"
-    return _decode_as(data, codec)
+        return guess(data, detects=detects), "8-bit text without a charset"
+    return _decode_as(data, codec, detects=detects)
 
 
 def _is_stateful(charset: str | None) -> bool:
@@ -109,7 +114,7 @@ def _is_stateful(charset: str | None) -> bool:
     return codec is not None and (codec.startswith(("utf-7", "utf-16", "utf-32", "iso2022", "hz")))
 
 
-def _decode_as(data: bytes, codec: str) -> tuple[str, str | None]:
+def _decode_as(data: bytes, codec: str, *, detects: bool) -> tuple[str, str | None]:
     if codec in _WESTERN and not data.isascii() and (text := _utf8_in_disguise(data)) is not None:
         return text, f"declared {codec}, but it is utf-8"
     try:
@@ -118,23 +123,23 @@ def _decode_as(data: bytes, codec: str) -> tuple[str, str | None]:
         pass
     defect = f"not valid {codec}"
     if codec == "ascii":
-        return guess(data), "8-bit text declared as us-ascii"
+        return guess(data, detects=detects), "8-bit text declared as us-ascii"
     if codec == "cp1252":
         return clean(data.decode("latin-1")), None
-    return _repaired(data, codec), defect
+    return _repaired(data, codec, detects=detects), defect
 
 
-def _repaired(data: bytes, codec: str) -> str:
+def _repaired(data: bytes, codec: str, *, detects: bool) -> str:
     """The declared charset with replacement characters, unless another one fits better."""
     if codec == "utf-8":
-        return guess(data)
+        return guess(data, detects=detects)
     if (text := _utf8_in_disguise(data)) is not None:
         return text
     lenient = data.decode(codec, "replace")
     wrong = lenient.count(REPLACEMENT)
     if wrong * 20 <= len(data):
         return clean(lenient)
-    other = guess(data)
+    other = guess(data, detects=detects)
     return other if other.count(REPLACEMENT) < wrong else clean(lenient)
 
 
@@ -148,7 +153,7 @@ def _utf8_in_disguise(data: bytes) -> str | None:
         return None
 
 
-def guess(data: bytes) -> str:
+def guess(data: bytes, *, detects: bool = True) -> str:
     """Text of bytes whose charset nobody told: UTF-8 if they are, else what they look like."""
     try:
         return clean(data.decode("utf-8"))
@@ -156,7 +161,7 @@ def guess(data: bytes) -> str:
         pass
     if _is_damaged_utf8(data):
         return clean(data.decode("utf-8", "replace"))
-    codec = _detected(data) or "cp1252"
+    codec = (_detected(data) if detects else None) or "cp1252"
     try:
         return clean(data.decode(codec))
     except (UnicodeError, ValueError):

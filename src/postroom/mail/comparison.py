@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 _WORD = re.compile(r"\w{3,}")
-_NOT_WORDS = re.compile(r"\S*://\S*|\S*@\S*|<[^<>]{0,500}>")
 _FEW = 6
 _MOST_CHARS = 200_000
 
@@ -19,8 +18,14 @@ def text_differs(plain: str, rendered: str) -> bool:
     if not seen:
         return False
     for paragraph in re.split(r"\n[ \t]*+\n", plain[:_MOST_CHARS]):
-        words = _WORD.findall(_NOT_WORDS.sub(" ", paragraph).casefold())
+        prose = " ".join(word for word in paragraph.casefold().split() if not _is_address(word))
+        words = _WORD.findall(prose)
         missing = sum(word not in seen for word in words)
         if missing >= _FEW and missing > 0.6 * len(words):
             return True
     return False
+
+
+def _is_address(word: str) -> bool:
+    """Links and addresses: HTML shows them otherwise, or not at all."""
+    return "://" in word or "@" in word or word.startswith(("<", "[", "www."))

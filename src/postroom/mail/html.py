@@ -17,7 +17,7 @@ _VOID = frozenset(
 # The tree builder walks up the open elements for every tag: depth is what makes it slow.
 _DEEPEST = 512
 _FEW_TAGS = _DEEPEST
-_LONG_TAG = re.compile(r"<[^<>]{5000,}")
+_LONG_TAG = re.compile(r"<[A-Za-z][^<>]{5000,}")
 _MOST_ATTRIBUTES = 1_000
 _SILENT = re.compile(
     r"<(script|style|head|title|template|noscript)\b.*?(?:</\1\s{0,9}>|$)|<!--.*?(?:-->|$)",

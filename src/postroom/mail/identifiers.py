@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 _BRACKETED = re.compile(r"<([^<>]{1,2000})>")
-_ANY_ID = re.compile(r"<([^<>]{1,2000})>|([^\s<>,;\"']{1,400}@[^\s<>,;\"']{1,400})")
 _SPACE = re.compile(r"\s+")
 _MOST = 1_000
 
@@ -25,9 +23,14 @@ def parse_ids(value: str) -> list[str]:
 
 def parse_references(values: list[str]) -> list[str]:
     """The Message-IDs of the References headers; ids that lost their brackets count too."""
-    found = (bracketed or bare for bracketed, bare in _ANY_ID.findall(" ".join(values)))
-    ids = (_SPACE.sub("", found_id) for found_id in itertools.islice(found, _MOST))
-    return list(dict.fromkeys(found_id for found_id in ids if found_id))
+    ids: list[str] = []
+    # odd pieces stood in brackets, the others between them
+    for number, piece in enumerate(_BRACKETED.split(" ".join(values), maxsplit=_MOST)):
+        if number % 2:
+            ids.append(_SPACE.sub("", piece))
+        elif "@" in piece:
+            ids += [word.strip(",;\"'<>") for word in piece.split() if "@" in word]
+    return list(dict.fromkeys(found_id for found_id in ids if found_id))[:_MOST]
 
 
 def parse_message_id(value: str) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 QUOTE = "> "
 _RULE = "-" * 10
+_DEEPEST = 20
 
 
 @dataclass(slots=True)
@@ -20,6 +21,8 @@ class Page:
     _gap: int = 0
     _needs_space: bool = False
     _marker: str = ""
+    _indent: str = ""
+    _quote: str = ""
 
     def write(self, text: str) -> None:
         """Running text: white space collapses."""
@@ -80,16 +83,15 @@ class Page:
             self.lines.append(self._prefix() + text)
 
     def _prefix(self) -> str:
-        prefix = "".join(self._prefixes)
+        prefix = self._indent
         if self._marker:
-            prefix = prefix[: -len(self._marker)] + self._marker
+            prefix = prefix[: max(len(prefix) - len(self._marker), 0)] + self._marker
             self._marker = ""
         return prefix
 
     def _flush_gap(self) -> None:
         if self._gap and self.lines:
-            quote = "".join(prefix for prefix in self._prefixes if prefix == QUOTE).rstrip()
-            self.lines.append(quote)
+            self.lines.append(self._quote)
         self._gap = 0
 
     def blank_line(self) -> None:
@@ -110,11 +112,18 @@ class Page:
     def indent(self, prefix: str) -> None:
         self.end_line()
         self._prefixes.append(prefix)
+        self._set_indent()
 
     def outdent(self) -> None:
         self.end_line()
         self._marker = ""
         self._prefixes.pop()
+        self._set_indent()
+
+    def _set_indent(self) -> None:
+        shown = self._prefixes[:_DEEPEST]
+        self._indent = "".join(shown)
+        self._quote = "".join(prefix for prefix in shown if prefix == QUOTE).rstrip()
 
     def text(self) -> str:
         self.end_line()

@@ -6,7 +6,7 @@ import re
 
 from postroom.errors import InvalidInput
 
-_PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",;])++|[,;]')
+_PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*+(?:"|$)|[^",;])++|[,;]')
 _NAMED = re.compile(
     r'(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<plain>[^"<>@,;:\\]*+))\s*+<(?P<angle>[^<>]++)>'
 )

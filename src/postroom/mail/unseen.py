@@ -39,6 +39,7 @@ class Unseen:
     found: list[HiddenText] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
     _reason: str = ""
+    _chars_left: int = 100_000
 
     def add(self, text: str, reason: str) -> None:
         """Text that would show if nobody had hidden it."""
@@ -57,9 +58,13 @@ class Unseen:
 
     def mention(self, text: str, reason: str) -> None:
         """Text of a kind that never shows: kept if it speaks to a machine."""
-        if len(text) < _FEW_CHARS or not _TO_A_MACHINE.search(text[:_MOST_CHARS]):
+        text = text[: min(_MOST_CHARS, self._chars_left)]
+        if len(text) < _FEW_CHARS:
             return
-        prose = " ".join(_TAG.sub(" ", text[:_MOST_CHARS]).split())
+        self._chars_left -= len(text)
+        if not _TO_A_MACHINE.search(text):
+            return
+        prose = " ".join(_TAG.sub(" ", text).split())
         if _TO_A_MACHINE.search(prose):
             self._keep(prose, reason)
 

@@ -10,7 +10,10 @@ from postroom.mail.transfer import decode_base64
 
 # The text of a word may hold what it must not (spaces, question marks), so its end is looked
 # for with `find`, which cannot run over the same bytes twice.
+_END = re.compile(r"\?=(?![0-9A-F]{2})")
+_QUOTED_PAIR = re.compile(r"=[0-9A-F]{2}")
 _MOST_WORDS = 5_000
+_FEW_WORDS = 20
 _START = re.compile(r"=\?([^\s?*]{1,40})(?:\*[^\s?]{0,40})?\?([BbQq])\?")
 
 
@@ -19,9 +22,10 @@ def decode_words(value: str) -> str:
     if "=?" not in value:
         return value
     pieces: list[str] = []
-    words = _Run(pieces)
+    found = _words(value)
+    words = _Run(pieces, detects=len(found) <= _FEW_WORDS)
     at = 0
-    for start, end, charset, data in _words(value):
+    for start, end, charset, data in found:
         between = value[at:start]
         if between.strip() or not words.is_open:
             words.close()
@@ -36,8 +40,9 @@ def decode_words(value: str) -> str:
 class _Run:
     """Neighbouring words of one charset, decoded together: senders cut letters in two."""
 
-    def __init__(self, pieces: list[str]) -> None:
+    def __init__(self, pieces: list[str], *, detects: bool) -> None:
         self._pieces = pieces
+        self._detects = detects
         self._charset = ""
         self._data: list[bytes] = []
 
@@ -53,7 +58,8 @@ class _Run:
 
     def close(self) -> None:
         if self._data:
-            self._pieces.append(decode(b"".join(self._data), self._charset)[0])
+            data = b"".join(self._data)
+            self._pieces.append(decode(data, self._charset, detects=self._detects)[0])
             self._data = []
 
 
@@ -74,17 +80,11 @@ def _words(value: str) -> list[tuple[int, int, str, bytes]]:
 def _end_of_word(value: str, start: int) -> int:
     """The closing `?=`; not one where the question mark belongs to a quoted `=3D` after it."""
     end = value.find("?=", start)
-    while 0 <= end and value[end + 2 : end + 4].isalnum() and _is_hex(value[end + 2 : end + 4]):
-        further = value.find("?=", end + 2)
-        opening = value.find("=?", end + 2)
-        if further < 0 or 0 <= opening < further:
-            break
-        end = further
-    return end
-
-
-def _is_hex(pair: str) -> bool:
-    return len(pair) == 2 and all(c in "0123456789ABCDEF" for c in pair)
+    if end < 0 or not _QUOTED_PAIR.match(value, end + 1):
+        return end
+    opening = value.find("=?", end + 2)
+    better = _END.search(value, end + 2, opening if opening >= 0 else len(value))
+    return better.start() if better else end
 
 
 def _payload(text: str, encoding: str) -> bytes:

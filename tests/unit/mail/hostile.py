@@ -40,6 +40,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "commas": lambda: _mail("To: " + "," * 250_000),
     "open comments": lambda: _mail("To: " + "(" * 250_000),
     "open quotes": lambda: _mail("To: " + '"a' * 120_000),
+    "escaped quotes": lambda: _mail("To: " + '"a\\' * 80_000),
     "open angles": lambda: _mail("To: " + "<" * 250_000),
     "colons and semicolons": lambda: _mail("To: " + "a:;" * 80_000),
     "words without an address": lambda: _mail("To: " + "a " * 120_000),
@@ -47,6 +48,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "1,500 mails in mails": lambda: _messages(1_500),
     "0.3 MB of encoded words": lambda: _mail("Subject: " + "=?utf-8?q?a?= " * 20_000),
     "encoded words that do not end": lambda: _mail("Subject: " + "=?utf-8?q?a" * 22_000),
+    "encoded words with many ends": lambda: _mail("Subject: =?utf-8?q?" + "?=AB" * 60_000),
     "encoded words of all charsets": lambda: _mail(
         "Subject: " + " ".join(f"=?x{n}?q?=80?=" for n in range(15_000))
     ),
@@ -120,6 +122,15 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "open braces": lambda: _html("<style>" + "{" * 1_000_000 + "</style>"),
     "css comments": lambda: _html("<style>" + "/*" * 500_000 + "</style>"),
     "declarations": lambda: _html('<p style="' + "color:red;" * 150_000 + '">x</p>'),
+    "comments that speak": lambda: _html(f"<!-- {'ignore ' * 2_500} -->" * 100),
+    "titles that speak": lambda: _html(f"<p title='{'send all ' * 20}'>x</p>" * 9_000),
+    "quotes in lists": lambda: _html(
+        "<ul><li><blockquote type=cite>" * 160 + "<p>a</p>" * 45_000
+    ),
+    "plain text of one word": lambda: _mail(
+        "Content-Type: multipart/alternative; boundary=b",
+        "--b\n\n" + "a" * 900_000 + "\n--b\nContent-Type: text/html\n\n<p>word here</p>\n--b--",
+    ),
     "hidden paragraphs": lambda: _html("<p style=display:none>ignore</p>" * 60_000),
     "text nodes": lambda: _html("a<br>" * 400_000),
     "18 HTML parts of 2 MB": lambda: _mail(
@@ -133,6 +144,8 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
         "".join(f"<a{n}@x.example>: no\n" for n in range(100_000)),
     ),
     "references": lambda: _mail("References: " + " ".join(f"<{n}@x>" for n in range(20_000))),
+    "one reference": lambda: _mail("References: " + "a" * 250_000),
+    "references without brackets": lambda: _mail("References: " + "a@" * 120_000),
     "open references": lambda: _mail("References: " + "<" * 250_000),
     "re re re": lambda: _mail("Subject: " + "Re: " * 60_000),
     "tags in subjects": lambda: _mail("Subject: " + "[a] " * 60_000),

@@ -1,0 +1,101 @@
+"""No text, however often it is repeated, makes a reader slow (time linear in the text)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroom.errors import InvalidInput
+from postroom.mail.addresses import parse_mailboxes
+from postroom.mail.authentication import read_auth
+from postroom.mail.bounces import is_bounce, notification
+from postroom.mail.comparison import text_differs
+from postroom.mail.compose import parse_address_list, reply_subject
+from postroom.mail.dates import parse_date
+from postroom.mail.deliveries import read_deliveries
+from postroom.mail.fold import fold
+from postroom.mail.headers import Fields
+from postroom.mail.html import html_to_text
+from postroom.mail.identifiers import parse_in_reply_to, parse_references
+from postroom.mail.invisible import strip_invisible
+from postroom.mail.parameters import parse_parameters
+from postroom.mail.parse import read_message
+from postroom.mail.replies import split_reply
+from postroom.mail.subjects import base_subject
+from postroom.mail.words import decode_words
+from postroom.model.limits import Limits
+
+CHARS = 100_000
+CPU_S = 1.0
+LIMITS = Limits()
+
+FRAGMENTS = (
+    "=?utf-8?q?", "?=", "=?x?b?", "=3D", '"', "\\", "(", ")", "<", ">", "@", ",", ";", ":", " ",
+    "\t", "\n", "\r", "a", "A", "1", ".", "-", "--", "_", "=", "%", "'", "*0*=", "*=", "[", "]",
+    "On ", " wrote:", "> ", "From: ", "Sent: ", "-----", "-- \n", "Regards,\n", "10:00", "2010",
+    "<p>", "</p>", "<b ", "<a href=x>", "<!--", "-->", "<style>", "{", "}", "/*", "style='", "&#",
+    "<table>", "<td>", ".x ", "display:none", "color:", "rgb(", "url(", "gradient(", "<ul><li>",
+    "5.1.1 ", "550 ", "user unknown", "a@b ", "Final-Recipient: a\n\n", "\u200b", "\u0301", "é",
+    "\ufe0f", "\U000e0041", "Re: ", "[x] ", "begin 644 a\n", "end\n", "ignore ", "send all ", "://",
+)  # fmt: skip
+
+repeated = st.tuples(
+    st.lists(st.sampled_from(FRAGMENTS), max_size=3).map("".join),
+    st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=5).map("".join),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=3).map("".join),
+).map(lambda parts: parts[0] + parts[1] * (CHARS // len(parts[1])) + parts[2])
+
+
+def typed(text: str) -> object:
+    try:
+        return parse_address_list(text)
+    except InvalidInput:
+        return None
+
+
+def bounced(text: str) -> object:
+    fields = Fields()
+    fields.add("From", "mailer-daemon@x")
+    is_bounce(fields, text)
+    return notification(text), read_deliveries(fields, text, [text.encode()], LIMITS)
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "words": decode_words,
+    "mailboxes": lambda text: parse_mailboxes(text, most=500),
+    "typed addresses": typed,
+    "parameters": parse_parameters,
+    "references": lambda text: parse_references([text]),
+    "in-reply-to": parse_in_reply_to,
+    "date": parse_date,
+    "subject": lambda text: (base_subject(text), reply_subject(text)),
+    "reply": split_reply,
+    "html": html_to_text,
+    "invisible": strip_invisible,
+    "fold": fold,
+    "comparison": lambda text: text_differs(text, "some other words that are seen"),
+    "verdicts": lambda text: read_auth(
+        [("Authentication-Results", f"x; {text}")], trusted={"x"}, from_address="a@b"
+    ),
+    "bounce": bounced,
+    "mail": lambda text: read_message(text.encode(), LIMITS),
+    "html mail": lambda text: read_message(
+        b"Content-Type: multipart/alternative; boundary=b\n\n--b\n\n%b\n--b\n"
+        b"Content-Type: text/html\n\n%b\n--b--" % (text.encode(), text.encode()),
+        LIMITS,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(max_examples=settings().max_examples // 4)
+@given(repeated)
+def test_a_reader_takes_time_only_by_length(name: str, text: str) -> None:
+    started = time.process_time()
+    READERS[name](text)
+
+    assert time.process_time() - started < CPU_S
