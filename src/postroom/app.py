@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime
 
-from postroom.config import Settings
+from postroom.config import ConfigError, Settings
+from postroom.mail.authentication import Trust
 from postroom.model.key import ALL_SCOPES, Caller, Key
 from postroom.operations.context import Context
 from postroom.operations.cursors import Cursors
@@ -76,12 +77,27 @@ def _owner_key(now: datetime) -> Key:
     return Key(OWNER_KEY_ID, "owner", tuple(sorted(ALL_SCOPES)), None, None, None, now, None)
 
 
+def read_trust(settings: Settings) -> Trust:
+    """Whom the settings trust. Raises ConfigError when the keys cannot be read."""
+    servers = frozenset(settings.trusted_servers)
+    if settings.dkim_keys is None:
+        return Trust(servers)
+    from postroom.mail.dkim_keys import read_keys
+
+    try:
+        return Trust(servers, read_keys(settings.dkim_keys.read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        problem = {"field": "dkim_keys", "problem": f"{settings.dkim_keys}: {error}"}
+        raise ConfigError(f"dkim_keys: {problem['problem']}", problems=[problem]) from error
+
+
 @asynccontextmanager
 async def open_app(settings: Settings) -> AsyncIterator[App]:
     """Open the store and the blobs that the settings name, and close them in the end."""
     from postroom.blobs.files import FileBlobs
     from postroom.store.sqlite import open_store
 
+    trust = read_trust(settings)
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = await open_store(settings.data_dir / "postroom.db")
     parser = Parser(settings.limits)
@@ -92,6 +108,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             limits=settings.limits,
             parser=parser,
             domains=settings.domains,
+            trust=trust,
         )
         limits = settings.limits
         rates = Rates(per_second=limits.requests_per_second, burst=limits.requests_burst)

@@ -22,6 +22,8 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8700
     domains: tuple[str, ...] = ("postroom.localhost",)
+    trusted_servers: tuple[str, ...] = ()
+    dkim_keys: Path | None = None
     api_key: str | None = field(default=None, repr=False)
     public_url: str | None = None
     toolsets: tuple[str, ...] = ()
@@ -172,6 +174,19 @@ SETTINGS: tuple[Setting, ...] = (
         "The domains whose mail we receive; new inboxes get the first.",
         "postroom.localhost",
         place="domains",
+    ),
+    Setting(
+        "trusted_servers",
+        partial(_words, _DOMAIN, "names of servers, several with commas"),
+        "names, with commas",
+        "The mail servers before us whose Authentication-Results we believe.",
+        "none",
+    ),
+    Setting(
+        "dkim_keys",
+        _path,
+        "a file",
+        "Public keys of DKIM signers, as `dig TXT` shows them, to check signatures with.",
     ),
     Setting(
         "api_key",

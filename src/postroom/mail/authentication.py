@@ -1,25 +1,52 @@
-"""Who vouches for a sender: the Authentication-Results of servers that we trust (RFC 8601)."""
+"""Who vouches for a sender: servers that we trust (RFC 8601), and signatures that we check."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from postroom.mail.dkim_checking import Verdict, check_signatures
+from postroom.mail.dkim_keys import DkimKeys
 from postroom.mail.lookalikes import site
 
-_RESULT = re.compile(r"\b(spf|dkim|dmarc|arc)\s?=\s?([a-z]{1,20})", re.IGNORECASE)
+if TYPE_CHECKING:
+    from postroom.mail.message import ParsedMessage
+
+_PIECE = re.compile(
+    r'"(?P<quoted>(?:[^"\\]|\\.)*+)"?|(?P<bracket>[()])|(?P<plain>[^"()]++)', re.DOTALL
+)
+_SAFE = re.compile(r"[^\w.@+=/-]++")
+_RESULT = re.compile(r"\s*+(spf|dkim|dmarc|arc)\s?=\s?([a-z]{1,20})(?![\w.])", re.IGNORECASE)
 _PROPERTY = re.compile(
-    r"\b(header\.d|header\.i|smtp\.mailfrom|smtp\.mail|smtp\.helo|header\.from)\s?=\s?\"?([^\s;\"]+)",
+    r"(?<!\S)(header\.d|header\.i|smtp\.mailfrom|smtp\.mail|header\.from)\s?=\s?([^\s;]+)",
     re.IGNORECASE,
 )
+_DOMAINS = {
+    "dkim": ("header.d", "header.i"),
+    "spf": ("smtp.mailfrom", "smtp.mail"),
+    "dmarc": ("header.from",),
+}
 _MOST_CHARS = 20_000
+_BEST_FIRST = ("pass", "fail", "policy", "neutral")
 UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
+class Trust:
+    """Whom we believe: servers by the name in their Authentication-Results, signers by their key.
+
+    Nobody at first: everybody can write such headers.
+    """
+
+    servers: frozenset[str] = frozenset()
+    keys: DkimKeys = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Auth:
-    """What trusted servers found; `aligned` is True if it speaks for the From address."""
+    """What was found; `aligned` is True if something that passed speaks for the From address."""
 
     spf: str = UNKNOWN
     dkim: str = UNKNOWN
@@ -28,18 +55,46 @@ class Auth:
     aligned: bool = False
 
 
+def authenticate(raw: bytes, parsed: ParsedMessage, trust: Trust) -> Auth:
+    """What is known of the sender of a mail, by those whom we trust.
+
+    A mail with several From addresses is aligned with none of them.
+    """
+    authors = [a.address for a in parsed.addresses if a.role == "from"]
+    author = authors[0] if len(authors) == 1 and _count(parsed.headers, "from") == 1 else ""
+    auth = read_auth(parsed.headers, trusted=trust.servers, from_address=author)
+    return _with_signatures(auth, check_signatures(raw, trust.keys), author)
+
+
+def _count(headers: Sequence[tuple[str, str]], name: str) -> int:
+    return sum(key.lower() == name for key, _ in headers)
+
+
+def _with_signatures(auth: Auth, verdicts: Sequence[Verdict], author: str) -> Auth:
+    """Add what we checked; but a server before us may have seen the mail before it was changed."""
+    if not verdicts:
+        return auth
+    results = {verdict.result for verdict in verdicts}
+    best = next(result for result in _BEST_FIRST if result in results)
+    own = site(author.rpartition("@")[2])
+    aligned = any(v.result == "pass" and own and site(v.domain) == own for v in verdicts)
+    dkim = best if best == "pass" or auth.dkim == UNKNOWN else auth.dkim
+    return replace(auth, dkim=dkim, aligned=auth.aligned or aligned)
+
+
 def read_auth(headers: Iterable[tuple[str, str]], *, trusted: Set[str], from_address: str) -> Auth:
     """The verdict of the newest header that a trusted server wrote.
 
     Only the topmost one of a trusted name counts: whoever sends a mail can put such headers
     below it, under any name.
     """
+    if not trusted:
+        return Auth()
     for name, value in headers:
         if name.lower() != "authentication-results":
             continue
-        value = without_comments(value[:_MOST_CHARS])
-        server, _, results = value.partition(";")
-        if server.split(None, 1)[:1] and server.split()[0].lower() in trusted:
+        server, _, results = plain_results(value[:_MOST_CHARS]).partition(";")
+        if server.split()[:1] and server.split()[0].lower() in trusted:
             return _read(results, site(from_address.rpartition("@")[2]))
     return Auth()
 
@@ -48,7 +103,7 @@ def _read(results: str, own: str) -> Auth:
     verdicts: dict[str, str] = {}
     aligned = False
     for result in results.split(";"):
-        match = _RESULT.search(result)
+        match = _RESULT.match(result)
         if match is None:
             continue
         method, verdict = match[1].lower(), match[2].lower()
@@ -59,25 +114,27 @@ def _read(results: str, own: str) -> Auth:
 
 
 def _speaks_for(own: str, method: str, result: str) -> bool:
-    """True if the domain that passed is the one in From."""
-    if method == "dmarc":
-        return True
-    wanted = {"dkim": ("header.d", "header.i"), "spf": ("smtp.mailfrom", "smtp.mail")}
-    return any(
-        name.lower() in wanted.get(method, ()) and site(value.rpartition("@")[2]) == own
-        for name, value in _PROPERTY.findall(result)
-    )
+    """True if the domain that passed is the one in From; DMARC passes for no other."""
+    properties = [(name.lower(), value) for name, value in _PROPERTY.findall(result)]
+    domains = [
+        value.rpartition("@")[2] for name, value in properties if name in _DOMAINS.get(method, ())
+    ]
+    if method == "dmarc" and not domains:
+        return bool(own)
+    return bool(own) and any(site(domain) == own for domain in domains)
 
 
-def without_comments(value: str) -> str:
-    """A header value without its parentheses, in one pass."""
+def plain_results(value: str) -> str:
+    """The header without comments, in one pass; what is quoted loses whatever could mislead.
+
+    The sender chooses the words that a server quotes: `smtp.mailfrom="a; dkim=pass"@evil.example`.
+    """
     pieces: list[str] = []
     depth = 0
-    for piece in re.split(r"([()])", value):
-        if piece == "(":
-            depth += 1
-        elif piece == ")":
-            depth = max(depth - 1, 0)
+    for match in _PIECE.finditer(value):
+        if match["bracket"]:
+            depth = depth + 1 if match["bracket"] == "(" else max(depth - 1, 0)
         elif depth == 0:
-            pieces.append(piece)
+            quoted = match["quoted"]
+            pieces.append(match["plain"] if quoted is None else _SAFE.sub("_", quoted))
     return "".join(pieces)

@@ -40,7 +40,8 @@ _ID = re.compile(r"[^\s<>\x00-\x1f\x7f]{1,900}")
 _OURS = frozenset(
     ("from", "to", "cc", "bcc", "subject", "date", "message-id", "in-reply-to", "references",
      "mime-version", "content-type", "content-transfer-encoding", "content-disposition", "sender",
-     "resent-bcc", "resent-to", "resent-cc", "received", "return-path")
+     "resent-bcc", "resent-to", "resent-cc", "received", "return-path", "dkim-signature",
+     "authentication-results", "arc-authentication-results", "arc-message-signature", "arc-seal")
 )  # fmt: skip
 _MOST_REFERENCES = 500
 

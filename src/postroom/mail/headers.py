@@ -21,6 +21,7 @@ _USUAL_NAMES = frozenset(
      "x-mailing-list", "dkim-signature", "authentication-results", "received-spf")
 )  # fmt: skip
 _CHARSET = re.compile(r"charset\s?=\s?\"?([\w-]{1,40})", re.IGNORECASE)
+_ATTESTED = frozenset(("authentication-results", "arc-authentication-results", "received-spf"))
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 
@@ -189,6 +190,10 @@ def _is_envelope_line(line: str, number: int) -> bool:
 
 
 def decoded_pairs(fields: Fields) -> Iterator[tuple[str, str]]:
-    """Every field, in order, with its encoded words decoded."""
+    """Every field, in order, with its encoded words decoded.
+
+    What servers attest stays as it is: a decoded word could end a verdict and begin another.
+    """
     for name, value in fields.pairs:
-        yield name, decode_words(value) if "=?" in value else value
+        is_encoded = "=?" in value and name.lower() not in _ATTESTED
+        yield name, decode_words(value) if is_encoded else value

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from postroom.mail.authentication import Trust
 from postroom.model.limits import Limits
 from postroom.pipeline.parsing import Parser
 from postroom.ports.blobs import BlobStore
@@ -34,6 +35,7 @@ class House:
     blobs: BlobStore
     limits: Limits = field(default_factory=Limits)
     domains: tuple[str, ...] = ("postroom.localhost",)
+    trust: Trust = Trust()
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
     clock: Callable[[], datetime] = utc_now
     new_id: Callable[[str], str] = random_id

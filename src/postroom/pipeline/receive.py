@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge
+from postroom.mail.authentication import Auth, Trust, authenticate
 from postroom.mail.fingerprint import fingerprint
 from postroom.mail.fold import fold
 from postroom.mail.message import PARSER_VERSION, ParsedAttachment, ParsedMessage
@@ -20,7 +22,6 @@ from postroom.model.stored import FIELD_BORDER, Added, NewAttachment, NewMessage
 from postroom.pipeline.house import House
 
 CLOCK_SKEW = timedelta(hours=24)
-UNKNOWN_AUTH = {"spf": "unknown", "dkim": "unknown", "dmarc": "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,19 @@ async def put_away(
     for arrival, parsed in mails:
         contents.append(arrival.raw)
         contents.extend(a.content for a in parsed.attachments)
+    vouched = await in_thread(_vouched, mails, house.trust)
     keys = await house.blobs.put(contents)
     left, now = iter(keys), house.clock()
-    yield [_new_message(house, arrival, parsed, left, now) for arrival, parsed in mails]
+    yield [
+        replace(_new_message(house, arrival, parsed, left, now), auth=asdict(auth))
+        for (arrival, parsed), auth in zip(mails, vouched, strict=True)
+    ]
     if await house.blobs.missing(keys):
         await house.blobs.put(contents)
+
+
+def _vouched(mails: Sequence[tuple[Arrival, ParsedMessage]], trust: Trust) -> list[Auth]:
+    return [authenticate(arrival.raw, parsed, trust) for arrival, parsed in mails]
 
 
 def _new_message(
@@ -110,7 +119,6 @@ def _new_message(
         parser_version=PARSER_VERSION,
         attachments=attachments,
         defects=parsed.defects,
-        auth=UNKNOWN_AUTH,
         security=_security(parsed),
         mailboxes=(arrival.mailbox,),
         flags=arrival.flags,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.authentication import Auth, read_auth
+from postroom.mail.authentication import Auth, Trust, authenticate, read_auth
 from postroom.mail.lookalikes import imitated
 from postroom.mail.parse import parse_message
 
@@ -110,3 +110,41 @@ def test_a_pass_for_another_domain_is_not_aligned() -> None:
     )
 
     assert Auth(spf="pass", dkim="pass", aligned=False) == auth
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        'mx.example.org; spf=fail smtp.mailfrom="a; dkim=pass header.d=bank.example;"@evil.example',
+        'mx.example.org; spf=fail smtp.mailfrom="a dkim=pass header.d=bank.example"@evil.example',
+        "mx.example.org; spf=fail (dkim=pass header.d=bank.example; dmarc=pass)",
+        "mx.example.org; spf=fail smtp.mailfrom=x@dkim=pass; x=y header.d=bank.example",
+        "mx.example.org; spf=fail smtp.mailfrom=a@b; iprev=pass policy.x=dkim=pass",
+        "mx.example.org; spf=fail smtp.mail==?utf-8?q?a=3B_dkim=3Dpass_header=2Ed=3Dbank?=@b",
+    ],
+)
+def test_the_words_of_a_sender_are_no_verdict(header: str) -> None:
+    raw = f"Authentication-Results: {header}\nFrom: a@bank.example\n\nHi".encode()
+
+    auth = authenticate(raw, parse_message(raw), Trust(frozenset(["mx.example.org"])))
+
+    assert Auth(spf="fail") == auth
+
+
+def test_dmarc_passes_for_the_domain_it_names() -> None:
+    header = "mx.example.org; dmarc=pass header.from=evil.example"
+    headers = [("Authentication-Results", header)]
+
+    auth = read_auth(headers, trusted={"mx.example.org"}, from_address="a@bank.example")
+
+    assert Auth(dmarc="pass", aligned=False) == auth
+
+
+@pytest.mark.parametrize("second", ["From: eve@evil.example\n", ""])
+def test_a_mail_with_a_second_author_is_aligned_with_nobody(second: str) -> None:
+    authors = "ada@bank.example" if second else "ada@bank.example, eve@evil.example"
+    raw = f"Authentication-Results: {RESULTS}\nFrom: {authors}\n{second}\nHi".encode()
+
+    auth = authenticate(raw, parse_message(raw), Trust(frozenset(["mx.example.org"])))
+
+    assert ("pass", False) == (auth.dmarc, auth.aligned)
