@@ -20,6 +20,7 @@ _LATIN = str.maketrans(
     "аеорсухіјѕԁһӏԛԝѵмтвкнгᴦзбοανρτυικχωγηεßɑɡıǀ∣ｌ",
     "aeopcyxijsdhlqwvmtbkhrr36oavptuikxwynebagilll",
 )
+_SHORTEST, _LONGEST = 5, 100
 _DIGITS = str.maketrans("0135$@", "olessa")
 
 
@@ -40,9 +41,31 @@ def imitated(domain: str, known: Iterable[str]) -> str | None:
     """The known domain that this one could be taken for, None if it is none or the same."""
     own = skeleton(site(domain))
     for other in known:
-        if site(other) != site(domain) and _is_near(own, skeleton(site(other))):
+        seen = skeleton(site(other))
+        if site(other) != site(domain) and (_is_near(own, seen) or _name(seen) in _names(own)):
             return other
     return None
+
+
+def _name(domain: str) -> str:
+    """What people call a domain: `paypal` of paypal.com."""
+    return domain.partition(".")[0]
+
+
+def _names(domain: str) -> list[str]:
+    """The names inside a name: `paypal` of secure-paypal.example."""
+    words = _name(domain).split("-")
+    return [word for word in words if len(word) >= _SHORTEST] if len(words) > 1 else []
+
+
+def shapes(domain: str) -> frozenset[str]:
+    """Forms of which two domains share one if one imitates the other: letters left out, names.
+
+    Some that share one are different enough, so `imitated` has the last word.
+    """
+    whole = skeleton(site(domain))[:_LONGEST]
+    short = {whole[:at] + whole[at + 1 :] for at in range(len(whole))}
+    return frozenset({whole, _name(whole), *_names(whole), *short})
 
 
 def skeleton(text: str) -> str:

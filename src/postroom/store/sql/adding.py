@@ -9,6 +9,7 @@ from postroom.mail.fold import fold
 from postroom.model.message import AddressLine
 from postroom.model.stored import FIELD_BORDER, Added, NewMessage
 from postroom.store.search.sets import index_message
+from postroom.store.sql.contacts import introduce
 from postroom.store.sql.names import is_hidden, name_of
 from postroom.store.sql.threading import choose_thread, count_in, remember_ids
 from postroom.store.sql.values import dumps, flag_bits, seconds
@@ -61,13 +62,14 @@ def add_messages(tx: Transaction, messages: Sequence[NewMessage]) -> list[Added]
 
 def add_message(tx: Transaction, message: NewMessage) -> Added:
     """Store one message. Raises NotFound when its inbox is gone."""
-    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=message.inbox_id)
+    row = tx.one("SELECT number, address FROM inboxes WHERE id = :id", id=message.inbox_id)
     if row is None:
         raise NotFound(f"no inbox {message.inbox_id}")
     inbox: int = row[0]
     known, defects = _known(tx, message, inbox)
     if known is not None:
         return known
+    message = introduce(tx, message, inbox, row[1])
     thread, thread_id = choose_thread(tx, message, inbox)
     hidden = is_hidden(message.mailboxes)
     number = _insert(tx, message, inbox, thread, defects)

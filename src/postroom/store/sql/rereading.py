@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from postroom.model.stored import NewMessage, Outdated
 from postroom.store.search.sets import reindex_message
 from postroom.store.sql.adding import details_of, insert_attachments, put_texts
+from postroom.store.sql.contacts import NOTICED
 from postroom.store.sql.rows import direction
 from postroom.store.sql.threading import choose_thread, recount, remember_ids
 from postroom.store.sql.values import dumps, from_text, moment, seconds
@@ -80,10 +82,11 @@ def _reread(tx: Transaction, message: NewMessage, row: Row) -> None:
 
 
 def _update(
-    tx: Transaction, message: NewMessage, number: int, thread: int, old: dict[str, object]
+    tx: Transaction, message: NewMessage, number: int, thread: int, old: dict[str, Any]
 ) -> None:
     sender = message.sender
-    kept = {"recipients": old["recipients"]}
+    security = {k: v for k, v in (old["security"] or {}).items() if k in NOTICED}
+    kept = {"recipients": old["recipients"], "security": {**message.security, **security}}
     tx.run(
         UPDATE_MESSAGE,
         number=number,

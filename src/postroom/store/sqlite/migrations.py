@@ -165,6 +165,25 @@ STEPS: tuple[tuple[str, ...], ...] = (
         ) WITHOUT ROWID""",
         "CREATE INDEX thread_aliases_by_thread ON thread_aliases (thread)",
     ),
+    (
+        """CREATE TABLE contacts (
+            inbox INTEGER NOT NULL,
+            address TEXT NOT NULL,
+            mails INTEGER NOT NULL,
+            is_known INTEGER NOT NULL,
+            PRIMARY KEY (inbox, address)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE contact_shapes (
+            inbox INTEGER NOT NULL,
+            shape TEXT NOT NULL,
+            site TEXT NOT NULL,
+            PRIMARY KEY (inbox, shape, site)
+        ) WITHOUT ROWID""",
+        """INSERT INTO contacts (inbox, address, mails, is_known)
+            SELECT inbox, lower(from_address), count(*), 0 FROM messages
+             WHERE is_outbound = 0 AND is_hidden = 0 AND from_address LIKE '%@%'
+             GROUP BY inbox, lower(from_address)""",
+    ),
 )
 
 
