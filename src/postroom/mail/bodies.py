@@ -116,7 +116,14 @@ def _is_body(part: Part, *, is_root: bool) -> bool:
     disposition, parameters = part.disposition
     if disposition == "attachment":
         return False
-    return is_root or not (parameters.get("filename") or part.parameters.get("name"))
+    if not (parameters.get("filename") or part.parameters.get("name")):
+        return True
+    return is_root and not _is_disguised_file(part)
+
+
+def _is_disguised_file(part: Part) -> bool:
+    """A picture or a program under the type of a text: nobody could read it."""
+    return not detect_type(part.decoded(most=4_096), part.content_type).startswith("text/")
 
 
 def _add_body(part: Part, contents: Contents, limits: Limits) -> None:

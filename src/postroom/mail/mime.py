@@ -12,6 +12,7 @@ from postroom.mail.transfer import decode_transfer
 from postroom.model.limits import Limits
 
 _GUESSED_BOUNDARY = re.compile(rb"(?:^|\n)--([^\s-][^\r\n]{0,200}?)[ \t]*\r?\n(?=[!-9;-~]++:)")
+_IN_NO_BOUNDARY = re.compile(rb"[^0-9A-Za-z'()+_,./:=?\s-]")
 _REST_OF_LINE = re.compile(rb"[ \t]*+(?:\r\n|\n|\r|\Z)")
 _MOST_MARKERS = 100_000
 _EMBEDDED = frozenset(("message/rfc822", "message/global", "message/news"))
@@ -118,7 +119,7 @@ def split_at(raw: bytes, start: int, end: int, marker: bytes, most: int) -> list
     for at in _line_starts(raw, start, end, marker):
         is_close = raw.startswith(b"--", at + len(marker))
         line_end = _line_end(raw, at + len(marker) + 2 * is_close, end)
-        if line_end < 0:
+        if line_end < 0 and not (is_close and _IN_NO_BOUNDARY.match(raw, at + len(marker) + 2)):
             continue
         if opened >= 0:
             ranges.append((opened, max(opened, _before_break(raw, at))))

@@ -7,6 +7,7 @@ import re
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _NOT_BASE64 = bytes(set(range(256)) - set(_ALPHABET))
+_SAMPLE, _MUCH = 2_048, 8
 _PADDED = re.compile(rb"[^=]++=*+")
 _MOST_STREAMS = 1_000
 _MOST_UU = 1_000
@@ -19,12 +20,20 @@ _UU_BEGIN = re.compile(rb"^begin[ \t]+[0-7]{3,4}[ \t]+([^\r\n]*?)[ \t]*\r?$", re
 def decode_transfer(data: bytes, encoding: str) -> bytes:
     """Undo a transfer encoding; one we do not know leaves the bytes as they are."""
     if encoding == "base64":
-        return decode_base64(data)
+        return data if _is_prose(data) else decode_base64(data)
     if encoding == "quoted-printable":
         return decode_quoted_printable(data)
     if encoding in ("x-uuencode", "uuencode", "x-uue", "uue"):
         return decode_uu(data)
     return data
+
+
+def _is_prose(data: bytes) -> bool:
+    """Text that only claims to be base64: there is much between the words of its lines."""
+    lines = data[:_SAMPLE].split()
+    between = sum(len(line.translate(None, _ALPHABET)) for line in lines)
+    between += len(lines) - 1 - data[:_SAMPLE].strip().count(b"\n")
+    return between >= _MUCH and between * 25 > len(data[:_SAMPLE])
 
 
 def decode_base64(data: bytes) -> bytes:

@@ -199,3 +199,34 @@ def test_other_files_are_another_mail() -> None:
 
 def test_the_parser_has_a_version() -> None:
     assert PARSER_VERSION >= 1
+
+
+def test_words_that_claim_to_be_base64_stay_words() -> None:
+    prose = "These are words, not base64 at all. " * 3
+
+    parsed = parse_message(f"Content-Transfer-Encoding: base64\n\n{prose}".encode())
+
+    assert prose.strip() == parsed.text.strip()
+
+
+def test_a_last_boundary_ends_the_parts_whatever_follows_on_its_line() -> None:
+    raw = (
+        b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nHi\n--b\n"
+        b"Content-Type: text/html; name=a.html\nContent-Transfer-Encoding: base64\n\n"
+        b"PGI+Cg==\n\n--b-->\nNot a part of anything\n"
+    )
+
+    parsed = parse_message(raw)
+
+    assert [b"<b>\n"] == [attachment.content for attachment in parsed.attachments]
+
+
+def test_a_picture_that_claims_to_be_the_text_is_a_file() -> None:
+    raw = (
+        b"Content-Type: text/plain; name=note.txt\nContent-Transfer-Encoding: base64\n\n"
+        b"R0lGODlhZAAEAIAAAABmzGb/mSH5BAAAAAAALAAAAABkAAQAAAIajI+py+0Po5y02uuA3rz7D4bi"
+    )
+
+    parsed = parse_message(raw)
+
+    assert ("", ["note.txt"]) == (parsed.text, [a.filename for a in parsed.attachments])
