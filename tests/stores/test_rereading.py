@@ -54,3 +54,23 @@ async def test_a_better_reading_replaces_the_old_one_everywhere(house: House, in
     assert 0 == (await house.store.messages(MessageQuery(q="nothing"))).total
     found = await house.store.messages(MessageQuery(q="true words"))
     assert [added.message_id] == [row.id for row in found.rows]
+
+
+async def test_threads_that_were_split_or_merged_by_hand_stay_so(
+    house: House, inbox: Inbox
+) -> None:
+    root = await deliver(house, inbox, mail("Root", message_id="<r@x>"))
+    reply = await deliver(house, inbox, mail("Re: Root", in_reply_to="<r@x>"))
+    other = await deliver(house, inbox, mail("Other"))
+    await house.store.split_thread(root.thread_id, [reply.message_id], "thr_split", None)
+    await house.store.merge_threads([root.thread_id, other.thread_id], None)
+
+    assert 3 == await all_batches(house, 99)
+
+    threads = [
+        message.thread_id
+        for added in (root, reply, other)
+        if (message := await house.store.message(added.message_id, None))
+    ]
+    assert [root.thread_id, "thr_split", root.thread_id] == threads
+    assert () == await house.store.problems()

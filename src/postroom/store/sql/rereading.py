@@ -22,7 +22,7 @@ OUTDATED = """
 """
 COUNT_OUTDATED = "SELECT count(*) FROM messages WHERE parser_version < :version"
 FIND = """
-    SELECT m.number, m.inbox, m.thread, m.details, t.id FROM messages m
+    SELECT m.number, m.inbox, m.thread, m.details, t.is_pinned FROM messages m
       JOIN threads t ON t.number = m.thread WHERE m.id = :id
 """
 UPDATE_MESSAGE = """
@@ -70,7 +70,8 @@ def reread(tx: Transaction, messages: Sequence[NewMessage]) -> None:
 def _reread(tx: Transaction, message: NewMessage, row: Row) -> None:
     number, inbox, old_thread = row[:3]
     remember_ids(tx, message, inbox, old_thread)
-    thread, _ = choose_thread(tx, message, inbox)
+    # what somebody has split by hand stays where it was put
+    thread = old_thread if row[4] else choose_thread(tx, message, inbox)[0]
     _update(tx, message, number, thread, from_text(row[3]))
     for table in ("bodies", "search_texts"):
         tx.run(f"DELETE FROM {table} WHERE message = :message", message=number)

@@ -1,0 +1,33 @@
+"""`postroom reparse` reads stored mail again."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+from postroom.pipeline import receive as receiving
+from tests.mails import mail
+
+
+def test_only_what_an_older_parser_has_read_is_read_again(postroom, receive) -> None:
+    with patch.object(receiving, "PARSER_VERSION", 0):
+        old = receive(mail("Old"))["message_id"]
+    receive(mail("New"))
+    before = postroom("message", "show", old, "-o", "json").json
+
+    assert {"reparsed": 1} == postroom("reparse", "-o", "json").json
+    assert {"reparsed": 0} == postroom("reparse", "-o", "json").json
+    assert {"reparsed": 2} == postroom("reparse", "--all", "-o", "json").json
+    assert before == postroom("message", "show", old, "-o", "json").json
+
+
+def test_mail_is_authenticated_by_the_settings_of_today(postroom, receive, monkeypatch) -> None:
+    verdict = b"Authentication-Results: mx.example.org; dmarc=pass header.from=example.com\n"
+    message_id = receive(verdict + mail())["message_id"]
+    monkeypatch.setenv("POSTROOM_TRUSTED_SERVERS", "mx.example.org")
+
+    before = postroom("message", "show", message_id, "-o", "json").json["auth"]
+    postroom("reparse", "--all")
+    after = postroom("message", "show", message_id, "-o", "json").json["auth"]
+
+    assert ("unknown", False) == (before["dmarc"], before["aligned"])
+    assert ("pass", True) == (after["dmarc"], after["aligned"])
