@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from postroom.mail.addresses import parse_mailboxes
 from postroom.mail.bodies import Body, Contents, collect
@@ -44,12 +45,23 @@ def parse_message(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> ParsedMessage
     """Everything the mail says, with what was odd about it in `defects`.
 
     Bad mail is no error: there is always a message. Should our own code fail on a mail, the
-    mail is still there, with its beginning as text and a defect.
+    mail is still there, with its headers and a defect.
     """
     try:
         return read_message(raw, limits)
     except Exception as error:  # noqa: BLE001, the promise is that nothing comes through
-        return _unreadable(raw, type(error).__name__)
+        return read_headers(raw, limits, f"parse_failed: {type(error).__name__}")
+
+
+def read_headers(raw: bytes, limits: Limits, defect: str) -> ParsedMessage:
+    """What the headers alone say of a mail whose body could not be read."""
+    ends = [raw.find(end) for end in (b"\r\n\r\n", b"\n\n")]
+    end = min((place for place in ends if place >= 0), default=len(raw))
+    try:
+        parsed = read_message(raw[: min(end, limits.header_bytes)] + b"\n\n", limits)
+    except Exception:  # noqa: BLE001, as above
+        parsed = _UNREADABLE
+    return replace(parsed, size_bytes=len(raw), defects=(*parsed.defects, defect))
 
 
 def read_message(raw: bytes, limits: Limits) -> ParsedMessage:
@@ -64,14 +76,11 @@ def read_message(raw: bytes, limits: Limits) -> ParsedMessage:
     return _assemble(raw, root, contents, words, limits)
 
 
-def _unreadable(raw: bytes, reason: str) -> ParsedMessage:
-    text = guess(raw[:10_000])
-    return ParsedMessage(
-        subject="", addresses=(), date=None, internet_message_id=None, in_reply_to=None,
-        references=(), headers=(), text=text, new_text=text, quoted_text="", signature="",
-        snippet=snippet(text), html=None, attachments=(), size_bytes=len(raw),
-        defects=(f"could not be parsed ({reason})",),
-    )  # fmt: skip
+_UNREADABLE = ParsedMessage(
+    subject="", addresses=(), date=None, internet_message_id=None, in_reply_to=None,
+    references=(), headers=(), text="", new_text="", quoted_text="", signature="",
+    snippet="", html=None, attachments=(), size_bytes=0, defects=(),
+)  # fmt: skip
 
 
 class _Words:

@@ -7,7 +7,7 @@ import pickle
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from postroom.blocking import in_thread
 from postroom.mail.message import ParsedMessage
@@ -16,8 +16,10 @@ from postroom.model.limits import Limits
 SMALL_BYTES = 256 * 1024
 """Up to this size parsing takes milliseconds whatever the mail contains."""
 
+MEMORY_BYTES, CPU_S = 512 * 1024 * 1024, 10
+"""What the worker may take: of memory in all, of time for each mail."""
+
 _SIZE_BYTES = 8
-_HEADER_END = (b"\r\n\r\n", b"\n\n")
 
 
 @dataclass(slots=True)
@@ -57,7 +59,7 @@ class Parser:
                 return await asyncio.wait_for(self._ask(raw), self.patience_s)
             except (TimeoutError, OSError, EOFError, asyncio.IncompleteReadError):
                 await self.close()
-                return headers_only(raw, self.limits)
+                return _headers_only(raw, self.limits)
             except BaseException:
                 await self.close()
                 raise
@@ -94,22 +96,29 @@ def _parse_all(raws: Sequence[bytes], limits: Limits) -> list[ParsedMessage]:
     return [parse_message(raw, limits) for raw in raws]
 
 
-def headers_only(raw: bytes, limits: Limits) -> ParsedMessage:
-    """What the headers alone say of a mail whose body could not be read."""
-    ends = [raw.find(end) for end in _HEADER_END]
-    end = min((place for place in ends if place >= 0), default=0)
-    (parsed,) = _parse_all([raw[: min(end, limits.header_bytes)]], limits)
+def _headers_only(raw: bytes, limits: Limits) -> ParsedMessage:
+    from postroom.mail.parse import read_headers
+
     defect = "parse_failed: the body took too long or too much memory to read"
-    return replace(parsed, size_bytes=len(raw), defects=(*parsed.defects, defect))
+    return read_headers(raw, limits, defect)
+
+
+def bound(*, memory_bytes: int = MEMORY_BYTES, cpu_s: int = CPU_S) -> None:
+    """Let this process have so much memory in all, and so much time from now on."""
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    until = int(used.ru_utime + used.ru_stime) + 1 + cpu_s
+    resource.setrlimit(resource.RLIMIT_CPU, (until, most))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
 
 
 def work() -> None:
-    """The worker: parse what comes in on stdin until it ends, within bounds of memory."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+    """The worker: parse what comes in on stdin until it ends, each mail within bounds."""
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     while head := stdin.read(_SIZE_BYTES):
+        bound()
         raw, limits = pickle.loads(stdin.read(int.from_bytes(head)))  # noqa: S301
         answer = pickle.dumps(_parse_all([raw], limits)[0])
         stdout.write(len(answer).to_bytes(_SIZE_BYTES) + answer)

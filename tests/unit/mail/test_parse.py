@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from postroom.mail import parse
 from postroom.mail.message import Address
 from postroom.mail.parse import parse_message
 
@@ -82,3 +83,23 @@ def test_nothing_that_cannot_be_stored_comes_out() -> None:
 
     assert "\0" not in parsed.subject + parsed.text + parsed.addresses[0].address
     assert parsed.text.encode()
+
+
+def test_a_mail_that_breaks_our_own_code_keeps_its_headers(monkeypatch) -> None:
+    monkeypatch.setattr(parse, "collect", breaks_on_bodies(parse.collect))
+
+    parsed = parse_message(b"Subject: Still here\nFrom: a@b.example\n\nA body")
+
+    assert ("Still here", "") == (parsed.subject, parsed.text)
+    assert "parse_failed: MemoryError" in parsed.defects
+
+
+def breaks_on_bodies(collect):
+    """Reading that runs out of memory once there is a body."""
+
+    def broken(root, limits):
+        if root.raw[root.start : root.end].strip():
+            raise MemoryError
+        return collect(root, limits)
+
+    return broken

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import zipfile
+
 import pytest
 
 from postroom.mail.filenames import content_disposition, download_name, safe_filename
@@ -230,3 +234,18 @@ def test_a_picture_that_claims_to_be_the_text_is_a_file() -> None:
     parsed = parse_message(raw)
 
     assert ("", ["note.txt"]) == (parsed.text, [a.filename for a in parsed.attachments])
+
+
+def test_an_archive_is_kept_and_never_opened() -> None:
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(20_000_000))
+    coded = base64.encodebytes(bomb.getvalue()).decode()
+    part = (
+        f"Content-Type: application/zip; name=a.zip\nContent-Transfer-Encoding: base64\n\n{coded}"
+    )
+
+    (attachment,) = parse_message(multipart("\nHi", part)).attachments
+
+    assert bomb.getvalue() == attachment.content
+    assert attachment.size < 100_000

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
 
 from postroom.mail.parse import parse_message
 from postroom.model.limits import Limits
@@ -49,6 +55,48 @@ async def test_a_worker_that_died_is_replaced() -> None:
     await parser.close()
 
     assert ("Big", ()) == (read.subject, read.defects)
+
+
+class Deadly(bytes):
+    """A mail that kills whoever reads it."""
+
+    def __reduce__(self):
+        return os._exit, (1,)
+
+
+async def test_a_mail_that_kills_the_worker_is_kept_and_the_others_are_read() -> None:
+    parser = Parser(Limits())
+
+    dead, read = await parser.parse([Deadly(BIG), BIG])
+    await parser.close()
+
+    assert ("Big", len(BIG), ()) == (dead.subject, dead.size_bytes, dead.attachments)
+    assert any(defect.startswith("parse_failed") for defect in dead.defects)
+    assert ("Big", ()) == (read.subject, read.defects)
+
+
+@pytest.mark.parametrize(
+    ("work", "end"), [("while True: pass", -signal.SIGXCPU), ("bytearray(600 * 2**20)", 1)]
+)
+def test_a_worker_has_its_bounds(work: str, end: int) -> None:
+    code = f"from postroom.pipeline.parsing import bound\nbound(cpu_s=1)\n{work}"
+
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, check=False, capture_output=True, timeout=60)
+
+    assert end == done.returncode
+    assert (b"MemoryError" in done.stderr) == (end == 1)
+
+
+async def test_the_largest_mail_is_read_within_the_bounds() -> None:
+    parser, limits = Parser(Limits()), Limits()
+    most = (limits.message_bytes - 20_000) // 4 * 3 * 76 // 78
+    raw = mail(attachments=[("a.bin", "application/x-bin", os.urandom(1024) * (most // 1024))])
+
+    (parsed,) = await parser.parse([raw])
+    await parser.close()
+
+    assert (35 * 2**20 < len(raw) <= limits.message_bytes, ()) == (True, parsed.defects)
 
 
 async def test_a_cancelled_parse_leaves_no_answer_for_the_next() -> None:
