@@ -17,6 +17,8 @@ from postroom.mail.comparison import text_differs
 from postroom.mail.compose import parse_address_list, reply_subject
 from postroom.mail.dates import parse_date
 from postroom.mail.deliveries import read_deliveries
+from postroom.mail.dkim_checking import check_signatures
+from postroom.mail.dkim_keys import read_keys
 from postroom.mail.fold import fold
 from postroom.mail.headers import Fields
 from postroom.mail.html import html_to_text
@@ -57,11 +59,25 @@ def typed(text: str) -> object:
         return None
 
 
+def keys(text: str) -> object:
+    try:
+        return read_keys(text)
+    except ValueError:
+        return None
+
+
 def bounced(text: str) -> object:
     fields = Fields()
     fields.add("From", "mailer-daemon@x")
     is_bounce(fields, text)
     return notification(text), read_deliveries(fields, text, [text.encode()], LIMITS)
+
+
+def signed(text: str) -> object:
+    """A mail that says it is signed, with the text in its signature, a header and its body."""
+    tags = f"v=1; a=rsa-sha256; c=relaxed/simple; d=x; s=s; h=from:{text[:999]}; bh=AA; b=AA"
+    mail = f"DKIM-Signature: {tags}\nFrom: a@x\nX: {text}\n\n{text}".encode()
+    return check_signatures(mail, {"s._domainkey.x": "p=AB"})
 
 
 READERS: dict[str, Callable[[str], object]] = {
@@ -81,6 +97,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "verdicts": lambda text: read_auth(
         [("Authentication-Results", f"x; {text}")], trusted={"x"}, from_address="a@b"
     ),
+    "signatures": signed,
+    "keys": keys,
     "bounce": bounced,
     "mail": lambda text: read_message(text.encode(), LIMITS),
     "html mail": lambda text: read_message(

@@ -5,7 +5,8 @@
     replies    replies → attributions · signatures · quote_words
     threads    threads → subjects · identifiers
     machines   reports → bounces · deliveries · bounce_reasons · cloud_notices;  machines
-    trust      lookalikes · authentication · protection · comparison
+    trust      authentication → dkim_checking → dkim_keys · canonical
+               lookalikes · protection · comparison
     files      filenames · filetypes · tnef · transfer · calendars
     writing    compose → encoding · typed · verification
     comparing  fold · fingerprint

@@ -17,14 +17,14 @@ from postroom.store.transaction import Transaction
 
 KNOWN_AFTER = 3
 
-MEET = """
-    INSERT INTO contacts (inbox, address, mails, is_known) VALUES (:inbox, :address, 1, 0)
-    ON CONFLICT (inbox, address) DO UPDATE SET mails = contacts.mails + 1
-    RETURNING mails, is_known
-"""
-WRITE_TO = """
-    INSERT INTO contacts (inbox, address, mails, is_known) VALUES (:inbox, :address, 0, 0)
+FIND = "SELECT mails, is_known FROM contacts WHERE inbox = :inbox AND address = :address"
+ADD = """
+    INSERT INTO contacts (inbox, address, mails, is_known)
+    VALUES (:inbox, :address, :mails, 0)
     ON CONFLICT (inbox, address) DO NOTHING
+"""
+COUNT = """
+    UPDATE contacts SET mails = mails + 1 WHERE inbox = :inbox AND address = :address
 """
 MAKE_KNOWN = """
     UPDATE contacts SET is_known = 1
@@ -48,11 +48,7 @@ def introduce(tx: Transaction, message: NewMessage, inbox: int, own_address: str
     address = message.sender.address.lower() if message.sender else ""
     if "@" not in address or is_hidden(message.mailboxes):
         return message
-    row = tx.one(MEET, inbox=inbox, address=address)
-    mails, is_known = row or (0, 0)
-    if mails >= KNOWN_AFTER and not is_known:
-        _know(tx, inbox, address)
-    if mails > 1 or is_known:
+    if not _meet(tx, inbox, address):
         return message
     noticed: dict[str, object] = {"first_time_sender": True}
     if other := _imitated(tx, inbox, _domain(address), _domain(own_address)):
@@ -60,11 +56,25 @@ def introduce(tx: Transaction, message: NewMessage, inbox: int, own_address: str
     return replace(message, security={**message.security, **noticed})
 
 
+def _meet(tx: Transaction, inbox: int, address: str) -> bool:
+    """Take note of a sender; True if he is new. Of who is known there is nothing to note."""
+    row = tx.one(FIND, inbox=inbox, address=address)
+    if row is None:
+        tx.run(ADD, inbox=inbox, address=address, mails=1)
+        return True
+    mails, is_known = row
+    if not is_known:
+        tx.run(COUNT, inbox=inbox, address=address)
+        if mails + 1 >= KNOWN_AFTER:
+            _know(tx, inbox, address)
+    return False
+
+
 def _write_to(tx: Transaction, message: NewMessage, inbox: int) -> None:
     roles = ("to", "cc", "bcc")
     for address in {a.address.lower() for a in message.addresses if a.role in roles}:
         if "@" in address:
-            tx.run(WRITE_TO, inbox=inbox, address=address)
+            tx.run(ADD, inbox=inbox, address=address, mails=0)
             _know(tx, inbox, address)
 
 
