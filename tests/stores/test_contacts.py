@@ -92,6 +92,7 @@ async def test_reading_again_keeps_what_the_arrival_knew(house: House, inbox: In
 async def test_an_inbox_that_is_removed_is_forgotten(house: House, inbox: Inbox) -> None:
     await write_to(house, inbox, "ada@paypal.com")
     await house.store.remove_inbox(inbox.id, None, force=True)
+    assert () == await house.store.problems()
     again = await new_inbox(house)
 
     assert {"first_time_sender": True} == await security(house, again, "ada@paypal.com")

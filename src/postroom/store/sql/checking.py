@@ -55,6 +55,10 @@ CHECKS = {
         SELECT message FROM message_labels x
         WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = x.message)
     """,
+    "contact {} belongs to no inbox": """
+        SELECT address FROM contacts c
+        WHERE NOT EXISTS (SELECT 1 FROM inboxes i WHERE i.number = c.inbox)
+    """,
     "thread reference {} leads to no thread": """
         SELECT internet_id FROM thread_ids x
         WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.number = x.thread AND t.inbox =
