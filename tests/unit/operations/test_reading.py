@@ -37,7 +37,9 @@ async def test_a_long_text_is_read_in_parts_without_loss(ctx: Context) -> None:
 
 
 async def test_what_was_not_asked_for_is_absent_and_what_is_empty_is_there(ctx: Context) -> None:
-    added = await deliver(ctx, await new_inbox(ctx), mail("Short"))
+    inbox = await new_inbox(ctx)
+    await deliver(ctx, inbox, mail("The first of this sender"))
+    added = await deliver(ctx, inbox, mail("Short"))
 
     plain = await call(ctx, messages.get_message, {"message_id": added.message_id})
     shape = answer(messages.get_message, plain)
