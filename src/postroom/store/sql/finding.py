@@ -12,6 +12,7 @@ from postroom.model.stored import FIELD_BORDER, MessageQuery
 from postroom.store.search.find import Finder
 from postroom.store.search.wanted import Wanted
 from postroom.store.sql.adding import ADDRESS_END
+from postroom.store.sql.conditions import Conditions
 from postroom.store.sql.excerpts import excerpt
 from postroom.store.sql.rows import ROW_COLUMNS, ROW_TABLES, message_row
 from postroom.store.sql.threading import NAMED
@@ -23,28 +24,6 @@ BODIES = """
     SELECT b.message, b.text, s.searchable FROM bodies b
       JOIN search_texts s ON s.message = b.message WHERE b.message {among}
 """
-
-
-class Conditions:
-    """Conditions of a WHERE clause with their parameters, all of which must hold."""
-
-    def __init__(self) -> None:
-        self._clauses: list[str] = []
-        self.params: dict[str, object] = {}
-
-    def add(self, clause: str, **params: object) -> None:
-        """Add one condition."""
-        self._clauses.append(clause)
-        self.params |= params
-
-    def among(self, column: str, name: str, values: Sequence[object]) -> None:
-        """A column holds one of the values; of none, nothing is found."""
-        clause, params = any_of(name, values)
-        self.add(f"{column} {clause}", **params)
-
-    @property
-    def sql(self) -> str:
-        return " AND ".join(self._clauses) or "1 = 1"
 
 
 def find_messages(tx: Transaction, query: MessageQuery, finder: Finder) -> Found[MessageRow]:
