@@ -63,6 +63,7 @@ class NewMessage:
     flags: tuple[str, ...] = ()
     recipients: tuple[Recipient, ...] | None = None
     thread_id: str | None = None
+    is_imported: bool = False
 
     @property
     def sender(self) -> AddressLine | None:

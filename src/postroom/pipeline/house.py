@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from postroom.model.ids import random_id
 from postroom.model.limits import Limits
 from postroom.pipeline.parsing import Parser
+from postroom.pipeline.watch import Watch
 from postroom.ports.blobs import BlobStore
 from postroom.ports.store import Store
-
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def utc_now() -> datetime:
     """The time, aware and in UTC."""
     return datetime.now(UTC)
-
-
-def random_id(prefix: str) -> str:
-    """Make an id that nobody can guess: a prefix and 130 random bits."""
-    number = secrets.randbits(130)
-    return prefix + "_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 130, 5))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,3 +30,4 @@ class House:
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
     clock: Callable[[], datetime] = utc_now
     new_id: Callable[[str], str] = random_id
+    watch: Watch = field(default_factory=Watch)

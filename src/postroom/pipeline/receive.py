@@ -32,6 +32,7 @@ class Arrival:
     mailbox: str = INBOX
     direction: Direction = "inbound"
     flags: tuple[str, ...] = ()
+    is_imported: bool = False
 
 
 async def receive(house: House, arrival: Arrival) -> Added:
@@ -114,6 +115,7 @@ def _new_message(
         security=_security(parsed),
         mailboxes=(arrival.mailbox,),
         flags=arrival.flags,
+        is_imported=arrival.is_imported,
     )
 
 

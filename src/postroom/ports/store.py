@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from postroom.model.attachment import Attachment, BlobKey
+from postroom.model.event import Event, EventQuery
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
 from postroom.model.message import ActionResult, Message, MessageRow
@@ -25,6 +26,7 @@ from postroom.model.stored import (
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
+from postroom.ports.bell import Bell
 
 
 class StoresInboxes(Protocol):
@@ -168,6 +170,22 @@ class GrantsLeases(Protocol):
         """Give a lease back before it ends."""
 
 
+class TellsOfEvents(Protocol):
+    """What happened, and a bell that rings when more did."""
+
+    @property
+    def bell(self) -> Bell: ...
+    async def events(self, query: EventQuery) -> Found[Event]: ...
+    async def events_after(self, after: int, *, limit: int) -> list[Event]:
+        """The next events after the one with this number, whoever may see them."""
+
+    async def newest_event(self) -> int:
+        """The number of the last event; 0 if there is none."""
+
+    async def event_number(self, since: str) -> int:
+        """The number of an event, or of the first event of a message. Raises NotFound."""
+
+
 class KnowsItsState(Protocol):
     """What verify, doctor and the blob sweep ask."""
 
@@ -204,6 +222,7 @@ class Store(
     StoresThreads,
     StoresKeys,
     GrantsLeases,
+    TellsOfEvents,
     KnowsItsState,
     Protocol,
 ):

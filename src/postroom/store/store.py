@@ -8,6 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from postroom.model.attachment import Attachment, BlobKey
+from postroom.model.event import Event, EventQuery
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
 from postroom.model.message import ActionResult, Message, MessageRow
@@ -29,11 +30,13 @@ from postroom.model.thread import Thread, ThreadRow
 from postroom.store.search import checking as index_checking
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
+from postroom.ports.bell import Bell
 from postroom.store.sql import (
     adding,
     blobs,
     changing,
     checking,
+    events,
     finding,
     inboxes,
     keys,
@@ -51,7 +54,10 @@ _USE_NOTED_EVERY = timedelta(minutes=1)
 
 
 class ClosableEngine(Engine, Protocol):
-    """An engine that also knows how it is."""
+    """An engine that also knows how it is, and rings a bell."""
+
+    @property
+    def bell(self) -> Bell: ...
 
     def check(self, tx: Transaction) -> tuple[str, ...]:
         """Let the database check itself."""
@@ -228,6 +234,22 @@ class SqlStore:
 
     async def release(self, name: str, holder: str) -> None:
         await self._engine.write(lambda tx: leases.release(tx, name, holder))
+
+    @property
+    def bell(self) -> Bell:
+        return self._engine.bell
+
+    async def events(self, query: EventQuery) -> Found[Event]:
+        return await self._engine.read(lambda tx: events.find_events(tx, query))
+
+    async def events_after(self, after: int, *, limit: int) -> list[Event]:
+        return await self._engine.read(lambda tx: events.events_after(tx, after, limit=limit))
+
+    async def newest_event(self) -> int:
+        return await self._engine.read(events.newest_event)
+
+    async def event_number(self, since: str) -> int:
+        return await self._engine.read(lambda tx: events.event_number(tx, since))
 
     async def secret(self) -> bytes:
         row = await self._engine.read(

@@ -120,6 +120,7 @@ def remove_message(
     files = tx.all("SELECT sha256 FROM attachments WHERE message = :message", message=number)
     for table in ("bodies", "search_texts", "message_labels", "message_mailboxes", "attachments"):
         tx.run(f"DELETE FROM {table} WHERE message = :message", message=number)
+    tx.run("DELETE FROM events WHERE message = :id", id=message_id)
     tx.run("DELETE FROM messages WHERE number = :number", number=number)
     unindex_message(tx, number)
     recount(tx, thread)

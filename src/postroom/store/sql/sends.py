@@ -16,6 +16,7 @@ from postroom.store.transaction import Transaction
 KEYS_KEPT_S = int(timedelta(days=7).total_seconds())
 REPEAT_WINDOW_S = int(timedelta(minutes=10).total_seconds())
 HOUR_S = 3600
+_REPEATED = "the same mail was sent minutes ago and not again now; allow_duplicate: true sends it"
 _ANSWERED = 1 << FLAGS.index("answered")
 
 BY_KEY = """
@@ -92,7 +93,7 @@ def earlier_send(
         return None
     since = seconds(now) - REPEAT_WINDOW_S
     row = tx.one(BY_PAYLOAD, caller=caller, payload=payload, since=since)
-    return replace(_sent(row[0]), deduplicated=True) if row else None
+    return replace(_sent(row[0]), deduplicated=True, warnings=(_REPEATED,)) if row else None
 
 
 def _sent(answer: str) -> Sent:

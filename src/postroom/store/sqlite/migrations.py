@@ -165,6 +165,20 @@ STEPS: tuple[tuple[str, ...], ...] = (
         ) WITHOUT ROWID""",
         "CREATE INDEX thread_aliases_by_thread ON thread_aliases (thread)",
     ),
+    (
+        """CREATE TABLE events (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            type TEXT NOT NULL,
+            at INTEGER NOT NULL,
+            inbox INTEGER NOT NULL,
+            thread TEXT,
+            message TEXT,
+            data TEXT NOT NULL
+        )""",
+        "CREATE INDEX events_by_inbox ON events (inbox, number)",
+        "CREATE INDEX events_by_message ON events (message, number)",
+    ),
 )
 
 
