@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from postroom.model.attachment import Attachment, AttachmentContent
+from postroom.model.event import Event, Waited
 from postroom.model.message import Message, MessageRow, ThreadMessage
 from postroom.model.page import Page
 from postroom.model.thread import Thread, ThreadRow
@@ -22,7 +23,16 @@ from postroom.operations.operation import Operation
 ROWS = (MessageRow, ThreadMessage, ThreadRow)
 """Shapes that stand in lists in great number."""
 
-CARRIES_MAIL = (Attachment, AttachmentContent, Message, MessageRow, Thread, ThreadRow)
+CARRIES_MAIL = (
+    Attachment,
+    AttachmentContent,
+    Event,
+    Message,
+    MessageRow,
+    Thread,
+    ThreadRow,
+    Waited,
+)
 """Shapes whose words come from whoever wrote the mail."""
 
 

@@ -10,13 +10,14 @@ import click
 
 from postroom.app import App
 from postroom.model.attachment import Download
+from postroom.model.event import EventStream
 from postroom.model.key import OWNER
 from postroom.model.message import ActionResult
 from postroom.operations.operation import Operation, call
 from postroom.surfaces.cli.commands import Bound
 from postroom.surfaces.cli.exits import OK, explain_failures
 from postroom.surfaces.cli.options import arguments_of, fields_of, parameters_of
-from postroom.surfaces.cli.output import save, show
+from postroom.surfaces.cli.output import follow, save, show
 from postroom.surfaces.cli.session import Session
 
 
@@ -59,6 +60,9 @@ def _work(
         result = await call(app.context(OWNER), operation, arguments)
         if isinstance(result, Download):
             await save(result, save_to or "", as_json=session.as_json)
+            return OK
+        if isinstance(result, EventStream):
+            await follow(result, as_json=session.as_json)
             return OK
         show(operation, result, as_json=session.as_json)
         return _outcome(result, as_json=session.as_json)

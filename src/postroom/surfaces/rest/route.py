@@ -25,7 +25,8 @@ class Route:
     the body itself. `query` names arguments that stand in the query though there is a body.
     `headers` lets a header give an argument. `when` chooses this row by a query parameter.
     `single` means that the path names the one message the action is about: if it failed, the
-    request failed. `produces` is the media type of a download.
+    request failed. `produces` is the media type of a download. What `waits` ends
+    when the client leaves.
     """
 
     method: str
@@ -39,6 +40,7 @@ class Route:
     when: tuple[str, str] | None = None
     single: bool = False
     produces: str = "*/*"
+    waits: bool = False
 
     @cached_property
     def path_arguments(self) -> tuple[str, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from postroom.operations import (
     attachments,
+    events,
     inboxes,
     keys,
     messages,
     receiving,
     sending,
     threads,
+    waiting,
 )
 from postroom.surfaces.rest.route import Route
 
@@ -24,6 +26,7 @@ ROUTES = (
     Route("DELETE", "/v1/inboxes/{inbox_id}", inboxes.delete_inbox, status=204),
     Route("GET", "/v1/messages", messages.list_messages),
     Route("POST", "/v1/messages", sending.send_message, status=201, headers=ONCE),
+    Route("GET", "/v1/messages/wait", waiting.wait_for_message, waits=True),
     Route("GET", "/v1/messages/{message_id}", messages.get_message),
     Route("PATCH", "/v1/messages/{message_id}", messages.update_message, single=True),
     Route("DELETE", "/v1/messages/{message_id}", messages.delete_message, single=True),
@@ -72,6 +75,14 @@ ROUTES = (
         statuses={"received": 201, "duplicate": 200},
     ),
     Route("GET", "/v1/labels", messages.list_labels),
+    Route("GET", "/v1/events", events.list_events),
+    Route(
+        "GET",
+        "/v1/events/stream",
+        events.stream_events,
+        headers={"Last-Event-ID": "since"},
+        produces="text/event-stream",
+    ),
     Route("POST", "/v1/keys", keys.create_key, status=201),
     Route("GET", "/v1/keys", keys.list_keys),
     Route("DELETE", "/v1/keys/{key_id}", keys.delete_key, status=204),

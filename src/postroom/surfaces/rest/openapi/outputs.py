@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any, get_args, get_origin
 
 from postroom.model.attachment import Download
+from postroom.model.event import EventStream
 from postroom.model.page import Page
 from postroom.surfaces.rest.answers import JSON
 from postroom.surfaces.rest.problems import KINDS, MEDIA_TYPE
@@ -95,7 +96,7 @@ def _content(route: Route, shapes: Shapes) -> Schema:
     result = route.operation.result
     if result is type(None):
         return {}
-    if result is Download:
+    if result in (Download, EventStream):
         return {route.produces: {"schema": {}}}
     schema = shapes.answer(result)
     # The bytes of an attachment come under its own type, which may be JSON too.
