@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from postroom.config import Settings
 from postroom.model.key import ALL_SCOPES, Caller, Key
@@ -16,6 +17,13 @@ from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, ne
 from postroom.operations.rates import Rates
 from postroom.pipeline.house import House
 from postroom.pipeline.parsing import Parser
+from postroom.ports.sender import Sender
+
+if TYPE_CHECKING:
+    from postroom.pipeline.outbox import Outbox
+
+_LEAVE_S = 15.0
+"""How long a command waits for the relay before it leaves the rest to a server."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +45,37 @@ class App:
         """Do what happens by itself for as long as the block lasts."""
         from postroom.pipeline.upkeep import chores, keep_up
 
-        upkeep = asyncio.create_task(keep_up(chores(self.house)))
+        work = [
+            asyncio.create_task(keep_up(chores(self.house))),
+            asyncio.create_task(self.outbox().run()),
+        ]
         try:
             yield
         finally:
-            upkeep.cancel()
-            await asyncio.gather(upkeep, return_exceptions=True)
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+
+    @asynccontextmanager
+    async def sending(self) -> AsyncIterator[None]:
+        """Hand over what is sent in the block before it ends, if there is a relay."""
+        if self.settings.relay_url is None:
+            yield
+            return
+        outbox = self.outbox()
+        work = asyncio.create_task(outbox.run())
+        try:
+            yield
+            await outbox.finish(_LEAVE_S)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    def outbox(self) -> Outbox:
+        """A worker that hands mail over to the relay of the settings."""
+        from postroom.pipeline.outbox import Outbox
+
+        return Outbox(self.house, make_sender(self.settings))
 
     async def authenticate(self, secret: str | None) -> Caller:
         """Find out who bears this key. Raises Unauthenticated."""
@@ -76,6 +109,21 @@ def _owner_key(now: datetime) -> Key:
     return Key(OWNER_KEY_ID, "owner", tuple(sorted(ALL_SCOPES)), None, None, None, now, None)
 
 
+def make_sender(settings: Settings) -> Sender | None:
+    """The relay that the settings name. Raises ConfigError when its key cannot be read."""
+    if settings.relay_url is None:
+        return None
+    from postroom.providers.smtp.relay import SmtpRelay
+    from postroom.providers.smtp.signing import load_signer
+    from postroom.providers.smtp.url import parse_relay_url
+
+    return SmtpRelay(
+        parse_relay_url(settings.relay_url),
+        settings.domains[0],
+        load_signer(settings.dkim_key, settings.dkim_selector, settings.domains),
+    )
+
+
 @asynccontextmanager
 async def open_app(settings: Settings) -> AsyncIterator[App]:
     """Open the store and the blobs that the settings name, and close them in the end."""
@@ -92,6 +140,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             limits=settings.limits,
             parser=parser,
             domains=settings.domains,
+            has_relay=settings.relay_url is not None,
         )
         limits = settings.limits
         rates = Rates(per_second=limits.requests_per_second, burst=limits.requests_burst)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.model.limits import Limits
+from postroom.providers.smtp.url import parse_relay_url
 
 PREFIX = "POSTROOM_"
 
@@ -22,6 +23,13 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8700
     domains: tuple[str, ...] = ("postroom.localhost",)
+    smtp_listen: str | None = "127.0.0.1:8725"
+    catch_all: str | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    relay_url: str | None = field(default=None, repr=False)
+    dkim_key: Path | None = None
+    dkim_selector: str = "postroom"
     api_key: str | None = field(default=None, repr=False)
     public_url: str | None = None
     toolsets: tuple[str, ...] = ()
@@ -111,6 +119,35 @@ def _url(raw: object) -> str:
     return url
 
 
+def _relay(raw: object) -> str:
+    url = _text(raw)
+    parse_relay_url(url)
+    return url
+
+
+def _listen(raw: object) -> str | None:
+    text = _text(raw)
+    if text.lower() in ("none", "off"):
+        return None
+    if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):\d{1,5}", text):
+        raise ValueError("must be like 127.0.0.1:8725, or none")
+    return text
+
+
+def _address(raw: object) -> str:
+    address = _text(raw)
+    if not re.fullmatch(r"[^@\s]{1,64}@[^@\s]{1,255}", address):
+        raise ValueError("must be an address, such as catchall@example.com")
+    return address.lower()
+
+
+def _selector(raw: object) -> str:
+    selector = _text(raw)
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?", selector):
+        raise ValueError("must be a DNS label, such as mail2026")
+    return selector
+
+
 _DOMAIN = r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
 _MOST = {"mime_depth": 100}
 """Where a hundred times the default would be too much."""
@@ -172,6 +209,37 @@ SETTINGS: tuple[Setting, ...] = (
         "The domains whose mail we receive; new inboxes get the first.",
         "postroom.localhost",
         place="domains",
+    ),
+    Setting(
+        "smtp_listen",
+        _listen,
+        "an address and a port, or none",
+        "Where mail is received over SMTP and LMTP.",
+        "127.0.0.1:8725",
+        option="--smtp",
+    ),
+    Setting(
+        "catch_all",
+        _address,
+        "an address",
+        "The inbox that gets mail to unknown addresses of our domains.",
+    ),
+    Setting("tls_cert", _path, "a PEM file", "The certificate for STARTTLS of the SMTP listener."),
+    Setting("tls_key", _path, "a PEM file", "The key of that certificate."),
+    Setting(
+        "relay_url",
+        _relay,
+        "an smtp or smtps URL",
+        "The server that takes our mail to others; without it nothing leaves.",
+        is_secret=True,
+    ),
+    Setting("dkim_key", _path, "a PEM file", "The key that signs outgoing mail (RSA or Ed25519)."),
+    Setting(
+        "dkim_selector",
+        _selector,
+        "a DNS label",
+        "The name under which DNS has the public key.",
+        "postroom",
     ),
     Setting(
         "api_key",

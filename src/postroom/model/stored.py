@@ -95,6 +95,7 @@ class NewSend:
     allow_duplicate: bool
     most_per_hour: int | None
     answered: str | None = None
+    send_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,10 +157,11 @@ class SendMessage(Sending):
 
 @operation(Scope.SEND)
 async def send_message(ctx: Context, request: SendMessage) -> Sent:
-    return await send_once(ctx, request, _letter)
+    return await send_once(ctx, request, letter_of)
 
 
-async def _letter(_: Context, request: SendMessage) -> Letter:
+async def letter_of(_: Context, request: SendMessage) -> Letter:
+    """The letter that somebody asks us to send."""
     return Letter(
         inbox_id=request.inbox_id,
         sender=request.sender,

@@ -27,6 +27,7 @@ class House:
     blobs: BlobStore
     limits: Limits = field(default_factory=Limits)
     domains: tuple[str, ...] = ("postroom.localhost",)
+    has_relay: bool = False
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
     clock: Callable[[], datetime] = utc_now
     new_id: Callable[[str], str] = random_id

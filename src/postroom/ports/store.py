@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -10,7 +10,8 @@ from postroom.model.attachment import Attachment, BlobKey
 from postroom.model.event import Event, EventQuery
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
-from postroom.model.message import ActionResult, Message, MessageRow
+from postroom.model.message import ActionResult, Message, MessageRow, Recipient
+from postroom.model.outbox import OutboxEntry, OutboxJob, OutboxQuery, OutboxState
 from postroom.model.page import Found, Slice
 from postroom.model.sending import Sent
 from postroom.model.stored import (
@@ -170,6 +171,53 @@ class GrantsLeases(Protocol):
         """Give a lease back before it ends."""
 
 
+class KeepsOutbox(Protocol):
+    """Mail on its way out, handed over by one worker at a time."""
+
+    async def claim_mail(
+        self, holder: str, *, now: datetime, until: datetime, limit: int
+    ) -> list[OutboxJob]:
+        """Take what is due; what a worker that is gone was handing over becomes unknown."""
+
+    async def next_mail_at(self) -> datetime | None:
+        """When there is something to do next."""
+
+    async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None: ...
+    async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
+        """Write down that the mail itself goes out now; False if the claim was lost."""
+
+    async def release_mail(self, job: OutboxJob) -> None:
+        """Give a claim back before anything was handed over."""
+
+    async def settle_mail(
+        self,
+        job: OutboxJob,
+        recipients: Mapping[str, Recipient],
+        *,
+        now: datetime,
+        next_at: datetime,
+    ) -> None:
+        """Write down what became of each recipient; who is still queued waits until *next_at*."""
+
+    async def deliver_scheduled(
+        self,
+        job: OutboxJob,
+        copies: Sequence[NewMessage],
+        recipients: Mapping[str, Recipient],
+        now: datetime,
+    ) -> None:
+        """Let the local copies of a scheduled mail arrive, and the rest wait for the relay."""
+
+    async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]: ...
+    async def outbox_state(self) -> OutboxState: ...
+    async def pause_outbox(self, *, paused: bool) -> OutboxState: ...
+    async def retry_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
+        """Queue again whoever did not get a message. Raises NotFound, Conflict."""
+
+    async def cancel_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
+        """Keep a message from those who have not got it. Raises NotFound, Conflict."""
+
+
 class TellsOfEvents(Protocol):
     """What happened, and a bell that rings when more did."""
 
@@ -222,6 +270,7 @@ class Store(
     StoresThreads,
     StoresKeys,
     GrantsLeases,
+    KeepsOutbox,
     TellsOfEvents,
     KnowsItsState,
     Protocol,

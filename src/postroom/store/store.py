@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
@@ -11,7 +11,8 @@ from postroom.model.attachment import Attachment, BlobKey
 from postroom.model.event import Event, EventQuery
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
-from postroom.model.message import ActionResult, Message, MessageRow
+from postroom.model.message import ActionResult, Message, MessageRow, Recipient
+from postroom.model.outbox import OutboxEntry, OutboxJob, OutboxQuery, OutboxState
 from postroom.model.page import Found, Slice
 from postroom.model.sending import Sent
 from postroom.model.stored import (
@@ -42,6 +43,7 @@ from postroom.store.sql import (
     keys,
     leases,
     names,
+    outbox,
     reading,
     rereading,
     sends,
@@ -234,6 +236,63 @@ class SqlStore:
 
     async def release(self, name: str, holder: str) -> None:
         await self._engine.write(lambda tx: leases.release(tx, name, holder))
+
+    async def claim_mail(
+        self, holder: str, *, now: datetime, until: datetime, limit: int
+    ) -> list[OutboxJob]:
+        return await self._engine.write(
+            lambda tx: outbox.claim_mail(tx, holder, now=now, until=until, limit=limit)
+        )
+
+    async def next_mail_at(self) -> datetime | None:
+        return await self._engine.read(outbox.next_mail_at)
+
+    async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None:
+        await self._engine.write(lambda tx: outbox.renew_mail(tx, jobs, until))
+
+    async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
+        return await self._engine.write(lambda tx: outbox.begin_handing_over(tx, job, accepted))
+
+    async def release_mail(self, job: OutboxJob) -> None:
+        await self._engine.write(lambda tx: outbox.release_mail(tx, job))
+
+    async def settle_mail(
+        self,
+        job: OutboxJob,
+        recipients: Mapping[str, Recipient],
+        *,
+        now: datetime,
+        next_at: datetime,
+    ) -> None:
+        await self._engine.write(
+            lambda tx: outbox.settle_mail(tx, job, recipients, now=now, next_at=next_at)
+        )
+
+    async def deliver_scheduled(
+        self,
+        job: OutboxJob,
+        copies: Sequence[NewMessage],
+        recipients: Mapping[str, Recipient],
+        now: datetime,
+    ) -> None:
+        await self._engine.write(
+            lambda tx: outbox.deliver_scheduled(tx, job, copies, recipients, now)
+        )
+
+    async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]:
+        return await self._engine.read(lambda tx: outbox.find_outbox(tx, query))
+
+    async def outbox_state(self) -> OutboxState:
+        return await self._engine.read(outbox.outbox_state)
+
+    async def pause_outbox(self, *, paused: bool) -> OutboxState:
+        return await self._engine.write(lambda tx: outbox.pause_outbox(tx, paused=paused))
+
+    async def retry_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
+        await self._engine.write(lambda tx: outbox.retry_mail(tx, message_id, visible, now))
+
+    async def cancel_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
+        await self._engine.write(lambda tx: outbox.cancel_mail(tx, message_id, visible, now))
 
     @property
     def bell(self) -> Bell:

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from postroom.model.attachment import Attachment, AttachmentContent
 from postroom.model.event import Event, Waited
 from postroom.model.message import Message, MessageRow, ThreadMessage
+from postroom.model.outbox import OutboxEntry
 from postroom.model.page import Page
 from postroom.model.thread import Thread, ThreadRow
 from postroom.operations.operation import Operation
@@ -29,6 +30,7 @@ CARRIES_MAIL = (
     Event,
     Message,
     MessageRow,
+    OutboxEntry,
     Thread,
     ThreadRow,
     Waited,

@@ -10,6 +10,7 @@ from postroom.model.message import FLAGS, Recipient
 from postroom.model.sending import Sent, overall_status
 from postroom.model.stored import NewSend
 from postroom.store.sql.adding import add_message
+from postroom.store.sql.outbox import put_in_outbox
 from postroom.store.sql.values import dumps, from_text, seconds
 from postroom.store.transaction import Transaction
 
@@ -57,6 +58,13 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
             id=send.answered,
         )
     recipients = send.message.recipients or ()
+    put_in_outbox(
+        tx,
+        _number(tx, added.message_id),
+        recipients,
+        seconds(send.send_at or send.message.received_at),
+        is_scheduled=send.send_at is not None,
+    )
     sent = Sent(added.message_id, added.thread_id, overall_status(recipients), recipients)
     tx.run("DELETE FROM sends WHERE at <= :since", since=now - KEYS_KEPT_S)
     tx.run(
@@ -68,6 +76,11 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         answer=dumps(sent),
     )
     return sent
+
+
+def _number(tx: Transaction, message_id: str) -> int:
+    row = tx.one("SELECT number FROM messages WHERE id = :id", id=message_id)
+    return int(row[0]) if row else 0
 
 
 def earlier_send(

@@ -179,6 +179,22 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX events_by_inbox ON events (inbox, number)",
         "CREATE INDEX events_by_message ON events (message, number)",
     ),
+    (
+        """CREATE TABLE outbox (
+            message INTEGER PRIMARY KEY,
+            state TEXT NOT NULL,
+            status TEXT NOT NULL,
+            attempts INTEGER NOT NULL,
+            queued_at INTEGER NOT NULL,
+            next_at INTEGER NOT NULL,
+            is_scheduled INTEGER NOT NULL,
+            holder TEXT,
+            until INTEGER,
+            pending TEXT
+        )""",
+        "CREATE INDEX outbox_by_time ON outbox (state, next_at, message)",
+        "CREATE INDEX outbox_by_status ON outbox (status, message)",
+    ),
 )
 
 

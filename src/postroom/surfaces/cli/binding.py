@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 from postroom.app import App
 from postroom.model.attachment import Download
 from postroom.model.event import EventStream
-from postroom.model.key import OWNER
+from postroom.model.key import OWNER, Scope
 from postroom.model.message import ActionResult
 from postroom.operations.operation import Operation, call
 from postroom.surfaces.cli.commands import Bound
@@ -57,7 +58,8 @@ def _work(
     session: Session, operation: Operation[Any, Any], arguments: dict[str, Any], save_to: str | None
 ) -> Callable[[App], Awaitable[int]]:
     async def work(app: App) -> int:
-        result = await call(app.context(OWNER), operation, arguments)
+        async with app.sending() if operation.scope is Scope.SEND else nullcontext():
+            result = await call(app.context(OWNER), operation, arguments)
         if isinstance(result, Download):
             await save(result, save_to or "", as_json=session.as_json)
             return OK

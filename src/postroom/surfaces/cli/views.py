@@ -11,6 +11,7 @@ from postroom.model.event import Event, Waited
 from postroom.model.inbox import Inbox, Label
 from postroom.model.key import Key
 from postroom.model.message import ActionResult, Message, MessageRow, ThreadMessage
+from postroom.model.outbox import OutboxEntry
 from postroom.model.page import Page
 from postroom.model.thread import Thread, ThreadRow
 from postroom.surfaces.cli.tables import cell, inert, table
@@ -23,6 +24,7 @@ COLUMNS: dict[type, tuple[str, ...]] = {
     ThreadRow: ("id", "last_date", "message_count", "subject", "participants"),
     Attachment: ("id", "filename", "content_type", "size", "message_id"),
     Label: ("name", "message_count"),
+    OutboxEntry: ("message_id", "status", "attempts", "next_attempt_at", "subject"),
     Event: ("id", "at", "type", "inbox_id", "message_id"),
     Key: ("id", "name", "scopes", "inboxes", "created_at", "last_used_at"),
 }

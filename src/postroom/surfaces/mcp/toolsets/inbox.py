@@ -7,7 +7,7 @@ from postroom.surfaces.mcp.tool import Tool
 
 TEXT = ("text", "truncated", "next_offset")
 SENT = ("message_id", "thread_id", "status")
-SELDOM = frozenset({"allow_duplicate"})
+SELDOM = frozenset({"allow_duplicate", "wait_s"})
 """Taken by every send, but not worth a place in the list: an answer that needs it names it."""
 
 CREATE_INBOX = Tool(
