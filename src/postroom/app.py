@@ -140,6 +140,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             limits=settings.limits,
             parser=parser,
             domains=settings.domains,
+            catch_all=settings.catch_all,
             has_relay=settings.relay_url is not None,
         )
         limits = settings.limits

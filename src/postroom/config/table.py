@@ -13,6 +13,7 @@ from postroom.model.limits import Limits
 from postroom.providers.smtp.url import parse_relay_url
 
 PREFIX = "POSTROOM_"
+DEFAULT_LISTEN = "127.0.0.1:8725"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8700
     domains: tuple[str, ...] = ("postroom.localhost",)
-    smtp_listen: str | None = "127.0.0.1:8725"
+    smtp_listen: str | None = DEFAULT_LISTEN
     catch_all: str | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None

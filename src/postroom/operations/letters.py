@@ -33,6 +33,7 @@ from postroom.operations.enclosures import Enclosure, collect
 from postroom.operations.inboxes import inbox_of
 from postroom.operations.messages import message_of
 from postroom.operations.request import Request
+from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.outbox import route
 from postroom.pipeline.receive import Arrival, as_sent, check_size, put_away
 
@@ -154,7 +155,7 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
     raw = await in_thread(compose, outgoing)
     check_size(raw, ctx.limits.message_bytes)
     (parsed,) = await ctx.parser.parse([raw])
-    local = await ctx.store.inboxes_at(_recipients(outgoing))
+    local = await inboxes_for(ctx, _recipients(outgoing))
     now_local = () if letter.send_at else dict.fromkeys(i.id for i in local.values())
     inboxes = [inbox.id, *now_local]
     async with put_away(ctx, [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes]) as copies:

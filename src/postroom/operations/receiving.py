@@ -14,6 +14,7 @@ from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Request
+from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.receive import Arrival, check_size, receive
 
 
@@ -37,7 +38,7 @@ class ReceiveMessage(Request):
 async def receive_message(ctx: Context, request: ReceiveMessage) -> Received:
     check_size(request.raw, ctx.limits.message_bytes)
     _, address = parse_address(request.recipient)
-    inbox = (await ctx.store.inboxes_at([address])).get(address.lower())
+    inbox = (await inboxes_for(ctx, [address])).get(address.lower())
     if inbox is None or (ctx.visible is not None and inbox.id not in ctx.visible):
         raise NotFound(f"no inbox has the address {address}")
     added = await receive(ctx, Arrival(request.raw, inbox.id))

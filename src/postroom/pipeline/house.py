@@ -27,6 +27,7 @@ class House:
     blobs: BlobStore
     limits: Limits = field(default_factory=Limits)
     domains: tuple[str, ...] = ("postroom.localhost",)
+    catch_all: str | None = None
     has_relay: bool = False
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
     clock: Callable[[], datetime] = utc_now

@@ -14,6 +14,7 @@ from postroom.errors import MailError, StorageFull
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.outbox import OutboxJob, Outcome
+from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
 from postroom.ports.sender import Sender
@@ -206,7 +207,7 @@ class Outbox:
 
     async def _deliver_scheduled(self, job: OutboxJob) -> None:
         house = self.house
-        local = await house.store.inboxes_at(job.envelope.recipients)
+        local = await inboxes_for(house, job.envelope.recipients)
         raw = await house.blobs.read(job.raw)
         (parsed,) = await house.parser.parse([raw])
         inboxes = dict.fromkeys(inbox.id for inbox in local.values())

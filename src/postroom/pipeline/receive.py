@@ -50,8 +50,9 @@ async def receive_many(house: House, arrivals: Sequence[Arrival]) -> list[Added]
     """Take in several mails with one sync of the disk for all of them."""
     for arrival in arrivals:
         check_size(arrival.raw, house.limits.message_bytes)
-    parsed = await house.parser.parse([arrival.raw for arrival in arrivals])
-    async with put_away(house, list(zip(arrivals, parsed, strict=True))) as messages:
+    raws = list(dict.fromkeys(arrival.raw for arrival in arrivals))
+    parsed = dict(zip(raws, await house.parser.parse(raws), strict=True))
+    async with put_away(house, [(a, parsed[a.raw]) for a in arrivals]) as messages:
         return await house.store.add_messages(messages)
 
 

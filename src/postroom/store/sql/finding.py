@@ -12,7 +12,6 @@ from postroom.model.stored import FIELD_BORDER, MessageQuery
 from postroom.store.search.find import Finder
 from postroom.store.search.wanted import Wanted
 from postroom.store.sql.adding import ADDRESS_END
-from postroom.store.sql.conditions import Conditions
 from postroom.store.sql.excerpts import excerpt
 from postroom.store.sql.rows import ROW_COLUMNS, ROW_TABLES, message_row
 from postroom.store.sql.threading import NAMED
