@@ -28,6 +28,14 @@ class NewAttachment:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryReport:
+    """What a mail says of another one that we sent: its Message-ID, and each recipient's fate."""
+
+    internet_message_id: str
+    outcomes: tuple[Recipient, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NewMessage:
     """A message that is about to be stored; its bytes are in the blob store already.
 
@@ -64,6 +72,7 @@ class NewMessage:
     recipients: tuple[Recipient, ...] | None = None
     thread_id: str | None = None
     is_imported: bool = False
+    report: DeliveryReport | None = None
 
     @property
     def sender(self) -> AddressLine | None:

@@ -15,8 +15,14 @@ from postroom.mail.message import PARSER_VERSION, ParsedAttachment, ParsedMessag
 from postroom.mail.threads import subject_key
 from postroom.model.attachment import BlobKey
 from postroom.model.inbox import INBOX, SENT
-from postroom.model.message import AddressLine, Direction
-from postroom.model.stored import FIELD_BORDER, Added, NewAttachment, NewMessage
+from postroom.model.message import AddressLine, Direction, Recipient
+from postroom.model.stored import (
+    FIELD_BORDER,
+    Added,
+    DeliveryReport,
+    NewAttachment,
+    NewMessage,
+)
 from postroom.pipeline.house import House
 
 CLOCK_SKEW = timedelta(hours=24)
@@ -117,7 +123,24 @@ def _new_message(
         mailboxes=(arrival.mailbox,),
         flags=arrival.flags,
         is_imported=arrival.is_imported,
+        report=_report(parsed),
     )
+
+
+def _report(parsed: ParsedMessage) -> DeliveryReport | None:
+    """What a delivery report says, in our words; a delay is no outcome."""
+    report = parsed.report
+    if report is None or report.kind != "delivery" or report.original_message_id is None:
+        return None
+    outcomes = tuple(
+        Recipient(r.address, _FATES[r.action], " ".join((r.diagnostic or r.reason).split())[:500])
+        for r in report.recipients
+        if r.action in _FATES
+    )
+    return DeliveryReport(report.original_message_id, outcomes) if outcomes else None
+
+
+_FATES = {"failed": "bounced", "delivered": "delivered"}
 
 
 def _new_attachment(house: House, attachment: ParsedAttachment, key: str) -> NewAttachment:

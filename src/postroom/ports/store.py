@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from postroom.model.attachment import Attachment, BlobKey
+from postroom.model.draft import StoredDraft
 from postroom.model.event import Event, EventQuery
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
@@ -171,6 +172,22 @@ class GrantsLeases(Protocol):
         """Give a lease back before it ends."""
 
 
+class KeepsDrafts(Protocol):
+    """Mail that is not sent yet."""
+
+    async def save_draft(self, draft: StoredDraft) -> None:
+        """Keep a draft, new or changed. Raises NotFound when its inbox is gone."""
+
+    async def draft(
+        self, draft_id: str, visible: Visible, *, even_sent: bool
+    ) -> StoredDraft | None: ...
+    async def drafts(
+        self, visible: Visible, inbox_id: str | None, page: Slice
+    ) -> Found[StoredDraft]: ...
+    async def mark_draft_sent(self, draft_id: str, now: datetime) -> None: ...
+    async def remove_draft(self, draft_id: str, visible: Visible) -> bool: ...
+
+
 class KeepsOutbox(Protocol):
     """Mail on its way out, handed over by one worker at a time."""
 
@@ -270,6 +287,7 @@ class Store(
     StoresThreads,
     StoresKeys,
     GrantsLeases,
+    KeepsDrafts,
     KeepsOutbox,
     TellsOfEvents,
     KnowsItsState,

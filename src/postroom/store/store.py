@@ -8,6 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from postroom.model.attachment import Attachment, BlobKey
+from postroom.model.draft import StoredDraft
 from postroom.model.event import Event, EventQuery
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
@@ -37,6 +38,7 @@ from postroom.store.sql import (
     blobs,
     changing,
     checking,
+    drafts,
     events,
     finding,
     inboxes,
@@ -236,6 +238,27 @@ class SqlStore:
 
     async def release(self, name: str, holder: str) -> None:
         await self._engine.write(lambda tx: leases.release(tx, name, holder))
+
+    async def save_draft(self, draft: StoredDraft) -> None:
+        await self._engine.write(lambda tx: drafts.save_draft(tx, draft))
+
+    async def draft(
+        self, draft_id: str, visible: Visible, *, even_sent: bool
+    ) -> StoredDraft | None:
+        return await self._engine.read(
+            lambda tx: drafts.get_draft(tx, draft_id, visible, even_sent=even_sent)
+        )
+
+    async def drafts(
+        self, visible: Visible, inbox_id: str | None, page: Slice
+    ) -> Found[StoredDraft]:
+        return await self._engine.read(lambda tx: drafts.list_drafts(tx, visible, inbox_id, page))
+
+    async def mark_draft_sent(self, draft_id: str, now: datetime) -> None:
+        await self._engine.write(lambda tx: drafts.mark_draft_sent(tx, draft_id, now))
+
+    async def remove_draft(self, draft_id: str, visible: Visible) -> bool:
+        return await self._engine.write(lambda tx: drafts.remove_draft(tx, draft_id, visible))
 
     async def claim_mail(
         self, holder: str, *, now: datetime, until: datetime, limit: int

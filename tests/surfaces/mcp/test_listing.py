@@ -40,6 +40,8 @@ MAIL = {
     "move_message",
     "update_message",
     "send_message",
+    "create_draft",
+    "send_draft",
 }
 
 

@@ -11,6 +11,7 @@ from postroom.model.stored import FIELD_BORDER, Added, NewMessage
 from postroom.store.search.sets import index_message
 from postroom.store.sql.events import About, add_event, add_outcomes
 from postroom.store.sql.names import is_hidden, name_of
+from postroom.store.sql.outcomes import apply_report
 from postroom.store.sql.threading import choose_thread, count_in, remember_ids
 from postroom.store.sql.values import dumps, flag_bits, seconds
 from postroom.store.transaction import Transaction
@@ -76,6 +77,8 @@ def add_message(tx: Transaction, message: NewMessage) -> Added:
     remember_ids(tx, message, inbox, thread)
     _named(tx, message, inbox, number)
     _tell(tx, message, inbox, thread_id)
+    if message.report is not None and message.direction == "inbound":
+        apply_report(tx, inbox, message.report, message.received_at)
     return Added(message.id, thread_id, is_duplicate=False)
 
 

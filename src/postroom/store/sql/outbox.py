@@ -18,7 +18,7 @@ from postroom.model.sending import NOT_OUT, OPEN, overall_status
 from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.conditions import Conditions
-from postroom.store.sql.events import About, add_event, add_outcomes
+from postroom.store.sql.outcomes import ABOUT, set_recipients
 from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
@@ -51,10 +51,6 @@ CLAIM = """
 NEXT = """
     SELECT min(CASE WHEN state = 'waiting' THEN next_at ELSE until END) FROM outbox
      WHERE state <> 'done'
-"""
-ABOUT = """
-    SELECT m.inbox, t.id, m.id, m.details FROM messages m JOIN threads t ON t.number = m.thread
-     WHERE m.number = :number
 """
 FIND = """
     SELECT m.number, i.id, m.details, o.state, o.is_scheduled FROM messages m
@@ -217,33 +213,6 @@ def _wait_again(tx: Transaction, number: int, next_at: int) -> None:
     )
     if is_open:
         tx.announce("outbox")
-
-
-def set_recipients(
-    tx: Transaction, number: int, changes: Mapping[str, Recipient], now: datetime
-) -> None:
-    """Change what is said of some recipients, and tell of it."""
-    row = tx.one(ABOUT, number=number)
-    if row is None or not changes:
-        return
-    about, details = About(*row[:3]), from_text(row[3])
-    before = {r["address"]: r["status"] for r in details["recipients"]}
-    after = tuple(changes.get(r["address"], Recipient(**r)) for r in details["recipients"])
-    details["recipients"] = after
-    tx.run("UPDATE messages SET details = :d WHERE number = :n", d=dumps(details), n=number)
-    tx.run(
-        "UPDATE outbox SET status = :status WHERE message = :n",
-        status=overall_status(after),
-        n=number,
-    )
-    moved = [r for r in changes.values() if before.get(r.address) not in (None, r.status)]
-    add_outcomes(tx, moved, now, about)
-    delayed = [
-        r for r in changes.values() if r.status == "queued" and before.get(r.address) == "queued"
-    ]
-    if delayed:
-        told = [{"address": r.address, "detail": r.detail or ""} for r in delayed]
-        add_event(tx, "message.deferred", now, about, {"recipients": told})
 
 
 def is_paused(tx: Transaction) -> bool:

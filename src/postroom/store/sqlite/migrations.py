@@ -195,6 +195,19 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX outbox_by_time ON outbox (state, next_at, message)",
         "CREATE INDEX outbox_by_status ON outbox (status, message)",
     ),
+    (
+        """CREATE TABLE drafts (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            inbox INTEGER NOT NULL,
+            arguments TEXT NOT NULL,
+            send_at INTEGER,
+            sent_at INTEGER,
+            created_at INTEGER NOT NULL,
+            updated_at INTEGER NOT NULL
+        )""",
+        "CREATE INDEX drafts_by_inbox ON drafts (inbox, sent_at, number)",
+    ),
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from postroom.model.attachment import Attachment
+from postroom.model.draft import Draft
 from postroom.model.event import Event, Waited
 from postroom.model.inbox import Inbox, Label
 from postroom.model.key import Key
@@ -24,6 +25,7 @@ COLUMNS: dict[type, tuple[str, ...]] = {
     ThreadRow: ("id", "last_date", "message_count", "subject", "participants"),
     Attachment: ("id", "filename", "content_type", "size", "message_id"),
     Label: ("name", "message_count"),
+    Draft: ("id", "updated_at", "to", "subject", "send_at"),
     OutboxEntry: ("message_id", "status", "attempts", "next_attempt_at", "subject"),
     Event: ("id", "at", "type", "inbox_id", "message_id"),
     Key: ("id", "name", "scopes", "inboxes", "created_at", "last_used_at"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from postroom.operations import (
     attachments,
+    drafts,
     events,
     inboxes,
     keys,
@@ -76,6 +77,12 @@ ROUTES = (
         statuses={"received": 201, "duplicate": 200},
     ),
     Route("GET", "/v1/labels", messages.list_labels),
+    Route("POST", "/v1/drafts", drafts.create_draft, status=201),
+    Route("GET", "/v1/drafts", drafts.list_drafts),
+    Route("GET", "/v1/drafts/{draft_id}", drafts.get_draft),
+    Route("PATCH", "/v1/drafts/{draft_id}", drafts.update_draft),
+    Route("DELETE", "/v1/drafts/{draft_id}", drafts.delete_draft, status=204),
+    Route("POST", "/v1/drafts/{draft_id}/send", drafts.send_draft, status=201),
     Route("GET", "/v1/outbox", outbox.list_outbox),
     Route("POST", "/v1/outbox/pause", outbox.pause_outbox),
     Route("POST", "/v1/outbox/resume", outbox.resume_outbox),
