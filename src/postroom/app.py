@@ -44,10 +44,12 @@ class App:
     async def at_work(self) -> AsyncIterator[None]:
         """Do what happens by itself for as long as the block lasts."""
         from postroom.pipeline.upkeep import chores, keep_up
+        from postroom.pipeline.webhooks import Webhooks
 
         work = [
             asyncio.create_task(keep_up(chores(self.house))),
             asyncio.create_task(self.outbox().run()),
+            asyncio.create_task(Webhooks(self.house).run()),
         ]
         try:
             yield
@@ -128,6 +130,8 @@ def make_sender(settings: Settings) -> Sender | None:
 async def open_app(settings: Settings) -> AsyncIterator[App]:
     """Open the store and the blobs that the settings name, and close them in the end."""
     from postroom.blobs.files import FileBlobs
+    from postroom.providers.webhooks.guard import Guard
+    from postroom.providers.webhooks.poster import HttpPoster
     from postroom.store.sqlite import open_store
 
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -141,6 +145,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             parser=parser,
             domains=settings.domains,
             catch_all=settings.catch_all,
+            poster=HttpPoster(Guard(settings.webhook_allow)),
             has_relay=settings.relay_url is not None,
         )
         limits = settings.limits

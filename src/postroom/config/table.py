@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ class Settings:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     relay_url: str | None = field(default=None, repr=False)
+    webhook_allow: tuple[IPv4Network | IPv6Network, ...] = ()
     dkim_key: Path | None = None
     dkim_selector: str = "postroom"
     api_key: str | None = field(default=None, repr=False)
@@ -142,6 +144,16 @@ def _address(raw: object) -> str:
     return address.lower()
 
 
+def _networks(raw: object) -> tuple[IPv4Network | IPv6Network, ...]:
+    items = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(items, (list, tuple)):
+        raise ValueError("must be networks, such as 10.0.0.0/8, several with commas")
+    try:
+        return tuple(ip_network(_text(item).strip()) for item in items)
+    except ValueError:
+        raise ValueError("must be networks, such as 10.0.0.0/8, several with commas") from None
+
+
 def _selector(raw: object) -> str:
     selector = _text(raw)
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?", selector):
@@ -233,6 +245,13 @@ SETTINGS: tuple[Setting, ...] = (
         "an smtp or smtps URL",
         "The server that takes our mail to others; without it nothing leaves.",
         is_secret=True,
+    ),
+    Setting(
+        "webhook_allow",
+        _networks,
+        "networks, with commas",
+        "Private networks that webhooks may be in.",
+        "none",
     ),
     Setting("dkim_key", _path, "a PEM file", "The key that signs outgoing mail (RSA or Ed25519)."),
     Setting(

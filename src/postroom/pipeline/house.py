@@ -11,6 +11,7 @@ from postroom.model.limits import Limits
 from postroom.pipeline.parsing import Parser
 from postroom.pipeline.watch import Watch
 from postroom.ports.blobs import BlobStore
+from postroom.ports.poster import NoPoster, Poster
 from postroom.ports.store import Store
 
 
@@ -30,6 +31,7 @@ class House:
     catch_all: str | None = None
     has_relay: bool = False
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
+    poster: Poster = field(default_factory=NoPoster)
     clock: Callable[[], datetime] = utc_now
     new_id: Callable[[str], str] = random_id
     watch: Watch = field(default_factory=Watch)

@@ -28,6 +28,7 @@ from postroom.model.stored import (
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
+from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
 from postroom.ports.bell import Bell
 
 
@@ -235,6 +236,39 @@ class KeepsOutbox(Protocol):
         """Keep a message from those who have not got it. Raises NotFound, Conflict."""
 
 
+class KeepsWebhooks(Protocol):
+    """Programs that want to be told, each delivery made by one worker at a time."""
+
+    async def add_webhook(self, webhook: Webhook) -> None: ...
+    async def webhooks(self, visible: Visible, page: Slice) -> Found[Webhook]: ...
+    async def remove_webhook(self, webhook_id: str, visible: Visible) -> None:
+        """Raises NotFound."""
+
+    async def renew_webhook(
+        self, webhook_id: str, secret: str, visible: Visible, now: datetime
+    ) -> Webhook:
+        """Give it a new secret; the old one is kept for a day. Raises NotFound."""
+
+    async def claim_webhooks(
+        self, holder: str, *, now: datetime, until: datetime, limit: int
+    ) -> list[WebhookJob]:
+        """Take what is due; of one webhook and inbox only the oldest."""
+
+    async def next_webhook_at(self) -> datetime | None: ...
+    async def settle_webhook(
+        self, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
+    ) -> None: ...
+    async def webhook_deliveries(
+        self, webhook_id: str, visible: Visible, page: Slice
+    ) -> Found[WebhookDelivery]:
+        """Raises NotFound."""
+
+    async def redeliver(
+        self, webhook_id: str, delivery_id: str, visible: Visible, now: datetime
+    ) -> WebhookDelivery:
+        """Raises NotFound, Conflict."""
+
+
 class TellsOfEvents(Protocol):
     """What happened, and a bell that rings when more did."""
 
@@ -289,6 +323,7 @@ class Store(
     GrantsLeases,
     KeepsDrafts,
     KeepsOutbox,
+    KeepsWebhooks,
     TellsOfEvents,
     KnowsItsState,
     Protocol,

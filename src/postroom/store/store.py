@@ -30,9 +30,10 @@ from postroom.model.stored import (
 )
 from postroom.model.thread import Thread, ThreadRow
 from postroom.store.search import checking as index_checking
+from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
+from postroom.ports.bell import Bell
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
-from postroom.ports.bell import Bell
 from postroom.store.sql import (
     adding,
     blobs,
@@ -50,6 +51,7 @@ from postroom.store.sql import (
     rereading,
     sends,
     threads,
+    webhooks,
 )
 from postroom.store.transaction import Engine, Transaction
 
@@ -316,6 +318,53 @@ class SqlStore:
 
     async def cancel_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
         await self._engine.write(lambda tx: outbox.cancel_mail(tx, message_id, visible, now))
+
+    async def add_webhook(self, webhook: Webhook) -> None:
+        await self._engine.write(lambda tx: webhooks.add_webhook(tx, webhook))
+
+    async def webhooks(self, visible: Visible, page: Slice) -> Found[Webhook]:
+        return await self._engine.read(lambda tx: webhooks.list_webhooks(tx, visible, page))
+
+    async def remove_webhook(self, webhook_id: str, visible: Visible) -> None:
+        await self._engine.write(lambda tx: webhooks.remove_webhook(tx, webhook_id, visible))
+
+    async def renew_webhook(
+        self, webhook_id: str, secret: str, visible: Visible, now: datetime
+    ) -> Webhook:
+        return await self._engine.write(
+            lambda tx: webhooks.renew_webhook(tx, webhook_id, secret, visible, now)
+        )
+
+    async def claim_webhooks(
+        self, holder: str, *, now: datetime, until: datetime, limit: int
+    ) -> list[WebhookJob]:
+        return await self._engine.write(
+            lambda tx: webhooks.claim_webhooks(tx, holder, now=now, until=until, limit=limit)
+        )
+
+    async def next_webhook_at(self) -> datetime | None:
+        return await self._engine.read(webhooks.next_webhook_at)
+
+    async def settle_webhook(
+        self, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
+    ) -> None:
+        await self._engine.write(
+            lambda tx: webhooks.settle_webhook(tx, job, posted, now=now, next_at=next_at)
+        )
+
+    async def webhook_deliveries(
+        self, webhook_id: str, visible: Visible, page: Slice
+    ) -> Found[WebhookDelivery]:
+        return await self._engine.read(
+            lambda tx: webhooks.list_deliveries(tx, webhook_id, visible, page)
+        )
+
+    async def redeliver(
+        self, webhook_id: str, delivery_id: str, visible: Visible, now: datetime
+    ) -> WebhookDelivery:
+        return await self._engine.write(
+            lambda tx: webhooks.redeliver(tx, webhook_id, delivery_id, visible, now)
+        )
 
     @property
     def bell(self) -> Bell:

@@ -13,6 +13,7 @@ from postroom.model.message import Recipient
 from postroom.model.page import Found
 from postroom.store.sql.conditions import Conditions
 from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.sql.webhooks import put_on_its_way
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = "e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data"
@@ -36,7 +37,7 @@ def add_event(
     tx: Transaction, event: EventType, at: datetime, about: About, data: dict[str, object]
 ) -> None:
     """Write down what happens in this transaction."""
-    tx.one(
+    row = tx.one(
         INSERT_EVENT,
         id=random_id("evt"),
         type=event,
@@ -47,6 +48,8 @@ def add_event(
         data=dumps(data),
     )
     tx.announce("events")
+    if row is not None and not data.get("imported"):
+        put_on_its_way(tx, row[0], event, about.inbox, seconds(at))
 
 
 def find_events(tx: Transaction, query: EventQuery) -> Found[Event]:

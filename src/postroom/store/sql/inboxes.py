@@ -111,7 +111,16 @@ def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) ->
 
 
 _OF_MESSAGES = ("bodies", "search_texts", "message_labels", "message_mailboxes", "attachments", "outbox")
-_OF_INBOX = ("messages", "threads", "thread_ids", "labels", "mailboxes", "events", "drafts")
+_OF_INBOX = (
+    "messages",
+    "threads",
+    "thread_ids",
+    "labels",
+    "mailboxes",
+    "events",
+    "drafts",
+    "webhook_deliveries",
+)
 
 
 def remove_inbox(

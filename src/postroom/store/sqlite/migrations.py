@@ -208,6 +208,38 @@ STEPS: tuple[tuple[str, ...], ...] = (
         )""",
         "CREATE INDEX drafts_by_inbox ON drafts (inbox, sent_at, number)",
     ),
+    (
+        """CREATE TABLE webhooks (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            url TEXT NOT NULL,
+            secret TEXT NOT NULL,
+            old_secret TEXT,
+            renewed_at INTEGER,
+            types TEXT NOT NULL,
+            inboxes TEXT,
+            created_at INTEGER NOT NULL
+        )""",
+        """CREATE TABLE webhook_deliveries (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            webhook INTEGER NOT NULL,
+            inbox INTEGER NOT NULL,
+            event INTEGER NOT NULL,
+            status TEXT NOT NULL,
+            attempts INTEGER NOT NULL,
+            code INTEGER,
+            detail TEXT NOT NULL,
+            created_at INTEGER NOT NULL,
+            first_at INTEGER NOT NULL,
+            next_at INTEGER NOT NULL,
+            holder TEXT,
+            until INTEGER
+        )""",
+        """CREATE INDEX webhook_deliveries_in_order
+               ON webhook_deliveries (status, webhook, inbox, number)""",
+        "CREATE INDEX webhook_deliveries_by_webhook ON webhook_deliveries (webhook, number)",
+    ),
 )
 
 

@@ -15,6 +15,7 @@ from postroom.model.message import ActionResult, Message, MessageRow, ThreadMess
 from postroom.model.outbox import OutboxEntry
 from postroom.model.page import Page
 from postroom.model.thread import Thread, ThreadRow
+from postroom.model.webhook import Webhook, WebhookDelivery
 from postroom.surfaces.cli.tables import cell, inert, table
 from postroom.surfaces.shapes import moment, to_json
 
@@ -25,6 +26,8 @@ COLUMNS: dict[type, tuple[str, ...]] = {
     ThreadRow: ("id", "last_date", "message_count", "subject", "participants"),
     Attachment: ("id", "filename", "content_type", "size", "message_id"),
     Label: ("name", "message_count"),
+    Webhook: ("id", "url", "types", "inboxes"),
+    WebhookDelivery: ("id", "created_at", "type", "status", "attempts", "code", "detail"),
     Draft: ("id", "updated_at", "to", "subject", "send_at"),
     OutboxEntry: ("message_id", "status", "attempts", "next_attempt_at", "subject"),
     Event: ("id", "at", "type", "inbox_id", "message_id"),

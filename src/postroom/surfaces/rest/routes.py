@@ -14,6 +14,7 @@ from postroom.operations import (
     sending,
     threads,
     waiting,
+    webhooks,
 )
 from postroom.surfaces.rest.route import Route
 
@@ -95,6 +96,16 @@ ROUTES = (
         events.stream_events,
         headers={"Last-Event-ID": "since"},
         produces="text/event-stream",
+    ),
+    Route("POST", "/v1/webhooks", webhooks.create_webhook, status=201),
+    Route("GET", "/v1/webhooks", webhooks.list_webhooks),
+    Route("DELETE", "/v1/webhooks/{webhook_id}", webhooks.delete_webhook, status=204),
+    Route("POST", "/v1/webhooks/{webhook_id}/renew", webhooks.renew_webhook),
+    Route("GET", "/v1/webhooks/{webhook_id}/deliveries", webhooks.list_deliveries),
+    Route(
+        "POST",
+        "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver",
+        webhooks.redeliver,
     ),
     Route("POST", "/v1/keys", keys.create_key, status=201),
     Route("GET", "/v1/keys", keys.list_keys),
