@@ -53,7 +53,8 @@ def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
         return Response(encode({"status": "ready"}), media_type=JSON)
 
     async def metrics_page(_request: Request, _values: dict[str, str]) -> Response:
-        return Response(counts.text(), headers={"Content-Type": metrics.MEDIA_TYPE})
+        text = counts.text() + await _outbox(app)
+        return Response(text, headers={"Content-Type": metrics.MEDIA_TYPE})
 
     @cache
     def written() -> bytes:
@@ -69,6 +70,22 @@ def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
         "/openapi.json": openapi,
     }
     return plain | {path: _asset(name, kind) for path, (name, kind) in ASSETS.items()}
+
+
+async def _outbox(app: App) -> str:
+    """How much mail waits; nothing is said when the store cannot say it."""
+    try:
+        state = await app.house.store.outbox_state()
+    except MailError:
+        return ""
+    return (
+        "# HELP postroom_outbox_waiting Sent messages that are not out yet.\n"
+        "# TYPE postroom_outbox_waiting gauge\n"
+        f"postroom_outbox_waiting {state.waiting}\n"
+        "# HELP postroom_outbox_paused Whether the outbox holds mail back.\n"
+        "# TYPE postroom_outbox_paused gauge\n"
+        f"postroom_outbox_paused {int(state.is_paused)}\n"
+    )
 
 
 def _asset(name: str, media_type: str) -> Answer:
