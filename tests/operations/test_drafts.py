@@ -82,7 +82,7 @@ async def test_a_draft_can_be_changed_and_thrown_away(ctx: Context, inbox: Inbox
         {"to": ["nobody"]},
         {"subject": "a\nb"},
         {"attachments": [{"filename": "x", "content": "!"}]},
-        {"send_at": "2099-01-01"},
+        {"send_at": "tomorrow"},
         {"in_reply_to": "msg_none"},
     ],
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import NotFound
 from postroom.model.draft import Draft, DraftFile, StoredDraft
 from postroom.model.key import Scope
 from postroom.model.page import Found, Page
@@ -34,7 +34,6 @@ DraftId = Annotated[Id, Field(description="The draft.", examples=["drf_5t2k8n"])
 SendAt = Annotated[
     Moment, Field(description="When to send it, once sent.", examples=["2026-01-31T09:00Z"])
 ]
-_LATEST = timedelta(days=366)
 
 
 class CreateDraft(SendMessage):
@@ -62,8 +61,6 @@ async def _keep(
 ) -> Draft:
     """Check a draft as if it were sent now, and keep it."""
     now = ctx.clock().replace(microsecond=0)
-    if send_at is not None and send_at > now + _LATEST:
-        raise InvalidInput("send_at: a year ahead is the most")
     letter = await letter_of(ctx, parse_request(SendMessage, arguments))
     inbox = await check_letter(ctx, letter)
     draft = StoredDraft(draft_id, inbox.id, arguments, send_at, created_at, now)
@@ -149,12 +146,15 @@ class UpdateDraft(Request):
     bcc: Annotated[
         Addresses | None, Field(description="Hidden copies to.", examples=[["cy@example.com"]])
     ] = None
-    subject: Subject | None = None
+    subject: Annotated[Subject | None, Field(description="The subject.", examples=["Hello"])] = None
     body_text: Annotated[Body | None, Field(description="The text.", examples=["Hi!"])] = None
     body_html: Annotated[
         Body | None, Field(description="The HTML version.", examples=["<p>Hi!</p>"])
     ] = None
-    attachments: Annotated[Enclosures | None, Field(description="All files.")] = None
+    attachments: Annotated[
+        Enclosures | None,
+        Field(description="All files.", examples=[[{"attachment_id": "att_6p1r4z"}]]),
+    ] = None
     send_at: SendAt = None
 
 

@@ -13,6 +13,7 @@ from postroom.model.key import Scope
 from postroom.model.page import Page
 from postroom.operations.context import Context
 from postroom.operations.inboxes import inbox_of
+from postroom.operations.messages import message_of
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Id, OptionalId, Paged, Request
 
@@ -50,6 +51,8 @@ class ListEvents(Paged):
 async def list_events(ctx: Context, request: ListEvents) -> Page[Event]:
     if request.inbox_id is not None:
         await inbox_of(ctx, request.inbox_id)
+    if request.message_id is not None:
+        await message_of(ctx, request.message_id)
     query = EventQuery(
         visible=ctx.visible,
         inbox_id=request.inbox_id,

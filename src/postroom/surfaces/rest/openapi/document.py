@@ -39,6 +39,10 @@ TAGS = {
     "attachments": "Files that came with mail.",
     "inbound": "Mail handed to us whole.",
     "labels": "Names put on messages.",
+    "drafts": "Mail that is not sent yet.",
+    "outbox": "Mail on its way out.",
+    "events": "What happened to mail, listed and as it happens.",
+    "webhooks": "URLs that are told what happens.",
     "keys": "Callers and what they may do.",
     "server": "Is it up, and how is it doing?",
 }

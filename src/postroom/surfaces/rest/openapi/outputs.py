@@ -106,9 +106,11 @@ def _content(route: Route, shapes: Shapes) -> Schema:
 def _problem_statuses(route: Route) -> list[int]:
     """What can go wrong: an id needs something that exists, a body can be bad or too large."""
     statuses = {400, 401, 403, 422, 429}
-    if any(name.endswith(("_id", "_ids", "recipient")) for name in route.places):
+    if any(
+        name.endswith(("_id", "_ids", "recipient", "inboxes", "since")) for name in route.places
+    ):
         statuses.add(404)
-    if route.has_json_body or route.raw:
+    if route.has_json_body or route.raw or route.method == "POST":
         statuses |= {409, 413}
     if route.method == "DELETE":
         statuses.add(409)
