@@ -96,13 +96,13 @@ async def wait_for_message(ctx: Context, request: WaitForMessage) -> Waited:
         folded("from", request.sender), folded("subject", request.subject), folded("q", request.q)
     )
     since = None if request.since is None else await _place(ctx, request.since)
-    inbox_id = await _inbox(ctx, request)
+    inbox_id, thread_id = await _where(ctx, request)
 
     def is_wanted(event: Event) -> bool:
         return (
             event.type == "message.received"
             and event.inbox_id == inbox_id
-            and request.thread_id in (None, event.thread_id)
+            and thread_id in (None, event.thread_id)
         )
 
     with ctx.watch.subscribe(ctx.store, is_wanted) as subscription:
@@ -125,14 +125,14 @@ async def _place(ctx: Context, since: str) -> int:
     return await ctx.store.event_number(since)
 
 
-async def _inbox(ctx: Context, request: WaitForMessage) -> str:
-    """The inbox that we wait in. Raises NotFound when it, or the thread, is not there."""
+async def _where(ctx: Context, request: WaitForMessage) -> tuple[str, str | None]:
+    """The inbox and the thread that we wait in. Raises NotFound when one is not there."""
     if request.thread_id is None:
-        return (await inbox_of(ctx, request.inbox_id or "")).id
+        return (await inbox_of(ctx, request.inbox_id or "")).id, None
     thread = await thread_of(ctx, request.thread_id)
     if request.inbox_id not in (None, thread.inbox_id):
         raise InvalidInput(f"thread_id: {thread.id} is not in {request.inbox_id}")
-    return thread.inbox_id
+    return thread.inbox_id, thread.id
 
 
 async def _first_match(arrivals: AsyncIterator[Told], wanted: _Wanted) -> Message:

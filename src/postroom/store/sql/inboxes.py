@@ -110,7 +110,14 @@ def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) ->
     return get_inbox(tx, inbox_id, visible)
 
 
-_OF_MESSAGES = ("bodies", "search_texts", "message_labels", "message_mailboxes", "attachments", "outbox")
+_OF_MESSAGES = (
+    "bodies",
+    "search_texts",
+    "message_labels",
+    "message_mailboxes",
+    "attachments",
+    "outbox",
+)
 _OF_INBOX = (
     "messages",
     "threads",
