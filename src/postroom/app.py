@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from postroom.config import Settings
+from postroom.errors import InvalidInput
 from postroom.model.key import ALL_SCOPES, Caller, Key
 from postroom.operations.context import Context
 from postroom.operations.cursors import Cursors
@@ -17,6 +18,7 @@ from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, ne
 from postroom.operations.rates import Rates
 from postroom.pipeline.house import House
 from postroom.pipeline.parsing import Parser
+from postroom.ports.inbound import Fetcher, Inbound
 from postroom.ports.sender import Sender
 
 if TYPE_CHECKING:
@@ -126,6 +128,42 @@ def make_sender(settings: Settings) -> Sender | None:
     )
 
 
+def make_inbound(settings: Settings) -> dict[str, Inbound]:
+    """The providers that may post mail to us. Raises InvalidInput for a key that is none."""
+    from postroom.providers.inbound.mailgun import Mailgun
+    from postroom.providers.inbound.postmark import Postmark
+    from postroom.providers.inbound.resend import Resend
+
+    window = timedelta(seconds=settings.inbound_window_s)
+    found: dict[str, Inbound] = {}
+    if settings.mailgun_signing_key is not None:
+        found["mailgun"] = Mailgun(settings.mailgun_signing_key, window)
+    if settings.postmark_login is not None:
+        found["postmark"] = Postmark(settings.postmark_login)
+    if settings.resend_signing_secret is not None:
+        if settings.resend_api_key is None:
+            raise InvalidInput("POSTROOM_RESEND_API_KEY: is needed too; it fetches the mail")
+        found["resend"] = Resend(
+            settings.resend_signing_secret, settings.resend_api_key, window, _fetcher(settings)
+        )
+    if settings.sendgrid_public_key is not None:
+        from postroom.providers.inbound.sendgrid import SendGrid, load_public_key
+
+        found["sendgrid"] = SendGrid(load_public_key(settings.sendgrid_public_key), window)
+    if settings.ses_topics:
+        from postroom.providers.inbound.ses import Ses
+
+        found["ses"] = Ses(settings.ses_topics, _fetcher(settings))
+    return found
+
+
+def _fetcher(settings: Settings) -> Fetcher:
+    from postroom.providers.inbound.fetcher import HttpsFetcher
+    from postroom.providers.webhooks.guard import Guard
+
+    return HttpsFetcher(Guard(settings.webhook_allow), settings.limits.message_bytes)
+
+
 @asynccontextmanager
 async def open_app(settings: Settings) -> AsyncIterator[App]:
     """Open the store and the blobs that the settings name, and close them in the end."""
@@ -146,6 +184,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             domains=settings.domains,
             catch_all=settings.catch_all,
             poster=HttpPoster(Guard(settings.webhook_allow)),
+            inbound=make_inbound(settings),
             has_relay=settings.relay_url is not None,
         )
         limits = settings.limits

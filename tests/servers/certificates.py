@@ -21,11 +21,12 @@ class Certificate:
         return context
 
 
-def certificate(folder: Path, name: str = "localhost", *, days: int = 2) -> Certificate:
-    """Make a certificate for a name, and for 127.0.0.1 if the name is localhost."""
+def certificate(folder: Path, name: str = "localhost", *more: str, days: int = 2) -> Certificate:
+    """Make a certificate for some names, and for 127.0.0.1 if the first is localhost."""
     folder.mkdir(parents=True, exist_ok=True)
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    names = f"DNS:{name}" + (",IP:127.0.0.1" if name == "localhost" else "")
+    names = ",".join(f"DNS:{each}" for each in (name, *more))
+    names += ",IP:127.0.0.1" if name == "localhost" else ""
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
          "-nodes", "-days", str(days), "-subj", f"/CN={name}", "-addext",

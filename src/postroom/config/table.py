@@ -33,6 +33,13 @@ class Settings:
     webhook_allow: tuple[IPv4Network | IPv6Network, ...] = ()
     dkim_key: Path | None = None
     dkim_selector: str = "postroom"
+    mailgun_signing_key: str | None = field(default=None, repr=False)
+    sendgrid_public_key: str | None = None
+    resend_signing_secret: str | None = field(default=None, repr=False)
+    resend_api_key: str | None = field(default=None, repr=False)
+    ses_topics: tuple[str, ...] = ()
+    postmark_login: str | None = field(default=None, repr=False)
+    inbound_window_s: int = 300
     api_key: str | None = field(default=None, repr=False)
     public_url: str | None = None
     toolsets: tuple[str, ...] = ()
@@ -154,6 +161,28 @@ def _networks(raw: object) -> tuple[IPv4Network | IPv6Network, ...]:
         raise ValueError("must be networks, such as 10.0.0.0/8, several with commas") from None
 
 
+def _login(raw: object) -> str:
+    login = _text(raw)
+    if not re.fullmatch(r"[!-9;-~]{1,100}:[!-~]{8,100}", login):
+        raise ValueError("must be name:password, the password of 8 characters or more")
+    return login
+
+
+_TOPIC = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w.-]{1,256}"
+
+
+def _topics(raw: object) -> tuple[str, ...]:
+    items = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(items, (list, tuple)):
+        raise ValueError("must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail")
+    topics = tuple(_text(item).strip() for item in items)
+    if not all(
+        re.fullmatch(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w.-]{1,256}", t) for t in topics
+    ):
+        raise ValueError("must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail")
+    return topics
+
+
 def _selector(raw: object) -> str:
     selector = _text(raw)
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?", selector):
@@ -260,6 +289,54 @@ SETTINGS: tuple[Setting, ...] = (
         "a DNS label",
         "The name under which DNS has the public key.",
         "postroom",
+    ),
+    Setting(
+        "mailgun_signing_key",
+        _key,
+        "8 to 256 characters",
+        "Mailgun's HTTP webhook signing key, to receive mail from its routes.",
+        is_secret=True,
+    ),
+    Setting(
+        "sendgrid_public_key",
+        _key,
+        "8 to 256 characters",
+        "The public key of SendGrid's security policy, to receive from Inbound Parse.",
+    ),
+    Setting(
+        "resend_signing_secret",
+        _key,
+        "8 to 256 characters",
+        "The signing secret of Resend's webhook, to receive mail from it.",
+        is_secret=True,
+    ),
+    Setting(
+        "resend_api_key",
+        _key,
+        "8 to 256 characters",
+        "The API key that fetches the mail that Resend tells of.",
+        is_secret=True,
+    ),
+    Setting(
+        "ses_topics",
+        _topics,
+        "topic ARNs, with commas",
+        "The SNS topics through which Amazon SES sends us mail.",
+        "none",
+    ),
+    Setting(
+        "postmark_login",
+        _login,
+        "name:password",
+        "The name and password in the URL that Postmark posts mail to.",
+        is_secret=True,
+    ),
+    Setting(
+        "inbound_window_s",
+        partial(_integer, 30, 86_400),
+        "30 to 86400",
+        "How old the signature of Mailgun, SendGrid or Resend may be, in seconds.",
+        "300",
     ),
     Setting(
         "api_key",

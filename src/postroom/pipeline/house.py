@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -11,6 +11,7 @@ from postroom.model.limits import Limits
 from postroom.pipeline.parsing import Parser
 from postroom.pipeline.watch import Watch
 from postroom.ports.blobs import BlobStore
+from postroom.ports.inbound import Inbound
 from postroom.ports.poster import NoPoster, Poster
 from postroom.ports.store import Store
 
@@ -32,6 +33,7 @@ class House:
     has_relay: bool = False
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
     poster: Poster = field(default_factory=NoPoster)
+    inbound: Mapping[str, Inbound] = field(default_factory=dict)
     clock: Callable[[], datetime] = utc_now
     new_id: Callable[[str], str] = random_id
     watch: Watch = field(default_factory=Watch)

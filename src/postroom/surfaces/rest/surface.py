@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.app import App
 from postroom.errors import MailError, NotFound
+from postroom.model.key import POSTING, Caller
 from postroom.operations.operation import call
 from postroom.surfaces.rest.answers import respond
 from postroom.surfaces.rest.arguments import choose, read_arguments, read_query
@@ -145,7 +146,8 @@ class Surface:
         """The answer that one or several rows of the table give."""
 
         async def answer(request: Request, values: dict[str, str]) -> Response:
-            caller = await self._door.caller(request.headers, request.scope)
+            is_posted = any(row.posted for row in rows)
+            caller = POSTING if is_posted else await self._caller(request)
             query = read_query(request)
             route = choose(rows, query)
             most = self._app.settings.limits.request_bytes
@@ -155,6 +157,9 @@ class Surface:
             return await respond(route, result, is_head=request.method == "HEAD")
 
         return answer
+
+    async def _caller(self, request: Request) -> Caller:
+        return await self._door.caller(request.headers, request.scope)
 
 
 async def _while_there(request: Request, asked: Coroutine[Any, Any, T]) -> T:

@@ -104,12 +104,13 @@ def _operation(rows: Sequence[Route], shapes: Shapes, routes: Sequence[Route]) -
     scope = str(plain.operation.scope)
     summary, more = _sentences(plain.operation.description)
     taken = parameters(rows)
+    needs = "" if plain.posted else f" Needs a key with the scope `{scope}`."
     return {
         "operationId": plain.operation.name,
         "tags": [plain.path.split("/")[2]],
         "summary": summary,
-        "description": f"{more} Needs a key with the scope `{scope}`.".strip(),
-        "security": [{"bearer": [scope]}, {"api_key": [scope]}],
+        "description": f"{more}{needs}".strip(),
+        "security": [] if plain.posted else [{"bearer": [scope]}, {"api_key": [scope]}],
         **({"parameters": taken} if taken else {}),
         **request_body(plain),
         "responses": responses(rows, shapes, routes),

@@ -106,7 +106,7 @@ def _content(route: Route, shapes: Shapes) -> Schema:
 def _problem_statuses(route: Route) -> list[int]:
     """What can go wrong: an id needs something that exists, a body can be bad or too large."""
     statuses = {400, 401, 403, 422, 429}
-    if any(
+    if route.posted or any(
         name.endswith(("_id", "_ids", "recipient", "inboxes", "since")) for name in route.places
     ):
         statuses.add(404)
