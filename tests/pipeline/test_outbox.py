@@ -227,7 +227,9 @@ async def test_a_worker_that_died_before_the_mail_went_out_is_replaced(
     post: Context, clock: Clock
 ) -> None:
     sent = await send(post)
-    await post.store.claim_mail("dead", now=clock(), until=clock() + timedelta(30), limit=5)
+    await post.store.claim_mail(
+        "dead", now=clock(), until=clock() + timedelta(30), limit=5, most_per_domain=9
+    )
     clock.now += timedelta(days=31)
     async with relaying() as relay, working(post, relay):
 
@@ -244,7 +246,7 @@ async def test_a_worker_that_died_while_the_mail_went_out_leaves_it_unknown(
 ) -> None:
     sent = await send(post, to=["a@x.org", "b@x.org"])
     [job] = await post.store.claim_mail(
-        "dead", now=clock(), until=clock() + timedelta(seconds=30), limit=5
+        "dead", now=clock(), until=clock() + timedelta(seconds=30), limit=5, most_per_domain=9
     )
     assert await post.store.begin_handing_over(job, ["a@x.org"])
     clock.now += timedelta(seconds=31)
@@ -263,9 +265,11 @@ async def test_a_claim_that_was_lost_stops_the_mail_before_it_goes_out(
     post: Context, clock: Clock
 ) -> None:
     await send(post)
-    [slow] = await post.store.claim_mail("slow", now=clock(), until=clock(), limit=5)
+    [slow] = await post.store.claim_mail(
+        "slow", now=clock(), until=clock(), limit=5, most_per_domain=9
+    )
     [quick] = await post.store.claim_mail(
-        "quick", now=clock(), until=clock() + timedelta(1), limit=5
+        "quick", now=clock(), until=clock() + timedelta(1), limit=5, most_per_domain=9
     )
 
     assert not await post.store.begin_handing_over(slow, ["ana@example.com"])
@@ -287,6 +291,30 @@ async def test_many_workers_hand_each_mail_over_once(post: Context) -> None:
         await until(post, all_out)
 
     assert 40 == len(relay.mails) == len({sent.message_id for sent in sends})
+
+
+async def test_a_domain_gets_its_share_of_the_hour_and_the_rest_waits(
+    post: Context, clock: Clock
+) -> None:
+    few = replace(post, limits=replace(post.limits, domain_sends_per_hour=2))
+    sent = [await send(few, subject=f"Mail {number}") for number in range(4)]
+    other = await send(few, to=["bo@example.org"])
+    async with relaying() as relay:
+        async with working(few, relay), working(few, relay):
+            await until(few, lambda: are_out(few, [*sent[:2], other]))
+        waiting = await call(few, list_outbox, {"status": "queued"})
+        first = len(relay.mails)
+        clock.now += timedelta(hours=1)
+        async with working(few, relay):
+            await until(few, lambda: are_out(few, sent))
+
+    assert (3, 5) == (first, len(relay.mails))
+    assert [clock.now] * 2 == [entry.next_attempt_at for entry in waiting.results]
+
+
+async def are_out(ctx: Context, sent: list[Sent]) -> bool:
+    found = [await statuses(ctx, one) for one in sent]
+    return all(status == "sent" for of_one in found for status in of_one.values())
 
 
 async def test_fifty_callers_with_one_key_are_one_mail(post: Context) -> None:

@@ -225,6 +225,8 @@ _LIMIT_SUMMARIES = {
     "requests_per_second": "Requests a second of one key.",
     "requests_burst": "Requests of one key at once.",
     "sends_per_hour": "Messages that one key may send an hour.",
+    "domain_sends_per_hour": "Messages that go to one domain an hour; more wait for the next.",
+    "smtp_per_minute": "Mails a minute that one address may bring over SMTP.",
 }
 
 SETTINGS: tuple[Setting, ...] = (

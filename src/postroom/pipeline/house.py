@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from postroom.model.ids import random_id
 from postroom.model.limits import Limits
+from postroom.pipeline.counts import Counts
 from postroom.pipeline.parsing import Parser
 from postroom.pipeline.watch import Watch
 from postroom.ports.blobs import BlobStore
@@ -37,3 +38,4 @@ class House:
     clock: Callable[[], datetime] = utc_now
     new_id: Callable[[str], str] = random_id
     watch: Watch = field(default_factory=Watch)
+    counts: Counts = field(default_factory=Counts)

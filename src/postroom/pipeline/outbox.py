@@ -102,7 +102,11 @@ class Outbox:
         now = self.house.clock()
         try:
             jobs = await self.house.store.claim_mail(
-                holder, now=now, until=now + self.lease, limit=free
+                holder,
+                now=now,
+                until=now + self.lease,
+                limit=free,
+                most_per_domain=self.house.limits.domain_sends_per_hour,
             )
         except MailError as error:
             log.warning("outbox.failed", extra={"error": str(error)})
@@ -165,6 +169,7 @@ class Outbox:
         except ClaimLost:
             log.warning("outbox.claim_lost", extra={"message_id": job.message_id})
         except Exception as error:
+            self.house.counts.add("outbox_errors")
             log.exception("outbox.failed", extra={"message_id": job.message_id})
             await self._defer(job, str(error) if isinstance(error, MailError) else "see the log")
 
@@ -186,6 +191,8 @@ class Outbox:
         outcomes = await sender.hand_over(job.envelope, raw, accepted)
         await self._settle(job, outcomes)
         told: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
+        for verdict, count in told.items():
+            self.house.counts.add(f"outbox_{verdict}", count)
         log.info("message.handed_over", extra={"message_id": job.message_id, **told})
 
     async def _settle(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:

@@ -105,6 +105,7 @@ class Webhooks:
     async def _tell(self, job: WebhookJob) -> None:
         try:
             posted = await self._post(job)
+            self.house.counts.add("webhooks_told" if posted.is_taken else "webhooks_failed")
             now = self.house.clock()
             next_at = None if job.event is None else _next(job, now)
             await self.house.store.settle_webhook(job, posted, now=now, next_at=next_at)

@@ -193,9 +193,12 @@ class KeepsOutbox(Protocol):
     """Mail on its way out, handed over by one worker at a time."""
 
     async def claim_mail(
-        self, holder: str, *, now: datetime, until: datetime, limit: int
+        self, holder: str, *, now: datetime, until: datetime, limit: int, most_per_domain: int
     ) -> list[OutboxJob]:
-        """Take what is due; what a worker that is gone was handing over becomes unknown."""
+        """Take what is due; what a worker that is gone was handing over becomes unknown.
+
+        Mail to a domain that has had its share of the hour waits for the next.
+        """
 
     async def next_mail_at(self) -> datetime | None:
         """When there is something to do next."""

@@ -233,6 +233,29 @@ async def test_too_many_recipients_wait_for_another_mail(app: App, client: Clien
     assert b"452 4.5.3" == answers[-1][:9]
 
 
+async def test_whoever_brings_too_many_mails_is_told_to_wait_and_nobody_else(
+    app: App, inbox: Inbox
+) -> None:
+    house = replace(app.house, limits=replace(app.house.limits, smtp_per_minute=2))
+    settings = replace(app.settings, smtp_listen="127.0.0.1:0")
+    async with listening(replace(app, house=house, settings=settings)) as listener:
+        assert listener is not None
+        hasty, other = [
+            Client(*await asyncio.open_connection("127.0.0.1", listener.port, local_addr=(own, 0)))
+            for own in ("127.0.0.1", "127.0.0.2")
+        ]
+        for client in (hasty, other):
+            await client.reply()
+            await client.say(b"EHLO me")
+        answers = [(await hasty.say(b"RSET", b"MAIL FROM:<a@b.c>"))[:9] for _ in range(4)]
+        welcome = (await other.say(b"MAIL FROM:<a@b.c>"))[:9]
+        for client in (hasty, other):
+            client.writer.close()
+
+    assert [b"250 2.1.0", b"250 2.1.0", b"450 4.7.1", b"450 4.7.1"] == answers
+    assert b"250 2.1.0" == welcome
+
+
 async def test_whoever_only_makes_mistakes_is_sent_away(client: Client) -> None:
     await client.reply()
     for _ in range(MOST_ERRORS - 1):

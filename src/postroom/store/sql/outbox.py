@@ -45,6 +45,8 @@ DUE = """
        AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond))
      ORDER BY o.next_at, o.message LIMIT :limit
 """
+DOMAIN_HOUR = "SELECT count(*), min(at) FROM domain_sends WHERE domain = :domain"
+HOUR_S = 3600
 CLAIM = """
     UPDATE outbox SET state = 'claimed', holder = :holder, until = :until WHERE message = :message
 """
@@ -81,7 +83,13 @@ def put_in_outbox(
 
 
 def claim_mail(
-    tx: Transaction, holder: str, *, now: datetime, until: datetime, limit: int
+    tx: Transaction,
+    holder: str,
+    *,
+    now: datetime,
+    until: datetime,
+    limit: int,
+    most_per_domain: int,
 ) -> list[OutboxJob]:
     """Take over what is due, and what a worker that is gone has left behind."""
     for number, state, pending in tx.all(STALE, now=seconds(now), holder=holder):
@@ -89,9 +97,30 @@ def claim_mail(
     if is_paused(tx):
         return []
     due = tx.all(DUE, now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
-    for row in due:
-        tx.run(CLAIM, message=row[0], holder=holder, until=seconds(until))
-    return [_job(row, holder) for row in due]
+    jobs = [_job(row, holder) for row in due]
+    taken = [job for job in jobs if job.is_scheduled or _has_room(tx, job, now, most_per_domain)]
+    for job in taken:
+        tx.run(CLAIM, message=job.number, holder=holder, until=seconds(until))
+    return taken
+
+
+def _has_room(tx: Transaction, job: OutboxJob, now: datetime, most: int) -> bool:
+    """Count a mail for each of its domains, or let it wait until the fullest has room again."""
+    domains = {address.rpartition("@")[2].lower() for address in job.envelope.recipients}
+    since = seconds(now) - HOUR_S
+    tx.run("DELETE FROM domain_sends WHERE at <= :since", since=since)
+    rows = [tx.one(DOMAIN_HOUR, domain=domain) for domain in domains]
+    full = [int(row[1]) for row in rows if row is not None and row[0] >= most]
+    if full:
+        tx.run(
+            "UPDATE outbox SET next_at = :at WHERE message = :n",
+            at=max(full) + HOUR_S,
+            n=job.number,
+        )
+        return False
+    for domain in domains:
+        tx.run("INSERT INTO domain_sends (domain, at) VALUES (:d, :at)", d=domain, at=seconds(now))
+    return True
 
 
 def _abandon(tx: Transaction, number: int, state: str, pending: str | None, now: datetime) -> None:

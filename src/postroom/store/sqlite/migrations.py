@@ -240,6 +240,15 @@ STEPS: tuple[tuple[str, ...], ...] = (
                ON webhook_deliveries (status, webhook, inbox, number)""",
         "CREATE INDEX webhook_deliveries_by_webhook ON webhook_deliveries (webhook, number)",
     ),
+    (
+        """CREATE TABLE domain_sends (
+            number INTEGER PRIMARY KEY,
+            domain TEXT NOT NULL,
+            at INTEGER NOT NULL
+        )""",
+        "CREATE INDEX domain_sends_by_domain ON domain_sends (domain, at)",
+        "CREATE INDEX domain_sends_by_time ON domain_sends (at)",
+    ),
 )
 
 

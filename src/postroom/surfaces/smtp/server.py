@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from postroom.app import App
 from postroom.config import DEFAULT_LISTEN, Settings
 from postroom.errors import Conflict, InvalidInput
+from postroom.operations.rates import Rates
 from postroom.pipeline.intake import Intake
-from postroom.surfaces.smtp.session import Counts, Session
+from postroom.surfaces.smtp.session import Session
 from postroom.surfaces.smtp.wire import Wire
 
 MOST_CONNECTIONS = 1_000
@@ -27,18 +28,19 @@ class Listener:
 
     app: App
     tls: ssl.SSLContext | None
-    counts: Counts = field(default_factory=Counts)
     port: int = 0
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _peers: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._intake = Intake(self.app.house)
+        per_minute = self.app.house.limits.smtp_per_minute
+        self._rates = Rates(per_second=per_minute / 60, burst=per_minute)
 
     def accept(self) -> Wire:
         """A wire for a connection that is about to be made."""
         wire = _Served(self)
-        self.counts.connections += 1
+        self.app.house.counts.add("smtp_connections")
         return wire
 
     def serve(self, wire: Wire) -> None:
@@ -56,7 +58,7 @@ class Listener:
         self._peers[peer] += 1
         try:
             name = self.app.settings.domains[0]
-            await Session(wire, self._intake, name, self.tls, self.counts).run()
+            await Session(wire, self._intake, name, self.tls, self._rates).run()
         finally:
             self._peers[peer] -= 1
 

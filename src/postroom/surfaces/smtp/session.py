@@ -11,7 +11,8 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from postroom.errors import InvalidInput, MailError, NotFound, StorageFull, TooLarge
+from postroom.errors import InvalidInput, MailError, NotFound, RateLimited, StorageFull, TooLarge
+from postroom.operations.rates import Rates
 from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.intake import Intake
 from postroom.pipeline.receive import Arrival
@@ -43,15 +44,6 @@ class _Mail:
 
 
 @dataclass(slots=True)
-class Counts:
-    """What happened at this door since the start."""
-
-    connections: int = 0
-    accepted: int = 0
-    refused: int = 0
-
-
-@dataclass(slots=True)
 class Session:
     """Speaks with one client until it leaves."""
 
@@ -59,7 +51,7 @@ class Session:
     intake: Intake
     our_name: str
     tls: ssl.SSLContext | None
-    counts: Counts
+    rates: Rates
     idle_s: float = IDLE_S
     _greeted: bool = False
     _is_lmtp: bool = False
@@ -168,8 +160,16 @@ class Session:
         elif problem := self._wrong_parameters(path):
             await self._refuse(problem)
         else:
-            self._mail = _Mail(path.address)
-            await self._say("250 2.1.0 ok")
+            await self._begin(path)
+
+    async def _begin(self, path: Path) -> None:
+        try:
+            self.rates.take(self.wire.peer)
+        except RateLimited as error:
+            await self._say(f"450 4.7.1 too many mails from you; again in {error.retry_after} s")
+            return
+        self._mail = _Mail(path.address)
+        await self._say("250 2.1.0 ok")
 
     def _wrong_parameters(self, path: Path) -> str | None:
         if unknown := set(path.parameters) - _FROM_PARAMETERS:
@@ -206,10 +206,12 @@ class Session:
         if inbox is not None:
             mail.recipients[address.lower()] = inbox.id
             await self._say("250 2.1.5 ok")
-        elif address.lower().rpartition("@")[2] in self.intake.house.domains:
-            await self._refuse("550 5.1.1 nobody here has this address")
-        else:
-            await self._refuse("550 5.7.1 we do not relay")
+            return
+        self._count("recipients_refused")
+        is_ours = address.lower().rpartition("@")[2] in self.intake.house.domains
+        await self._refuse(
+            "550 5.1.1 nobody here has this address" if is_ours else "550 5.7.1 we do not relay"
+        )
 
     async def data(self, argument: str) -> None:
         mail = self._mail
@@ -226,7 +228,7 @@ class Session:
         content = await self._content()
         if self.wire.buffer:
             # Without PIPELINING nobody speaks before we answer, except a smuggler.
-            self.counts.refused += 1
+            self._count("refused")
             await self._say("554 5.5.0 wait for the answer to your mail; it was not taken")
             raise _Over
         self._mail = None
@@ -254,12 +256,11 @@ class Session:
     async def _take(self, mail: _Mail, content: bytes | None) -> None:
         words = await self._stored(mail, content)
         answers = [words] * (len(mail.recipients) if self._is_lmtp else 1)
-        if words.startswith("2"):
-            self.counts.accepted += 1
-            await self._say(*answers)
-            return
-        self.counts.refused += 1
+        self._count({"2": "accepted", "4": "failed"}.get(words[0], "refused"))
         await self._say(*answers)
+
+    def _count(self, what: str) -> None:
+        self.intake.house.counts.add(f"smtp_{what}")
 
     async def _stored(self, mail: _Mail, content: bytes | None) -> str:
         """Put a mail on disk and say what became of it."""
