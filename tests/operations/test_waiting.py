@@ -27,11 +27,10 @@ async def inbox(ctx: Context) -> Inbox:
 
 async def waiting(ctx: Context, **arguments: Any) -> asyncio.Task[Waited]:
     """A wait that has begun: it will not miss what comes now."""
-    task = asyncio.create_task(call(ctx, wait_for_message, {"timeout_s": 20, **arguments}))
     watch = ctx.watch
-    for _ in range(1000):
-        if watch._subscriptions and watch._started.is_set():
-            break
+    before = len(watch._subscriptions)
+    task = asyncio.create_task(call(ctx, wait_for_message, {"timeout_s": 120, **arguments}))
+    while not task.done() and (len(watch._subscriptions) == before or not watch._started.is_set()):
         await asyncio.sleep(0.001)
     await ctx.store.newest_event()
     await ctx.store.newest_event()
