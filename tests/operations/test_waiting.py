@@ -30,7 +30,9 @@ async def waiting(ctx: Context, **arguments: Any) -> asyncio.Task[Waited]:
     watch = ctx.watch
     before = len(watch._subscriptions)
     task = asyncio.create_task(call(ctx, wait_for_message, {"timeout_s": 120, **arguments}))
-    while not task.done() and (len(watch._subscriptions) == before or not watch._started.is_set()):
+    for _ in range(60_000):
+        if task.done() or (len(watch._subscriptions) > before and watch._started.is_set()):
+            break
         await asyncio.sleep(0.001)
     await ctx.store.newest_event()
     await ctx.store.newest_event()
