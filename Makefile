@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build bench-import bench-search bench-start corpora fuzz clean
+.PHONY: help run setup test check unit format pins build bench-import bench-search bench-start corpora fuzz bench-post faults clean
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -50,6 +50,13 @@ corpora: ## Score the reading of real mail: make corpora CORPORA=folder
 
 fuzz: setup ## Throw bytes at the readers of mail for longer than make test does
 	@.venv/bin/python -m pytest -q tests/fuzz --hypothesis-profile=fuzz
+
+bench-post: setup ## Measure mail in over SMTP against import, and how soon a wait ends
+	@PYTHONPATH=. .venv/bin/python bench/post.py
+
+faults: setup ## Kill, cut, fill and fail a real server: make faults SCALE=0.1 (1 is the full run)
+	@scripts/system-packages test
+	@.venv/bin/python -m tests.faults.drills $(or $(SCALE),0.1)
 
 clean: ## Remove what was built and cached, but neither .venv nor .run
 	@rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

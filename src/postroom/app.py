@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from postroom.config import ConfigError, Settings
+from postroom.errors import InvalidInput
 from postroom.mail.authentication import Trust
 from postroom.model.key import ALL_SCOPES, Caller, Key
 from postroom.operations.context import Context
@@ -17,6 +19,14 @@ from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, ne
 from postroom.operations.rates import Rates
 from postroom.pipeline.house import House
 from postroom.pipeline.parsing import Parser
+from postroom.ports.inbound import Fetcher, Inbound
+from postroom.ports.sender import Sender
+
+if TYPE_CHECKING:
+    from postroom.pipeline.outbox import Outbox
+
+_LEAVE_S = 15.0
+"""How long a command waits for the relay before it leaves the rest to a server."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +47,40 @@ class App:
     async def at_work(self) -> AsyncIterator[None]:
         """Do what happens by itself for as long as the block lasts."""
         from postroom.pipeline.upkeep import chores, keep_up
+        from postroom.pipeline.webhooks import Webhooks
 
-        upkeep = asyncio.create_task(keep_up(chores(self.house)))
+        work = [
+            asyncio.create_task(keep_up(chores(self.house))),
+            asyncio.create_task(self.outbox().run()),
+            asyncio.create_task(Webhooks(self.house).run()),
+        ]
         try:
             yield
         finally:
-            upkeep.cancel()
-            await asyncio.gather(upkeep, return_exceptions=True)
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+
+    @asynccontextmanager
+    async def sending(self) -> AsyncIterator[None]:
+        """Hand over what is sent in the block before it ends, if there is a relay."""
+        if self.settings.relay_url is None:
+            yield
+            return
+        outbox = self.outbox()
+        work = asyncio.create_task(outbox.run())
+        try:
+            yield
+            await outbox.finish(_LEAVE_S)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    def outbox(self) -> Outbox:
+        """A worker that hands mail over to the relay of the settings."""
+        from postroom.pipeline.outbox import Outbox
+
+        return Outbox(self.house, make_sender(self.settings))
 
     async def authenticate(self, secret: str | None) -> Caller:
         """Find out who bears this key. Raises Unauthenticated."""
@@ -91,10 +128,63 @@ def read_trust(settings: Settings) -> Trust:
         raise ConfigError(f"dkim_keys: {problem['problem']}", problems=[problem]) from error
 
 
+def make_sender(settings: Settings) -> Sender | None:
+    """The relay that the settings name. Raises ConfigError when its key cannot be read."""
+    if settings.relay_url is None:
+        return None
+    from postroom.providers.smtp.relay import SmtpRelay
+    from postroom.providers.smtp.signing import load_signer
+    from postroom.providers.smtp.url import parse_relay_url
+
+    return SmtpRelay(
+        parse_relay_url(settings.relay_url),
+        settings.domains[0],
+        load_signer(settings.dkim_key, settings.dkim_selector, settings.domains),
+    )
+
+
+def make_inbound(settings: Settings) -> dict[str, Inbound]:
+    """The providers that may post mail to us. Raises InvalidInput for a key that is none."""
+    from postroom.providers.inbound.mailgun import Mailgun
+    from postroom.providers.inbound.postmark import Postmark
+    from postroom.providers.inbound.resend import Resend
+
+    window = timedelta(seconds=settings.inbound_window_s)
+    found: dict[str, Inbound] = {}
+    if settings.mailgun_signing_key is not None:
+        found["mailgun"] = Mailgun(settings.mailgun_signing_key, window)
+    if settings.postmark_login is not None:
+        found["postmark"] = Postmark(settings.postmark_login)
+    if settings.resend_signing_secret is not None:
+        if settings.resend_api_key is None:
+            raise InvalidInput("POSTROOM_RESEND_API_KEY: is needed too; it fetches the mail")
+        found["resend"] = Resend(
+            settings.resend_signing_secret, settings.resend_api_key, window, _fetcher(settings)
+        )
+    if settings.sendgrid_public_key is not None:
+        from postroom.providers.inbound.sendgrid import SendGrid, load_public_key
+
+        found["sendgrid"] = SendGrid(load_public_key(settings.sendgrid_public_key), window)
+    if settings.ses_topics:
+        from postroom.providers.inbound.ses import Ses
+
+        found["ses"] = Ses(settings.ses_topics, _fetcher(settings))
+    return found
+
+
+def _fetcher(settings: Settings) -> Fetcher:
+    from postroom.providers.inbound.fetcher import HttpsFetcher
+    from postroom.providers.webhooks.guard import Guard
+
+    return HttpsFetcher(Guard(settings.webhook_allow), settings.limits.message_bytes)
+
+
 @asynccontextmanager
 async def open_app(settings: Settings) -> AsyncIterator[App]:
     """Open the store and the blobs that the settings name, and close them in the end."""
     from postroom.blobs.files import FileBlobs
+    from postroom.providers.webhooks.guard import Guard
+    from postroom.providers.webhooks.poster import HttpPoster
     from postroom.store.sqlite import open_store
 
     trust = read_trust(settings)
@@ -109,6 +199,10 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             parser=parser,
             domains=settings.domains,
             trust=trust,
+            catch_all=settings.catch_all,
+            poster=HttpPoster(Guard(settings.webhook_allow)),
+            inbound=make_inbound(settings),
+            has_relay=settings.relay_url is not None,
         )
         limits = settings.limits
         rates = Rates(per_second=limits.requests_per_second, burst=limits.requests_burst)

@@ -5,9 +5,10 @@ of `SETTINGS` and a line of `docs/settings.md`.
 """
 
 from postroom.config.reading import ConfigError, Configuration, Value, load, read_settings
-from postroom.config.table import SETTINGS, Setting, Settings
+from postroom.config.table import DEFAULT_LISTEN, SETTINGS, Setting, Settings
 
 __all__ = [
+    "DEFAULT_LISTEN",
     "SETTINGS",
     "ConfigError",
     "Configuration",

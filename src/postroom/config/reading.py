@@ -39,7 +39,7 @@ class Value:
         if self.value in (None, ()):
             return self.setting.default
         if isinstance(self.value, tuple):
-            return ",".join(self.value)
+            return ",".join(map(str, self.value))
         if isinstance(self.value, bool):
             return str(self.value).lower()
         return str(self.value)

@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
 from postroom.model.limits import Limits
+from postroom.providers.smtp.url import parse_relay_url
 
 PREFIX = "POSTROOM_"
+DEFAULT_LISTEN = "127.0.0.1:8725"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,21 @@ class Settings:
     domains: tuple[str, ...] = ("postroom.localhost",)
     trusted_servers: tuple[str, ...] = ()
     dkim_keys: Path | None = None
+    smtp_listen: str | None = DEFAULT_LISTEN
+    catch_all: str | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    relay_url: str | None = field(default=None, repr=False)
+    webhook_allow: tuple[IPv4Network | IPv6Network, ...] = ()
+    dkim_key: Path | None = None
+    dkim_selector: str = "postroom"
+    mailgun_signing_key: str | None = field(default=None, repr=False)
+    sendgrid_public_key: str | None = None
+    resend_signing_secret: str | None = field(default=None, repr=False)
+    resend_api_key: str | None = field(default=None, repr=False)
+    ses_topics: tuple[str, ...] = ()
+    postmark_login: str | None = field(default=None, repr=False)
+    inbound_window_s: int = 300
     api_key: str | None = field(default=None, repr=False)
     public_url: str | None = None
     toolsets: tuple[str, ...] = ()
@@ -113,6 +131,67 @@ def _url(raw: object) -> str:
     return url
 
 
+def _relay(raw: object) -> str:
+    url = _text(raw)
+    parse_relay_url(url)
+    return url
+
+
+def _listen(raw: object) -> str | None:
+    text = _text(raw)
+    if text.lower() in ("none", "off"):
+        return None
+    if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):\d{1,5}", text):
+        raise ValueError("must be like 127.0.0.1:8725, or none")
+    return text
+
+
+def _address(raw: object) -> str:
+    address = _text(raw)
+    if not re.fullmatch(r"[^@\s]{1,64}@[^@\s]{1,255}", address):
+        raise ValueError("must be an address, such as catchall@example.com")
+    return address.lower()
+
+
+def _networks(raw: object) -> tuple[IPv4Network | IPv6Network, ...]:
+    items = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(items, (list, tuple)):
+        raise ValueError("must be networks, such as 10.0.0.0/8, several with commas")
+    try:
+        return tuple(ip_network(_text(item).strip()) for item in items)
+    except ValueError:
+        raise ValueError("must be networks, such as 10.0.0.0/8, several with commas") from None
+
+
+def _login(raw: object) -> str:
+    login = _text(raw)
+    if not re.fullmatch(r"[!-9;-~]{1,100}:[!-~]{8,100}", login):
+        raise ValueError("must be name:password, the password of 8 characters or more")
+    return login
+
+
+_TOPIC = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w.-]{1,256}"
+
+
+def _topics(raw: object) -> tuple[str, ...]:
+    items = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(items, (list, tuple)):
+        raise ValueError("must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail")
+    topics = tuple(_text(item).strip() for item in items)
+    if not all(
+        re.fullmatch(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w.-]{1,256}", t) for t in topics
+    ):
+        raise ValueError("must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail")
+    return topics
+
+
+def _selector(raw: object) -> str:
+    selector = _text(raw)
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?", selector):
+        raise ValueError("must be a DNS label, such as mail2026")
+    return selector
+
+
 _DOMAIN = r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
 _MOST = {"mime_depth": 100}
 """Where a hundred times the default would be too much."""
@@ -148,6 +227,8 @@ _LIMIT_SUMMARIES = {
     "requests_per_second": "Requests a second of one key.",
     "requests_burst": "Requests of one key at once.",
     "sends_per_hour": "Messages that one key may send an hour.",
+    "domain_sends_per_hour": "Messages that go to one domain an hour; more wait for the next.",
+    "smtp_per_minute": "Mails a minute that one address may bring over SMTP.",
 }
 
 SETTINGS: tuple[Setting, ...] = (
@@ -187,6 +268,92 @@ SETTINGS: tuple[Setting, ...] = (
         _path,
         "a file",
         "Public keys of DKIM signers, as `dig TXT` shows them, to check signatures with.",
+    ),
+    Setting(
+        "smtp_listen",
+        _listen,
+        "an address and a port, or none",
+        "Where mail is received over SMTP and LMTP.",
+        "127.0.0.1:8725",
+        option="--smtp",
+    ),
+    Setting(
+        "catch_all",
+        _address,
+        "an address",
+        "The inbox that gets mail to unknown addresses of our domains.",
+    ),
+    Setting("tls_cert", _path, "a PEM file", "The certificate for STARTTLS of the SMTP listener."),
+    Setting("tls_key", _path, "a PEM file", "The key of that certificate."),
+    Setting(
+        "relay_url",
+        _relay,
+        "an smtp or smtps URL",
+        "The server that takes our mail to others; without it nothing leaves.",
+        is_secret=True,
+    ),
+    Setting(
+        "webhook_allow",
+        _networks,
+        "networks, with commas",
+        "Private networks that webhooks may be in.",
+        "none",
+    ),
+    Setting("dkim_key", _path, "a PEM file", "The key that signs outgoing mail (RSA or Ed25519)."),
+    Setting(
+        "dkim_selector",
+        _selector,
+        "a DNS label",
+        "The name under which DNS has the public key.",
+        "postroom",
+    ),
+    Setting(
+        "mailgun_signing_key",
+        _key,
+        "8 to 256 characters",
+        "Mailgun's HTTP webhook signing key, to receive mail from its routes.",
+        is_secret=True,
+    ),
+    Setting(
+        "sendgrid_public_key",
+        _key,
+        "8 to 256 characters",
+        "The public key of SendGrid's security policy, to receive from Inbound Parse.",
+    ),
+    Setting(
+        "resend_signing_secret",
+        _key,
+        "8 to 256 characters",
+        "The signing secret of Resend's webhook, to receive mail from it.",
+        is_secret=True,
+    ),
+    Setting(
+        "resend_api_key",
+        _key,
+        "8 to 256 characters",
+        "The API key that fetches the mail that Resend tells of.",
+        is_secret=True,
+    ),
+    Setting(
+        "ses_topics",
+        _topics,
+        "topic ARNs, with commas",
+        "The SNS topics through which Amazon SES sends us mail.",
+        "none",
+    ),
+    Setting(
+        "postmark_login",
+        _login,
+        "name:password",
+        "The name and password in the URL that Postmark posts mail to.",
+        is_secret=True,
+    ),
+    Setting(
+        "inbound_window_s",
+        partial(_integer, 30, 86_400),
+        "30 to 86400",
+        "How old the signature of Mailgun, SendGrid or Resend may be, in seconds.",
+        "300",
     ),
     Setting(
         "api_key",

@@ -48,3 +48,6 @@ class Caller:
 
 OWNER = Caller(key_id="owner", is_metered=False)
 """The person at the terminal, or the agent they started over stdio."""
+
+POSTING = Caller(key_id="inbound", scopes=frozenset({Scope.WRITE}))
+"""A provider that posts mail to us: it has no key, and its own signature is checked instead."""

@@ -29,3 +29,5 @@ class Limits:
     requests_per_second: int = 500
     requests_burst: int = 2_000
     sends_per_hour: int = 1_000
+    domain_sends_per_hour: int = 10_000
+    smtp_per_minute: int = 60_000

@@ -151,3 +151,11 @@ class Received:
     message_id: str
     thread_id: str
     status: Literal["received", "duplicate"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedPosting:
+    """What became of what a provider posted: a message for each inbox it was for."""
+
+    status: Literal["received", "duplicate", "nothing"]
+    messages: tuple[Received, ...]

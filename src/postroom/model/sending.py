@@ -17,6 +17,12 @@ WORST_FIRST = (
     "delivered",
 )
 
+OPEN = ("queued", "scheduled")
+"""Still on the way."""
+
+NOT_OUT = ("failed", "unknown", "bounced", *OPEN)
+"""What somebody may want to look at."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:

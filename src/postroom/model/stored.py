@@ -28,6 +28,14 @@ class NewAttachment:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryReport:
+    """What a mail says of another one that we sent: its Message-ID, and each recipient's fate."""
+
+    internet_message_id: str
+    outcomes: tuple[Recipient, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NewMessage:
     """A message that is about to be stored; its bytes are in the blob store already.
 
@@ -63,6 +71,8 @@ class NewMessage:
     flags: tuple[str, ...] = ()
     recipients: tuple[Recipient, ...] | None = None
     thread_id: str | None = None
+    is_imported: bool = False
+    report: DeliveryReport | None = None
 
     @property
     def sender(self) -> AddressLine | None:
@@ -94,6 +104,7 @@ class NewSend:
     allow_duplicate: bool
     most_per_hour: int | None
     answered: str | None = None
+    send_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

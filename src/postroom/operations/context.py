@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from postroom.model.inbox import Visible
@@ -9,6 +10,13 @@ from postroom.model.key import Caller
 from postroom.operations.cursors import Cursors
 from postroom.operations.rates import Rates
 from postroom.pipeline.house import House
+
+Report = Callable[[float, str], Awaitable[None]]
+"""Tells a caller who waits how far it is, in seconds, and what we are doing."""
+
+
+async def _nobody_listens(_seconds: float, _doing: str) -> None:
+    """What most callers want to hear."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +26,7 @@ class Context(House):
     caller: Caller
     cursors: Cursors
     rates: Rates | None = None
+    report: Report = _nobody_listens
 
     @property
     def visible(self) -> Visible:

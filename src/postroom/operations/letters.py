@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Annotated, TypeVar
 
 from pydantic import Field
@@ -19,17 +22,23 @@ from postroom.mail.compose import (
     reply_references,
     reply_subject,
 )
+from postroom.model.event import Event
 from postroom.model.inbox import Inbox
 from postroom.model.message import Message, Recipient
 from postroom.model.page import Slice
-from postroom.model.sending import Sent
+from postroom.model.sending import Sent, overall_status
 from postroom.model.stored import NewMessage, NewSend
 from postroom.operations.context import Context
 from postroom.operations.enclosures import Enclosure, collect
 from postroom.operations.inboxes import inbox_of
 from postroom.operations.messages import message_of
 from postroom.operations.request import Request
+from postroom.pipeline.addressing import inboxes_for
+from postroom.pipeline.outbox import route
 from postroom.pipeline.receive import Arrival, as_sent, check_size, put_away
+
+AUTOMATIC = (("Auto-Submitted", "auto-replied"),)
+"""How an answer that no person wrote says so (RFC 3834)."""
 
 S = TypeVar("S", bound="Sending")
 Pair = tuple[str, str]
@@ -57,6 +66,10 @@ class Sending(Request):
             examples=[True],
         ),
     ] = False
+    wait_s: Annotated[
+        int,
+        Field(ge=0, le=30, description="Wait so long for the relay's answer.", examples=[10]),
+    ] = 0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -74,6 +87,8 @@ class Letter:
     in_reply_to: str | None = None
     thread_id: str | None = None
     enclosures: list[Enclosure] = field(default_factory=list)
+    is_automatic: bool = False
+    send_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +108,7 @@ async def send_once(
 
     What makes two calls the same is what the caller said, and it is looked up before anything
     else: by the time of a retry the thread has grown, and the answered mail may be gone.
+    With `wait_s` it returns as soon as the outcome is known, but no later.
 
     Raises:
         InvalidInput, TooLarge, NotFound: something in the letter is wrong; nothing was sent.
@@ -107,7 +123,29 @@ async def send_once(
         allow_duplicate=request.allow_duplicate,
         now=ctx.clock(),
     )
-    return earlier or await _send(ctx, await write(ctx, request), request, payload)
+    sent = earlier or await _send(ctx, await write(ctx, request), request, payload)
+    return await _outcome(ctx, sent, request.wait_s) if request.wait_s else sent
+
+
+async def _outcome(ctx: Context, sent: Sent, wait_s: int) -> Sent:
+    """Wait until nobody is queued any more, or the time is over."""
+
+    def is_about_it(event: Event) -> bool:
+        return event.message_id == sent.message_id
+
+    with ctx.watch.subscribe(ctx.store, is_about_it) as subscription:
+        events = aiter(ctx.watch.after(subscription, await ctx.store.newest_event()))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while (sent := await _current(ctx, sent)).status == "queued":
+                    await anext(events)
+    return sent
+
+
+async def _current(ctx: Context, sent: Sent) -> Sent:
+    message = await ctx.store.message(sent.message_id, ctx.visible)
+    recipients = (message.recipients if message else None) or sent.recipients
+    return replace(sent, status=overall_status(recipients), recipients=recipients)
 
 
 async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) -> Sent:
@@ -117,12 +155,13 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
     raw = await in_thread(compose, outgoing)
     check_size(raw, ctx.limits.message_bytes)
     (parsed,) = await ctx.parser.parse([raw])
-    local = await ctx.store.inboxes_at(_recipients(outgoing))
-    inboxes = [inbox.id, *dict.fromkeys(i.id for i in local.values())]
+    local = await inboxes_for(ctx, _recipients(outgoing))
+    now_local = () if letter.send_at else dict.fromkeys(i.id for i in local.values())
+    inboxes = [inbox.id, *now_local]
     async with put_away(ctx, [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes]) as copies:
         return await ctx.store.record_send(
             NewSend(
-                message=_sent_copy(ctx, copies[0], outgoing, parent, local),
+                message=_sent_copy(ctx, copies[0], letter, outgoing, parent, local),
                 deliveries=tuple(copies[1:]),
                 caller=ctx.caller.key_id,
                 payload=payload,
@@ -130,8 +169,21 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
                 allow_duplicate=request.allow_duplicate,
                 most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
                 answered=parent.message_id,
+                send_at=letter.send_at,
             )
         )
+
+
+async def check_letter(ctx: Context, letter: Letter) -> Inbox:
+    """Refuse what could not be sent, without sending it; the inbox that would send.
+
+    Raises what `send_once` raises for a letter that is wrong.
+    """
+    _check_recipients(ctx, letter)
+    inbox, parent = await _origin(ctx, letter)
+    outgoing = _outgoing(ctx, letter, inbox, parent, await collect(ctx, letter.enclosures))
+    check_size(await in_thread(compose, outgoing), ctx.limits.message_bytes)
+    return inbox
 
 
 def _check_recipients(ctx: Context, letter: Letter) -> None:
@@ -225,9 +277,10 @@ def _outgoing(
         html=letter.html,
         attachments=files,
         internet_message_id=f"{ctx.new_id('mail')}@{domain}",
-        date=ctx.clock().replace(microsecond=0),
+        date=(letter.send_at or ctx.clock()).replace(microsecond=0),
         in_reply_to=parent.internet_message_id,
         references=parent.references,
+        headers=AUTOMATIC if letter.is_automatic else (),
     )
 
 
@@ -236,21 +289,20 @@ def _recipients(outgoing: Outgoing) -> list[str]:
 
 
 def _sent_copy(
-    ctx: Context, copy: NewMessage, outgoing: Outgoing, parent: Parent, local: dict[str, Inbox]
+    ctx: Context,
+    copy: NewMessage,
+    letter: Letter,
+    outgoing: Outgoing,
+    parent: Parent,
+    local: dict[str, Inbox],
 ) -> NewMessage:
     """The sender's own message, which knows what became of each recipient."""
     sent = as_sent(copy, [address for _, address in outgoing.bcc])
-    recipients = tuple(_recipient(ctx, address, local) for address in _recipients(outgoing))
+    recipients = tuple(
+        Recipient(address, "scheduled") if letter.send_at else route(ctx, address, local)
+        for address in _recipients(outgoing)
+    )
     return replace(sent, recipients=recipients, thread_id=parent.thread_id)
-
-
-def _recipient(ctx: Context, address: str, local: dict[str, Inbox]) -> Recipient:
-    """Without a relay, local inboxes receive and everyone else's copy stays here."""
-    if address.lower() in local:
-        return Recipient(address, "delivered")
-    if address.rpartition("@")[2].lower() in ctx.domains:
-        return Recipient(address, "failed", "no inbox has this address")
-    return Recipient(address, "captured", "no relay is configured, so it was not sent")
 
 
 def _unique(addresses: Iterable[str]) -> list[str]:
@@ -264,7 +316,7 @@ def _unique(addresses: Iterable[str]) -> list[str]:
 def _payload(request: Sending) -> bytes:
     """What makes two sends the same: all that the caller said but how to repeat it."""
     said = request.model_dump_json(
-        exclude={"idempotency_key", "allow_duplicate"}, exclude_defaults=True
+        exclude={"idempotency_key", "allow_duplicate", "wait_s"}, exclude_defaults=True
     )
     return hashlib.sha256(f"{type(request).__name__}{said}".encode()).digest()
 

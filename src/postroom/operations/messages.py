@@ -48,7 +48,7 @@ LabelName = Annotated[
 MailboxName = Annotated[
     str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$"), AfterValidator(str)
 ]
-_SOUGHT = Accepts({"pattern": forms.SOUGHT})
+SOUGHT = Accepts({"pattern": forms.SOUGHT})
 
 
 class MessageFilter(Paged):
@@ -70,12 +70,12 @@ class MessageFilter(Paged):
             "in subject, body, sender or attachment names.",
             examples=["invoice.pdf"],
         ),
-        _SOUGHT,
+        SOUGHT,
     ] = None
     query: Annotated[
         str | None,
         Field(min_length=1, max_length=256, description="The same as q.", examples=["invoice"]),
-        _SOUGHT,
+        SOUGHT,
     ] = None
     labels: Annotated[
         list[LabelName],
@@ -90,7 +90,7 @@ class MessageFilter(Paged):
             description="Sender: address, @domain, or a part of address or name.",
             examples=["@example.com"],
         ),
-        _SOUGHT,
+        SOUGHT,
     ] = None
     recipient: Annotated[
         str | None,
@@ -101,7 +101,7 @@ class MessageFilter(Paged):
             description="The same for to, cc and bcc.",
             examples=["ana@example.com"],
         ),
-        _SOUGHT,
+        SOUGHT,
     ] = None
     has_attachment: Annotated[
         bool | None, Field(description="With or without attachments.", examples=[True])
@@ -141,9 +141,9 @@ class MessageFilter(Paged):
             visible=ctx.visible,
             inbox_id=self.inbox_id,
             thread_id=self.thread_id,
-            q=_folded("q", self.q),
-            sender=_folded("from", self.sender),
-            recipient=_folded("to", self.recipient),
+            q=folded("q", self.q),
+            sender=folded("from", self.sender),
+            recipient=folded("to", self.recipient),
             labels=tuple(self.labels),
             has_attachment=self.has_attachment,
             after=self.after_date,
@@ -153,13 +153,14 @@ class MessageFilter(Paged):
         )
 
 
-def _folded(name: str, text: str | None) -> str | None:
+def folded(name: str, text: str | None) -> str | None:
+    """A text in the form in which it is looked for. Raises InvalidInput if nothing is left."""
     if text is None:
         return None
-    folded = fold(text)
-    if not folded:
+    found = fold(text)
+    if not found:
         raise InvalidInput(f"{name}: there is nothing to look for in it but space")
-    return folded
+    return found
 
 
 class ListMessages(MessageFilter):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from postroom.errors import NotFound
+from postroom.errors import FeatureDisabled, InvalidInput, NotFound
 from postroom.mail.compose import parse_address
+from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
-from postroom.model.message import Received
+from postroom.model.message import Received, ReceivedPosting
+from postroom.model.stored import Added
 from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Request
-from postroom.pipeline.receive import Arrival, check_size, receive
+from postroom.pipeline.addressing import inboxes_for
+from postroom.pipeline.receive import Arrival, check_size, receive, receive_many
+from postroom.ports.inbound import Posting
 
 
 class ReceiveMessage(Request):
@@ -37,10 +43,66 @@ class ReceiveMessage(Request):
 async def receive_message(ctx: Context, request: ReceiveMessage) -> Received:
     check_size(request.raw, ctx.limits.message_bytes)
     _, address = parse_address(request.recipient)
-    inbox = (await ctx.store.inboxes_at([address])).get(address.lower())
+    inbox = (await inboxes_for(ctx, [address])).get(address.lower())
     if inbox is None or (ctx.visible is not None and inbox.id not in ctx.visible):
         raise NotFound(f"no inbox has the address {address}")
     added = await receive(ctx, Arrival(request.raw, inbox.id))
-    return Received(
-        added.message_id, added.thread_id, "duplicate" if added.is_duplicate else "received"
-    )
+    return _received(added)
+
+
+def _received(added: Added) -> Received:
+    status: Literal["received", "duplicate"] = "duplicate" if added.is_duplicate else "received"
+    return Received(added.message_id, added.thread_id, status)
+
+
+Provider = Literal["mailgun", "sendgrid", "resend", "ses", "postmark"]
+_SETTINGS = {
+    "mailgun": "POSTROOM_MAILGUN_SIGNING_KEY",
+    "sendgrid": "POSTROOM_SENDGRID_PUBLIC_KEY",
+    "resend": "POSTROOM_RESEND_SIGNING_SECRET",
+    "ses": "POSTROOM_SES_TOPICS",
+    "postmark": "POSTROOM_POSTMARK_LOGIN",
+}
+
+
+class ReceivePosting(Request):
+    """Take in mail that a provider received for us. It posts in its own form and needs no key:
+    its own signature is checked."""
+
+    provider: Annotated[Provider, Field(description="Who posts.", examples=["mailgun"])]
+    format: Annotated[
+        Literal["mime"] | None,
+        Field(description="Mailgun sends whole mails to URLs that end so.", examples=["mime"]),
+    ] = None
+    headers: Annotated[dict[str, str], Field(description="The headers of the posting.")]
+    raw: Annotated[bytes, Field(description="What the provider posts, as it is.")]
+
+
+@operation(Scope.WRITE)
+async def receive_posting(ctx: Context, request: ReceivePosting) -> ReceivedPosting:
+    provider = ctx.inbound.get(request.provider)
+    if provider is None:
+        name = _SETTINGS[request.provider]
+        raise FeatureDisabled(f"{request.provider} may not post here; set {name} to allow it")
+    posting = Posting(request.headers, request.raw, ctx.clock())
+    arrivals: list[Arrival] = []
+    for handed in await provider.read(posting):
+        inboxes = await _inboxes(ctx, handed.recipients)
+        arrivals += [Arrival(handed.raw, inbox_id) for inbox_id in inboxes]
+    if not arrivals:
+        return ReceivedPosting("nothing", ())
+    messages = tuple(_received(added) for added in await receive_many(ctx, arrivals))
+    is_new = any(message.status == "received" for message in messages)
+    return ReceivedPosting("received" if is_new else "duplicate", messages)
+
+
+async def _inboxes(ctx: Context, recipients: Sequence[str]) -> list[str]:
+    """Those of the recipients who are ours. Raises NotFound when nobody is."""
+    addresses = []
+    for recipient in recipients:
+        with suppress(InvalidInput):
+            addresses.append(parse_address(recipient)[1])
+    found: dict[str, Inbox] = await inboxes_for(ctx, addresses)
+    if not found:
+        raise NotFound("no inbox has an address that this mail is for")
+    return list(dict.fromkeys(inbox.id for inbox in found.values()))

@@ -20,6 +20,7 @@ from postroom.operations.letters import (
     reply_recipients,
     send_once,
 )
+from postroom.operations.loops import refuse_loop
 from postroom.operations.messages import MessageId, message_of
 from postroom.operations.operation import operation
 from postroom.operations.request import (
@@ -157,10 +158,11 @@ class SendMessage(Sending):
 
 @operation(Scope.SEND)
 async def send_message(ctx: Context, request: SendMessage) -> Sent:
-    return await send_once(ctx, request, _letter)
+    return await send_once(ctx, request, letter_of)
 
 
-async def _letter(_: Context, request: SendMessage) -> Letter:
+async def letter_of(_: Context, request: SendMessage) -> Letter:
+    """The letter that somebody asks us to send."""
     return Letter(
         inbox_id=request.inbox_id,
         sender=request.sender,
@@ -196,6 +198,9 @@ class ReplyToMessage(Sending):
         bool, Field(description="To everyone who got it too.", examples=[True])
     ] = False
     attachments: Enclosures = []
+    automatic: Annotated[
+        bool, Field(description="No person wrote it: never answers machines.", examples=[True])
+    ] = False
 
 
 @operation(Scope.SEND)
@@ -205,6 +210,8 @@ async def reply_to_message(ctx: Context, request: ReplyToMessage) -> Sent:
 
 async def _reply(ctx: Context, request: ReplyToMessage) -> Letter:
     parent = await message_of(ctx, request.message_id)
+    if request.automatic:
+        await refuse_loop(ctx, parent)
     inbox = await ctx.store.inbox(parent.inbox_id, ctx.visible)
     own = inbox.address if inbox else ""
     to, cc = reply_recipients(parent, own, reply_all=request.reply_all)
@@ -217,6 +224,7 @@ async def _reply(ctx: Context, request: ReplyToMessage) -> Letter:
         html=request.body_html,
         in_reply_to=parent.id,
         enclosures=list(request.attachments),
+        is_automatic=request.automatic,
     )
 
 

@@ -59,13 +59,24 @@ class GetThread(Request):
 
 @operation(Scope.READ)
 async def get_thread(ctx: Context, request: GetThread) -> Thread:
-    refuse_other_kind(request.thread_id, "thr", _READERS)
-    thread = await ctx.store.thread(
-        request.thread_id, ctx.visible, limit=request.limit, before=request.before
-    )
-    if thread is None:
-        raise NotFound(f"no thread {request.thread_id}")
+    thread = await thread_of(ctx, request.thread_id, limit=request.limit, before=request.before)
     return fit_thread(thread, include_text=request.include_text)
+
+
+async def thread_of(
+    ctx: Context, thread_id: str, *, limit: int = 1, before: str | None = None
+) -> Thread:
+    """The thread, if it exists for the caller, with its newest messages.
+
+    Raises:
+        InvalidInput: the id is one of another kind.
+        NotFound: there is no such thread.
+    """
+    refuse_other_kind(thread_id, "thr", _READERS)
+    thread = await ctx.store.thread(thread_id, ctx.visible, limit=limit, before=before)
+    if thread is None:
+        raise NotFound(f"no thread {thread_id}")
+    return thread
 
 
 _READERS = {"msg": "get_message", "inb": "list_messages", "att": "get_attachment_content"}

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from postroom.mail.authentication import Trust
+from postroom.model.ids import random_id
 from postroom.model.limits import Limits
+from postroom.pipeline.counts import Counts
 from postroom.pipeline.parsing import Parser
+from postroom.pipeline.watch import Watch
 from postroom.ports.blobs import BlobStore
+from postroom.ports.inbound import Inbound
+from postroom.ports.poster import NoPoster, Poster
 from postroom.ports.store import Store
-
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def utc_now() -> datetime:
     """The time, aware and in UTC."""
     return datetime.now(UTC)
-
-
-def random_id(prefix: str) -> str:
-    """Make an id that nobody can guess: a prefix and 130 random bits."""
-    number = secrets.randbits(130)
-    return prefix + "_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 130, 5))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +32,12 @@ class House:
     limits: Limits = field(default_factory=Limits)
     domains: tuple[str, ...] = ("postroom.localhost",)
     trust: Trust = Trust()
+    catch_all: str | None = None
+    has_relay: bool = False
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
+    poster: Poster = field(default_factory=NoPoster)
+    inbound: Mapping[str, Inbound] = field(default_factory=dict)
     clock: Callable[[], datetime] = utc_now
     new_id: Callable[[str], str] = random_id
+    watch: Watch = field(default_factory=Watch)
+    counts: Counts = field(default_factory=Counts)

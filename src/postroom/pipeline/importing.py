@@ -98,4 +98,4 @@ def _acceptable(house: House, batch: Batch, tally: ImportTally) -> Iterator[Sour
 
 def _arrival(mail: SourceMail, inbox_id: str) -> Arrival:
     direction: Direction = "outbound" if mail.mailbox == SENT else "inbound"
-    return Arrival(mail.raw, inbox_id, mail.mailbox, direction, mail.flags)
+    return Arrival(mail.raw, inbox_id, mail.mailbox, direction, mail.flags, is_imported=True)

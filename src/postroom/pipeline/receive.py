@@ -17,8 +17,14 @@ from postroom.mail.message import PARSER_VERSION, ParsedAttachment, ParsedMessag
 from postroom.mail.threads import subject_key
 from postroom.model.attachment import BlobKey
 from postroom.model.inbox import INBOX, SENT
-from postroom.model.message import AddressLine, Direction
-from postroom.model.stored import FIELD_BORDER, Added, NewAttachment, NewMessage
+from postroom.model.message import AddressLine, Direction, Recipient
+from postroom.model.stored import (
+    FIELD_BORDER,
+    Added,
+    DeliveryReport,
+    NewAttachment,
+    NewMessage,
+)
 from postroom.pipeline.house import House
 
 CLOCK_SKEW = timedelta(hours=24)
@@ -33,6 +39,7 @@ class Arrival:
     mailbox: str = INBOX
     direction: Direction = "inbound"
     flags: tuple[str, ...] = ()
+    is_imported: bool = False
 
 
 async def receive(house: House, arrival: Arrival) -> Added:
@@ -50,8 +57,9 @@ async def receive_many(house: House, arrivals: Sequence[Arrival]) -> list[Added]
     """Take in several mails with one sync of the disk for all of them."""
     for arrival in arrivals:
         check_size(arrival.raw, house.limits.message_bytes)
-    parsed = await house.parser.parse([arrival.raw for arrival in arrivals])
-    async with put_away(house, list(zip(arrivals, parsed, strict=True))) as messages:
+    raws = list(dict.fromkeys(arrival.raw for arrival in arrivals))
+    parsed = dict(zip(raws, await house.parser.parse(raws), strict=True))
+    async with put_away(house, [(a, parsed[a.raw]) for a in arrivals]) as messages:
         return await house.store.add_messages(messages)
 
 
@@ -127,7 +135,25 @@ def _new_message(
         security=_security(parsed),
         mailboxes=(arrival.mailbox,),
         flags=arrival.flags,
+        is_imported=arrival.is_imported,
+        report=_report(parsed),
     )
+
+
+def _report(parsed: ParsedMessage) -> DeliveryReport | None:
+    """What a delivery report says, in our words; a delay is no outcome."""
+    report = parsed.report
+    if report is None or report.kind != "delivery" or report.original_message_id is None:
+        return None
+    outcomes = tuple(
+        Recipient(r.address, _FATES[r.action], " ".join((r.diagnostic or r.reason).split())[:500])
+        for r in report.recipients
+        if r.action in _FATES
+    )
+    return DeliveryReport(report.original_message_id, outcomes) if outcomes else None
+
+
+_FATES = {"failed": "bounced", "delivered": "delivered"}
 
 
 def _new_attachment(house: House, attachment: ParsedAttachment, key: str) -> NewAttachment:

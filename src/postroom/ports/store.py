@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from postroom.model.attachment import Attachment, BlobKey
+from postroom.model.draft import StoredDraft
+from postroom.model.event import Event, EventQuery
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
-from postroom.model.message import ActionResult, Message, MessageRow
+from postroom.model.message import ActionResult, Message, MessageRow, Recipient
+from postroom.model.outbox import OutboxEntry, OutboxJob, OutboxQuery, OutboxState
 from postroom.model.page import Found, Slice
 from postroom.model.sending import Sent
 from postroom.model.stored import (
@@ -25,6 +28,8 @@ from postroom.model.stored import (
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
+from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
+from postroom.ports.bell import Bell
 
 
 class StoresInboxes(Protocol):
@@ -168,6 +173,121 @@ class GrantsLeases(Protocol):
         """Give a lease back before it ends."""
 
 
+class KeepsDrafts(Protocol):
+    """Mail that is not sent yet."""
+
+    async def save_draft(self, draft: StoredDraft) -> None:
+        """Keep a draft, new or changed. Raises NotFound when its inbox is gone."""
+
+    async def draft(
+        self, draft_id: str, visible: Visible, *, even_sent: bool
+    ) -> StoredDraft | None: ...
+    async def drafts(
+        self, visible: Visible, inbox_id: str | None, page: Slice
+    ) -> Found[StoredDraft]: ...
+    async def mark_draft_sent(self, draft_id: str, now: datetime) -> None: ...
+    async def remove_draft(self, draft_id: str, visible: Visible) -> bool: ...
+
+
+class KeepsOutbox(Protocol):
+    """Mail on its way out, handed over by one worker at a time."""
+
+    async def claim_mail(
+        self, holder: str, *, now: datetime, until: datetime, limit: int, most_per_domain: int
+    ) -> list[OutboxJob]:
+        """Take what is due; what a worker that is gone was handing over becomes unknown.
+
+        Mail to a domain that has had its share of the hour waits for the next.
+        """
+
+    async def next_mail_at(self) -> datetime | None:
+        """When there is something to do next."""
+
+    async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None: ...
+    async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
+        """Write down that the mail itself goes out now; False if the claim was lost."""
+
+    async def release_mail(self, job: OutboxJob) -> None:
+        """Give a claim back before anything was handed over."""
+
+    async def settle_mail(
+        self,
+        job: OutboxJob,
+        recipients: Mapping[str, Recipient],
+        *,
+        now: datetime,
+        next_at: datetime,
+    ) -> None:
+        """Write down what became of each recipient; who is still queued waits until *next_at*."""
+
+    async def deliver_scheduled(
+        self,
+        job: OutboxJob,
+        copies: Sequence[NewMessage],
+        recipients: Mapping[str, Recipient],
+        now: datetime,
+    ) -> None:
+        """Let the local copies of a scheduled mail arrive, and the rest wait for the relay."""
+
+    async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]: ...
+    async def outbox_state(self) -> OutboxState: ...
+    async def pause_outbox(self, *, paused: bool) -> OutboxState: ...
+    async def retry_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
+        """Queue again whoever did not get a message. Raises NotFound, Conflict."""
+
+    async def cancel_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
+        """Keep a message from those who have not got it. Raises NotFound, Conflict."""
+
+
+class KeepsWebhooks(Protocol):
+    """Programs that want to be told, each delivery made by one worker at a time."""
+
+    async def add_webhook(self, webhook: Webhook) -> None: ...
+    async def webhooks(self, visible: Visible, page: Slice) -> Found[Webhook]: ...
+    async def remove_webhook(self, webhook_id: str, visible: Visible) -> None:
+        """Raises NotFound."""
+
+    async def renew_webhook(
+        self, webhook_id: str, secret: str, visible: Visible, now: datetime
+    ) -> Webhook:
+        """Give it a new secret; the old one is kept for a day. Raises NotFound."""
+
+    async def claim_webhooks(
+        self, holder: str, *, now: datetime, until: datetime, limit: int
+    ) -> list[WebhookJob]:
+        """Take what is due; of one webhook and inbox only the oldest."""
+
+    async def next_webhook_at(self) -> datetime | None: ...
+    async def settle_webhook(
+        self, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
+    ) -> None: ...
+    async def webhook_deliveries(
+        self, webhook_id: str, visible: Visible, page: Slice
+    ) -> Found[WebhookDelivery]:
+        """Raises NotFound."""
+
+    async def redeliver(
+        self, webhook_id: str, delivery_id: str, visible: Visible, now: datetime
+    ) -> WebhookDelivery:
+        """Raises NotFound, Conflict."""
+
+
+class TellsOfEvents(Protocol):
+    """What happened, and a bell that rings when more did."""
+
+    @property
+    def bell(self) -> Bell: ...
+    async def events(self, query: EventQuery) -> Found[Event]: ...
+    async def events_after(self, after: int, *, limit: int) -> list[Event]:
+        """The next events after the one with this number, whoever may see them."""
+
+    async def newest_event(self) -> int:
+        """The number of the last event; 0 if there is none."""
+
+    async def event_number(self, since: str) -> int:
+        """The number of an event, or of the first event of a message. Raises NotFound."""
+
+
 class KnowsItsState(Protocol):
     """What verify, doctor and the blob sweep ask."""
 
@@ -204,6 +324,10 @@ class Store(
     StoresThreads,
     StoresKeys,
     GrantsLeases,
+    KeepsDrafts,
+    KeepsOutbox,
+    KeepsWebhooks,
+    TellsOfEvents,
     KnowsItsState,
     Protocol,
 ):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
 from postroom.model.attachment import Attachment, BlobKey
+from postroom.model.draft import StoredDraft
+from postroom.model.event import Event, EventQuery
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
-from postroom.model.message import ActionResult, Message, MessageRow
+from postroom.model.message import ActionResult, Message, MessageRow, Recipient
+from postroom.model.outbox import OutboxEntry, OutboxJob, OutboxQuery, OutboxState
 from postroom.model.page import Found, Slice
 from postroom.model.sending import Sent
 from postroom.model.stored import (
@@ -26,6 +29,8 @@ from postroom.model.stored import (
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
+from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
+from postroom.ports.bell import Bell
 from postroom.store.search import checking as index_checking
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
@@ -34,15 +39,19 @@ from postroom.store.sql import (
     blobs,
     changing,
     checking,
+    drafts,
+    events,
     finding,
     inboxes,
     keys,
     leases,
     names,
+    outbox,
     reading,
     rereading,
     sends,
     threads,
+    webhooks,
 )
 from postroom.store.transaction import Engine, Transaction
 
@@ -51,7 +60,10 @@ _USE_NOTED_EVERY = timedelta(minutes=1)
 
 
 class ClosableEngine(Engine, Protocol):
-    """An engine that also knows how it is."""
+    """An engine that also knows how it is, and rings a bell."""
+
+    @property
+    def bell(self) -> Bell: ...
 
     def check(self, tx: Transaction) -> tuple[str, ...]:
         """Let the database check itself."""
@@ -229,6 +241,149 @@ class SqlStore:
     async def release(self, name: str, holder: str) -> None:
         await self._engine.write(lambda tx: leases.release(tx, name, holder))
 
+    async def save_draft(self, draft: StoredDraft) -> None:
+        await self._engine.write(lambda tx: drafts.save_draft(tx, draft))
+
+    async def draft(
+        self, draft_id: str, visible: Visible, *, even_sent: bool
+    ) -> StoredDraft | None:
+        return await self._engine.read(
+            lambda tx: drafts.get_draft(tx, draft_id, visible, even_sent=even_sent)
+        )
+
+    async def drafts(
+        self, visible: Visible, inbox_id: str | None, page: Slice
+    ) -> Found[StoredDraft]:
+        return await self._engine.read(lambda tx: drafts.list_drafts(tx, visible, inbox_id, page))
+
+    async def mark_draft_sent(self, draft_id: str, now: datetime) -> None:
+        await self._engine.write(lambda tx: drafts.mark_draft_sent(tx, draft_id, now))
+
+    async def remove_draft(self, draft_id: str, visible: Visible) -> bool:
+        return await self._engine.write(lambda tx: drafts.remove_draft(tx, draft_id, visible))
+
+    async def claim_mail(
+        self, holder: str, *, now: datetime, until: datetime, limit: int, most_per_domain: int
+    ) -> list[OutboxJob]:
+        return await self._engine.write(
+            lambda tx: outbox.claim_mail(
+                tx, holder, now=now, until=until, limit=limit, most_per_domain=most_per_domain
+            )
+        )
+
+    async def next_mail_at(self) -> datetime | None:
+        return await self._engine.read(outbox.next_mail_at)
+
+    async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None:
+        await self._engine.write(lambda tx: outbox.renew_mail(tx, jobs, until))
+
+    async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
+        return await self._engine.write(lambda tx: outbox.begin_handing_over(tx, job, accepted))
+
+    async def release_mail(self, job: OutboxJob) -> None:
+        await self._engine.write(lambda tx: outbox.release_mail(tx, job))
+
+    async def settle_mail(
+        self,
+        job: OutboxJob,
+        recipients: Mapping[str, Recipient],
+        *,
+        now: datetime,
+        next_at: datetime,
+    ) -> None:
+        await self._engine.write(
+            lambda tx: outbox.settle_mail(tx, job, recipients, now=now, next_at=next_at)
+        )
+
+    async def deliver_scheduled(
+        self,
+        job: OutboxJob,
+        copies: Sequence[NewMessage],
+        recipients: Mapping[str, Recipient],
+        now: datetime,
+    ) -> None:
+        await self._engine.write(
+            lambda tx: outbox.deliver_scheduled(tx, job, copies, recipients, now)
+        )
+
+    async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]:
+        return await self._engine.read(lambda tx: outbox.find_outbox(tx, query))
+
+    async def outbox_state(self) -> OutboxState:
+        return await self._engine.read(outbox.outbox_state)
+
+    async def pause_outbox(self, *, paused: bool) -> OutboxState:
+        return await self._engine.write(lambda tx: outbox.pause_outbox(tx, paused=paused))
+
+    async def retry_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
+        await self._engine.write(lambda tx: outbox.retry_mail(tx, message_id, visible, now))
+
+    async def cancel_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
+        await self._engine.write(lambda tx: outbox.cancel_mail(tx, message_id, visible, now))
+
+    async def add_webhook(self, webhook: Webhook) -> None:
+        await self._engine.write(lambda tx: webhooks.add_webhook(tx, webhook))
+
+    async def webhooks(self, visible: Visible, page: Slice) -> Found[Webhook]:
+        return await self._engine.read(lambda tx: webhooks.list_webhooks(tx, visible, page))
+
+    async def remove_webhook(self, webhook_id: str, visible: Visible) -> None:
+        await self._engine.write(lambda tx: webhooks.remove_webhook(tx, webhook_id, visible))
+
+    async def renew_webhook(
+        self, webhook_id: str, secret: str, visible: Visible, now: datetime
+    ) -> Webhook:
+        return await self._engine.write(
+            lambda tx: webhooks.renew_webhook(tx, webhook_id, secret, visible, now)
+        )
+
+    async def claim_webhooks(
+        self, holder: str, *, now: datetime, until: datetime, limit: int
+    ) -> list[WebhookJob]:
+        return await self._engine.write(
+            lambda tx: webhooks.claim_webhooks(tx, holder, now=now, until=until, limit=limit)
+        )
+
+    async def next_webhook_at(self) -> datetime | None:
+        return await self._engine.read(webhooks.next_webhook_at)
+
+    async def settle_webhook(
+        self, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
+    ) -> None:
+        await self._engine.write(
+            lambda tx: webhooks.settle_webhook(tx, job, posted, now=now, next_at=next_at)
+        )
+
+    async def webhook_deliveries(
+        self, webhook_id: str, visible: Visible, page: Slice
+    ) -> Found[WebhookDelivery]:
+        return await self._engine.read(
+            lambda tx: webhooks.list_deliveries(tx, webhook_id, visible, page)
+        )
+
+    async def redeliver(
+        self, webhook_id: str, delivery_id: str, visible: Visible, now: datetime
+    ) -> WebhookDelivery:
+        return await self._engine.write(
+            lambda tx: webhooks.redeliver(tx, webhook_id, delivery_id, visible, now)
+        )
+
+    @property
+    def bell(self) -> Bell:
+        return self._engine.bell
+
+    async def events(self, query: EventQuery) -> Found[Event]:
+        return await self._engine.read(lambda tx: events.find_events(tx, query))
+
+    async def events_after(self, after: int, *, limit: int) -> list[Event]:
+        return await self._engine.read(lambda tx: events.events_after(tx, after, limit=limit))
+
+    async def newest_event(self) -> int:
+        return await self._engine.read(events.newest_event)
+
+    async def event_number(self, since: str) -> int:
+        return await self._engine.read(lambda tx: events.event_number(tx, since))
+
     async def secret(self) -> bytes:
         row = await self._engine.read(
             lambda tx: tx.one("SELECT value FROM facts WHERE name = 'secret'")
@@ -270,7 +425,13 @@ class SqlStore:
         return await merge_once(self._engine)
 
     async def ping(self) -> None:
-        await self._engine.write(lambda tx: tx.one("SELECT 1"))
+        await self._engine.write(_leave_a_mark)
 
     async def close(self) -> None:
         await self._engine.close()
+
+
+def _leave_a_mark(tx: Transaction) -> None:
+    """Write something: a store that can only be read is not ready."""
+    tx.run("DELETE FROM facts WHERE name = 'mark'")
+    tx.run("INSERT INTO facts (name, value) VALUES ('mark', :value)", value=b"\x01")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from postroom.ports.bell import Topic
+
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
@@ -27,6 +29,9 @@ class Transaction(Protocol):
 
     def many(self, sql: str, rows: Iterable[Mapping[str, object]], /) -> None:
         """Run one statement once for each mapping of parameters."""
+
+    def announce(self, topic: Topic, /) -> None:
+        """Ring the bell for a topic once this is committed."""
 
 
 class Engine(Protocol):

@@ -14,7 +14,9 @@ from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from postroom.model.attachment import Attachment, AttachmentContent
+from postroom.model.event import Event, Waited
 from postroom.model.message import Message, MessageRow, ThreadMessage
+from postroom.model.outbox import OutboxEntry
 from postroom.model.page import Page
 from postroom.model.thread import Thread, ThreadRow
 from postroom.operations.operation import Operation
@@ -22,7 +24,17 @@ from postroom.operations.operation import Operation
 ROWS = (MessageRow, ThreadMessage, ThreadRow)
 """Shapes that stand in lists in great number."""
 
-CARRIES_MAIL = (Attachment, AttachmentContent, Message, MessageRow, Thread, ThreadRow)
+CARRIES_MAIL = (
+    Attachment,
+    AttachmentContent,
+    Event,
+    Message,
+    MessageRow,
+    OutboxEntry,
+    Thread,
+    ThreadRow,
+    Waited,
+)
 """Shapes whose words come from whoever wrote the mail."""
 
 

@@ -30,6 +30,7 @@ INBOX = {
     "send_email",
     "send_email_with_attachments",
     "reply_to_message",
+    "wait_for_message",
 }
 MAIL = {
     "search_messages",
@@ -39,6 +40,8 @@ MAIL = {
     "move_message",
     "update_message",
     "send_message",
+    "create_draft",
+    "send_draft",
 }
 
 
@@ -155,7 +158,9 @@ def test_what_destroys_says_so():
 def test_read_only_hides_every_write():
     names = {tool.name for tool in choose_tools(read_only=True)}
 
-    assert names == {name for name in INBOX | MAIL if name.startswith(("list_", "get_", "search_"))}
+    assert names == {
+        name for name in INBOX | MAIL if name.startswith(("list_", "get_", "search_", "wait_"))
+    }
 
 
 def test_a_tool_of_two_toolsets_is_listed_once():

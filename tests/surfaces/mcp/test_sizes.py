@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from postroom.model.event import FIRST
 from postroom.surfaces.mcp.fitting import as_text
 from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.mails import deliver, mail, new_inbox
@@ -88,6 +89,9 @@ def greedy(inbox_id: str, message_id: str, thread_id: str) -> dict[str, list[dic
         "list_threads": [page],
         "get_thread": [thread, {**thread, "limit": 100, "include_text": True}],
         "list_attachments": [page, message, thread],
+        "wait_for_message": [
+            {"inbox_id": inbox_id, "timeout_s": 1, "since": since} for since in (FIRST, message_id)
+        ],
     }
 
 

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from postroom.errors import StorageFull
+from postroom.pipeline.counts import COUNTED
 from postroom.surfaces.rest.pages import ASSETS
 from postroom.surfaces.rest.routes import ROUTES
 from postroom.surfaces.rest.server import build
@@ -48,6 +49,38 @@ async def test_without_its_store_the_process_is_up_but_not_ready(app, key):
     assert 200 == health.status_code
     assert (503, "unavailable") == (problem["status"], problem["code"])
     assert "no space left on the disk; free some" == problem["detail"]
+
+
+async def test_a_full_disk_is_not_ready_even_if_the_database_has_room(app, key, monkeypatch):
+    async def full(_contents):
+        raise StorageFull("the disk is full; free some space and try again")
+
+    async with visiting(app, key) as rest:
+        before = await rest.send("GET", "/readyz")
+    monkeypatch.setattr(app.house.blobs, "put", full)
+    async with visiting(app, key) as rest:
+        problem = await rest.problem("GET", "/readyz")
+        again = await rest.problem("GET", "/readyz")
+
+    assert 200 == before.status_code
+    assert (503, 503) == (problem["status"], again["status"])
+    assert "disk is full" in problem["detail"]
+
+
+async def test_to_be_ready_leaves_nothing_behind(app, key, tmp_path):
+    async with visiting(app, key) as rest:
+        assert 200 == (await rest.send("GET", "/readyz")).status_code
+
+    assert [] == [path for path in (tmp_path / "data" / "blobs").rglob("*") if path.is_file()]
+
+
+async def test_metrics_count_what_happens_by_itself(app, key):
+    app.house.counts.add("smtp_accepted", 3)
+    async with visiting(app, key) as rest:
+        text = (await rest.send("GET", "/metrics")).text
+
+    assert "\npostroom_smtp_accepted_total 3\n" in text
+    assert all(f"\npostroom_{name}_total " in text for name in COUNTED)
 
 
 async def test_what_we_cannot_explain_is_logged_and_not_shown(app, key, caplog):

@@ -16,7 +16,7 @@ async def test_no_key_is_ever_told_again_or_logged(app, key, rest, caplog, tmp_p
     answers = []
     async with visiting(app, made["key"]) as mine, visiting(app, WRONG) as stranger:
         for route in ROUTES:
-            if route.operation.name == "create_key":
+            if route.operation.name in ("create_key", "stream_events"):
                 continue
             path = route.path.format(**dict.fromkeys(route.path_arguments, "unknown"))
             body = {} if route.method in ("GET", "DELETE") else {"json": {"key": made["key"]}}

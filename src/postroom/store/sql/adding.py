@@ -10,7 +10,9 @@ from postroom.model.message import AddressLine
 from postroom.model.stored import FIELD_BORDER, Added, NewMessage
 from postroom.store.search.sets import index_message
 from postroom.store.sql.contacts import introduce
+from postroom.store.sql.events import About, add_event, add_outcomes
 from postroom.store.sql.names import is_hidden, name_of
+from postroom.store.sql.outcomes import apply_report
 from postroom.store.sql.threading import choose_thread, count_in, remember_ids
 from postroom.store.sql.values import dumps, flag_bits, seconds
 from postroom.store.transaction import Transaction
@@ -75,7 +77,24 @@ def add_message(tx: Transaction, message: NewMessage) -> Added:
     number = _insert(tx, message, inbox, thread, defects)
     count_in(tx, thread, seconds(message.date), is_hidden=hidden)
     remember_ids(tx, message, inbox, thread)
-    return Added(_named(tx, message, inbox, number), thread_id, is_duplicate=False)
+    _named(tx, message, inbox, number)
+    _tell(tx, message, inbox, thread_id)
+    if message.report is not None and message.direction == "inbound":
+        apply_report(tx, inbox, message.report, message.received_at)
+    return Added(message.id, thread_id, is_duplicate=False)
+
+
+def _tell(tx: Transaction, message: NewMessage, inbox: int, thread_id: str) -> None:
+    about = About(inbox, thread_id, message.id)
+    if message.direction == "outbound":
+        add_outcomes(tx, message.recipients or (), message.received_at, about)
+        return
+    data: dict[str, object] = {
+        "from_address": message.sender.address if message.sender else "",
+        "subject": message.subject[:250],
+        **({"imported": True} if message.is_imported else {}),
+    }
+    add_event(tx, "message.received", message.received_at, about, data)
 
 
 def _known(
@@ -147,13 +166,12 @@ def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, objec
     }
 
 
-def _named(tx: Transaction, message: NewMessage, inbox: int, number: int) -> str:
+def _named(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
     """Put the texts, names and files of a message beside it, and let searches find it."""
     put_texts(tx, message, number)
     _put_names(tx, message, inbox, number)
     index_message(tx, number, inbox)
     insert_attachments(tx, message, inbox, number, [a.id for a in message.attachments])
-    return message.id
 
 
 def put_texts(tx: Transaction, message: NewMessage, number: int) -> None:

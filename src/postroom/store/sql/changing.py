@@ -118,8 +118,16 @@ def remove_message(
         return None
     number, thread = row[0], row[2]
     files = tx.all("SELECT sha256 FROM attachments WHERE message = :message", message=number)
-    for table in ("bodies", "search_texts", "message_labels", "message_mailboxes", "attachments"):
+    for table in (
+        "bodies",
+        "search_texts",
+        "message_labels",
+        "message_mailboxes",
+        "attachments",
+        "outbox",
+    ):
         tx.run(f"DELETE FROM {table} WHERE message = :message", message=number)
+    tx.run("DELETE FROM events WHERE message = :id", id=message_id)
     tx.run("DELETE FROM messages WHERE number = :number", number=number)
     unindex_message(tx, number)
     recount(tx, thread)

@@ -110,10 +110,26 @@ def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) ->
     return get_inbox(tx, inbox_id, visible)
 
 
-_OF_MESSAGES = ("bodies", "search_texts", "message_labels", "message_mailboxes", "attachments")
+_OF_MESSAGES = (
+    "bodies",
+    "search_texts",
+    "message_labels",
+    "message_mailboxes",
+    "attachments",
+    "outbox",
+)
 _OF_INBOX = (
-    "messages", "threads", "thread_ids", "labels", "mailboxes", "contacts", "contact_shapes",
-)  # fmt: skip
+    "messages",
+    "threads",
+    "thread_ids",
+    "labels",
+    "mailboxes",
+    "contacts",
+    "contact_shapes",
+    "events",
+    "drafts",
+    "webhook_deliveries",
+)
 
 
 def remove_inbox(

@@ -8,7 +8,8 @@ from postroom.model.inbox import Visible
 from postroom.model.message import Message
 from postroom.model.page import Found, Slice
 from postroom.model.stored import AttachmentQuery, RawMessage
-from postroom.store.sql.finding import Conditions, inbox_number, thread_number
+from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.finding import inbox_number, thread_number
 from postroom.store.sql.rows import (
     ATTACHMENT_COLUMNS,
     MESSAGE_COLUMNS,

@@ -10,12 +10,14 @@ from postroom.model.message import FLAGS, Recipient
 from postroom.model.sending import Sent, overall_status
 from postroom.model.stored import NewSend
 from postroom.store.sql.adding import add_message
+from postroom.store.sql.outbox import put_in_outbox
 from postroom.store.sql.values import dumps, from_text, seconds
 from postroom.store.transaction import Transaction
 
 KEYS_KEPT_S = int(timedelta(days=7).total_seconds())
 REPEAT_WINDOW_S = int(timedelta(minutes=10).total_seconds())
 HOUR_S = 3600
+_REPEATED = "the same mail was sent minutes ago and not again now; allow_duplicate: true sends it"
 _ANSWERED = 1 << FLAGS.index("answered")
 
 BY_KEY = """
@@ -56,6 +58,13 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
             id=send.answered,
         )
     recipients = send.message.recipients or ()
+    put_in_outbox(
+        tx,
+        _number(tx, added.message_id),
+        recipients,
+        seconds(send.send_at or send.message.received_at),
+        is_scheduled=send.send_at is not None,
+    )
     sent = Sent(added.message_id, added.thread_id, overall_status(recipients), recipients)
     tx.run("DELETE FROM sends WHERE at <= :since", since=now - KEYS_KEPT_S)
     tx.run(
@@ -67,6 +76,11 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         answer=dumps(sent),
     )
     return sent
+
+
+def _number(tx: Transaction, message_id: str) -> int:
+    row = tx.one("SELECT number FROM messages WHERE id = :id", id=message_id)
+    return int(row[0]) if row else 0
 
 
 def earlier_send(
@@ -92,7 +106,7 @@ def earlier_send(
         return None
     since = seconds(now) - REPEAT_WINDOW_S
     row = tx.one(BY_PAYLOAD, caller=caller, payload=payload, since=since)
-    return replace(_sent(row[0]), deduplicated=True) if row else None
+    return replace(_sent(row[0]), deduplicated=True, warnings=(_REPEATED,)) if row else None
 
 
 def _sent(answer: str) -> Sent:

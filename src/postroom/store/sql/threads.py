@@ -10,7 +10,8 @@ from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.model.stored import ThreadQuery
 from postroom.model.thread import Thread, ThreadRow
-from postroom.store.sql.finding import Conditions, inbox_number, thread_number
+from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.finding import inbox_number, thread_number
 from postroom.store.sql.names import numbers_named
 from postroom.store.sql.rows import MESSAGE_TABLES, ROW_COLUMNS, thread_message
 from postroom.store.sql.threading import NAMED, join_threads, recount

@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 
 from postroom.errors import MailError, StorageFull
+from postroom.ports.bell import Topic
 from postroom.store.transaction import Row
 
 OLDEST_SQLITE = 3_051_003
@@ -73,6 +74,7 @@ class SqliteTransaction:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
+        self.announced: set[Topic] = set()
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
         return self._connection.execute(sql, params).fetchall()
@@ -86,6 +88,9 @@ class SqliteTransaction:
 
     def many(self, sql: str, rows: Iterable[Mapping[str, object]], /) -> None:
         self._connection.executemany(sql, rows)
+
+    def announce(self, topic: Topic, /) -> None:
+        self.announced.add(topic)
 
 
 @contextmanager

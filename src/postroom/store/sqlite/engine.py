@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import apsw
 
+from postroom.ports.bell import Topic
+from postroom.store.sqlite.bell import PipeBell
 from postroom.store.sqlite.connection import (
     SqliteTransaction,
     StorageFailed,
@@ -52,6 +54,7 @@ class SqliteEngine:
 
     def __init__(self, path: Path, writer: apsw.Connection) -> None:
         self._path = path
+        self.bell = PipeBell(path.parent / "bells")
         self._writer = writer
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.commits = 0
@@ -93,6 +96,7 @@ class SqliteEngine:
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self._readers.shutdown)
+        self.bell.close()
         for connection in (*self._connections, self._writer):
             connection.close()
 
@@ -146,8 +150,9 @@ class SqliteEngine:
     def _run_together(self, batch: list[_Job]) -> None:
         """Run all jobs in one transaction; one that fails leaves the others alone."""
         self._writer.execute("BEGIN IMMEDIATE")
-        transaction = SqliteTransaction(self._writer)
+        announced: set[Topic] = set()
         for job in batch:
+            transaction = SqliteTransaction(self._writer)
             self._writer.execute("SAVEPOINT job")
             try:
                 with sqlite_errors():
@@ -157,9 +162,13 @@ class SqliteEngine:
                 if isinstance(error, StorageFailed) or not self._writer.in_transaction:
                     raise
                 self._writer.execute("ROLLBACK TO job")
+            else:
+                announced |= transaction.announced
             self._writer.execute("RELEASE job")
         self._writer.execute("COMMIT")
         self.commits += 1
+        if announced:
+            self.bell.ring(announced)
 
     def _fail(self, batch: list[_Job], error: Exception) -> None:
         if isinstance(error, StorageFailed):

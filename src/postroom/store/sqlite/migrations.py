@@ -184,6 +184,90 @@ STEPS: tuple[tuple[str, ...], ...] = (
              WHERE is_outbound = 0 AND is_hidden = 0 AND from_address LIKE '%@%'
              GROUP BY inbox, lower(from_address)""",
     ),
+    (
+        """CREATE TABLE events (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            type TEXT NOT NULL,
+            at INTEGER NOT NULL,
+            inbox INTEGER NOT NULL,
+            thread TEXT,
+            message TEXT,
+            data TEXT NOT NULL
+        )""",
+        "CREATE INDEX events_by_inbox ON events (inbox, number)",
+        "CREATE INDEX events_by_message ON events (message, number)",
+    ),
+    (
+        """CREATE TABLE outbox (
+            message INTEGER PRIMARY KEY,
+            state TEXT NOT NULL,
+            status TEXT NOT NULL,
+            attempts INTEGER NOT NULL,
+            queued_at INTEGER NOT NULL,
+            next_at INTEGER NOT NULL,
+            is_scheduled INTEGER NOT NULL,
+            holder TEXT,
+            until INTEGER,
+            pending TEXT
+        )""",
+        "CREATE INDEX outbox_by_time ON outbox (state, next_at, message)",
+        "CREATE INDEX outbox_by_status ON outbox (status, message)",
+    ),
+    (
+        """CREATE TABLE drafts (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            inbox INTEGER NOT NULL,
+            arguments TEXT NOT NULL,
+            send_at INTEGER,
+            sent_at INTEGER,
+            created_at INTEGER NOT NULL,
+            updated_at INTEGER NOT NULL
+        )""",
+        "CREATE INDEX drafts_by_inbox ON drafts (inbox, sent_at, number)",
+    ),
+    (
+        """CREATE TABLE webhooks (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            url TEXT NOT NULL,
+            secret TEXT NOT NULL,
+            old_secret TEXT,
+            renewed_at INTEGER,
+            types TEXT NOT NULL,
+            inboxes TEXT,
+            created_at INTEGER NOT NULL
+        )""",
+        """CREATE TABLE webhook_deliveries (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            webhook INTEGER NOT NULL,
+            inbox INTEGER NOT NULL,
+            event INTEGER NOT NULL,
+            status TEXT NOT NULL,
+            attempts INTEGER NOT NULL,
+            code INTEGER,
+            detail TEXT NOT NULL,
+            created_at INTEGER NOT NULL,
+            first_at INTEGER NOT NULL,
+            next_at INTEGER NOT NULL,
+            holder TEXT,
+            until INTEGER
+        )""",
+        """CREATE INDEX webhook_deliveries_in_order
+               ON webhook_deliveries (status, webhook, inbox, number)""",
+        "CREATE INDEX webhook_deliveries_by_webhook ON webhook_deliveries (webhook, number)",
+    ),
+    (
+        """CREATE TABLE domain_sends (
+            number INTEGER PRIMARY KEY,
+            domain TEXT NOT NULL,
+            at INTEGER NOT NULL
+        )""",
+        "CREATE INDEX domain_sends_by_domain ON domain_sends (domain, at)",
+        "CREATE INDEX domain_sends_by_time ON domain_sends (at)",
+    ),
 )
 
 

@@ -47,7 +47,17 @@ def key_words(key: str | None, *, is_set: bool, needs_key: bool) -> KeyWords:
     return KeyWords("the one you were shown before; `postroom key reset` makes a new one", "$KEY")
 
 
-def banner(url: str, data_dir: Path, key: KeyWords) -> str:
+def smtp_words(wanted: str | None, port: int | None) -> str:
+    """Where mail comes in."""
+    if wanted is None:
+        return "not over SMTP; --smtp 127.0.0.1:8725 turns it on"
+    host, _, number = wanted.rpartition(":")
+    if port is None:
+        return f"not over SMTP: port {number} is taken; choose another with --smtp"
+    return f"smtp://{host}:{port}"
+
+
+def banner(url: str, data_dir: Path, key: KeyWords, smtp: str) -> str:
     """The whole of it."""
     over_http: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
     header = ""
@@ -60,6 +70,7 @@ def banner(url: str, data_dir: Path, key: KeyWords) -> str:
             "",
             f"  data      {data_dir.absolute()}",
             f"  API docs  {url}/docs",
+            f"  mail in   {smtp}",
             f"  key       {key.said}",
             f'  try it    curl -s {header}"{url}/v1/search/messages?q=invoice"',
             "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -10,13 +11,14 @@ import click
 
 from postroom.app import App
 from postroom.model.attachment import Download
-from postroom.model.key import OWNER
+from postroom.model.event import EventStream
+from postroom.model.key import OWNER, Scope
 from postroom.model.message import ActionResult
 from postroom.operations.operation import Operation, call
 from postroom.surfaces.cli.commands import Bound
 from postroom.surfaces.cli.exits import OK, explain_failures
 from postroom.surfaces.cli.options import arguments_of, fields_of, parameters_of
-from postroom.surfaces.cli.output import save, show
+from postroom.surfaces.cli.output import follow, save, show
 from postroom.surfaces.cli.session import Session
 
 
@@ -56,9 +58,13 @@ def _work(
     session: Session, operation: Operation[Any, Any], arguments: dict[str, Any], save_to: str | None
 ) -> Callable[[App], Awaitable[int]]:
     async def work(app: App) -> int:
-        result = await call(app.context(OWNER), operation, arguments)
+        async with app.sending() if operation.scope is Scope.SEND else nullcontext():
+            result = await call(app.context(OWNER), operation, arguments)
         if isinstance(result, Download):
             await save(result, save_to or "", as_json=session.as_json)
+            return OK
+        if isinstance(result, EventStream):
+            await follow(result, as_json=session.as_json)
             return OK
         show(operation, result, as_json=session.as_json)
         return _outcome(result, as_json=session.as_json)

@@ -11,11 +11,12 @@ from typing import Any
 from postroom.errors import Conflict
 from postroom.mail.filenames import download_name
 from postroom.model.attachment import Download
+from postroom.model.event import EventStream
 from postroom.operations.operation import Operation
 from postroom.surfaces.cli.streams import write_bytes, write_json
 from postroom.surfaces.cli.tables import inert
-from postroom.surfaces.cli.views import view
-from postroom.surfaces.shapes import answer
+from postroom.surfaces.cli.views import line_of, view
+from postroom.surfaces.shapes import answer, to_json
 
 
 def show(operation: Operation[Any, Any], result: Any, *, as_json: bool) -> None:
@@ -24,6 +25,17 @@ def show(operation: Operation[Any, Any], result: Any, *, as_json: bool) -> None:
         write_json(answer(operation, result))
     else:
         view(result)
+
+
+async def follow(stream: EventStream, *, as_json: bool) -> None:
+    """Write events as they happen, a line each, until the caller has enough."""
+    async for event in stream.events:
+        if event is None:
+            continue
+        if as_json:
+            write_json({"untrusted": True, **to_json(event)})
+        else:
+            print(line_of(event), flush=True)
 
 
 async def save(download: Download, to: str, *, as_json: bool) -> None:

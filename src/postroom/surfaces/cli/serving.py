@@ -26,6 +26,12 @@ _read_only = click.option(
 @click.command(help="Start the server: REST under /v1, MCP under /mcp, documentation at /docs.")
 @click.option("--host", metavar="ADDRESS", help="Where to listen.  [default: 127.0.0.1]")
 @click.option("--port", metavar="NUMBER", help="The port.  [default: 8700]")
+@click.option(
+    "--smtp",
+    "smtp_listen",
+    metavar="ADDRESS:PORT",
+    help="Where to receive mail; none for nowhere.  [default: 127.0.0.1:8725]",
+)
 @click.option("--no-auth", is_flag=True, help="Ask for no key; on this machine only.")
 @click.option("--demo", is_flag=True, help="Fill an inbox with a few conversations.")
 @_toolsets
@@ -48,10 +54,11 @@ def serve(session: Session, /, *, no_auth: bool, demo: bool, **given: Any) -> No
 
 
 async def _serve(app: App, *, no_auth: bool, demo: bool) -> None:
-    from postroom.surfaces.cli.banner import banner, base_url, key_words
+    from postroom.surfaces.cli.banner import banner, base_url, key_words, smtp_words
     from postroom.surfaces.mcp.server import http_app
     from postroom.surfaces.rest.server import Door, build
     from postroom.surfaces.rest.server import serve as serve_http
+    from postroom.surfaces.smtp.server import listening
 
     settings = app.settings
     endpoint = http_app(
@@ -64,10 +71,13 @@ async def _serve(app: App, *, no_auth: bool, demo: bool) -> None:
     key = await _prepare(app, demo=demo)
     words = key_words(key, is_set=settings.api_key is not None, needs_key=not no_auth)
 
-    def ready(port: int) -> None:
-        print(banner(base_url(settings.host, port), settings.data_dir, words), flush=True)
+    async with app.at_work(), listening(app) as smtp:
+        mail_in = smtp_words(settings.smtp_listen, smtp.port if smtp else None)
 
-    async with app.at_work():
+        def ready(port: int) -> None:
+            url = base_url(settings.host, port)
+            print(banner(url, settings.data_dir, words, mail_in), flush=True)
+
         await serve_http(asgi, settings.host, settings.port, ready=ready)
 
 

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from postroom.model.attachment import Attachment
+from postroom.model.draft import Draft
+from postroom.model.event import Event, Waited
 from postroom.model.inbox import Inbox, Label
 from postroom.model.key import Key
 from postroom.model.message import ActionResult, Message, MessageRow, ThreadMessage
+from postroom.model.outbox import OutboxEntry
 from postroom.model.page import Page
 from postroom.model.thread import Thread, ThreadRow
+from postroom.model.webhook import Webhook, WebhookDelivery
 from postroom.surfaces.cli.tables import cell, inert, table
 from postroom.surfaces.shapes import moment, to_json
 
@@ -22,6 +26,11 @@ COLUMNS: dict[type, tuple[str, ...]] = {
     ThreadRow: ("id", "last_date", "message_count", "subject", "participants"),
     Attachment: ("id", "filename", "content_type", "size", "message_id"),
     Label: ("name", "message_count"),
+    Webhook: ("id", "url", "types", "inboxes"),
+    WebhookDelivery: ("id", "created_at", "type", "status", "attempts", "code", "detail"),
+    Draft: ("id", "updated_at", "to", "subject", "send_at"),
+    OutboxEntry: ("message_id", "status", "attempts", "next_attempt_at", "subject"),
+    Event: ("id", "at", "type", "inbox_id", "message_id"),
     Key: ("id", "name", "scopes", "inboxes", "created_at", "last_used_at"),
 }
 """The fields of a row that a list shows."""
@@ -105,9 +114,25 @@ def _view_action(result: ActionResult) -> None:
         print(f"done: {', '.join(result.succeeded)}")
 
 
+def _view_waited(waited: Waited) -> None:
+    if waited.message is None:
+        print(f"nothing came; go on with --since {waited.since}", file=sys.stderr)
+        return
+    if waited.extracted:
+        print(f"extracted: {cell(waited.extracted)}")
+    _view_message(waited.message)
+
+
+def line_of(event: Event) -> str:
+    """An event in one line."""
+    told = [f"{name}={cell(value)}" for name, value in to_json(event.data).items()]
+    return "\t".join([moment(event.at), event.type, event.message_id or event.inbox_id, *told])
+
+
 VIEWS: dict[type, Callable[[Any], None]] = {
     Message: _view_message,
     Thread: _view_thread,
     ActionResult: _view_action,
+    Waited: _view_waited,
 }
 """What is not shown field by field."""

@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import signal
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -57,7 +58,12 @@ def make_server(
         tool = by_name.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, _unknown(params.name, by_name))
-        return await call_tool(app.context(caller_of(request)), tool, params.arguments or {})
+
+        async def report(seconds: float, doing: str) -> None:
+            await request.session.report_progress(seconds, message=doing)
+
+        ctx = replace(app.context(caller_of(request)), report=report)
+        return await call_tool(ctx, tool, params.arguments or {})
 
     return Server(
         "postroom",

@@ -12,9 +12,10 @@ from starlette.responses import Response, StreamingResponse
 from postroom.errors import MailError
 from postroom.mail.filenames import content_disposition
 from postroom.model.attachment import Download
+from postroom.model.event import EventStream
 from postroom.model.message import ActionResult, FailedAction
 from postroom.surfaces.rest.route import Route
-from postroom.surfaces.shapes import answer
+from postroom.surfaces.shapes import answer, to_json
 
 JSON = "application/json"
 _encode = Encoder().encode
@@ -25,6 +26,8 @@ async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
     """Write down the result of an operation. Raises what failed, if all of a single action did."""
     if isinstance(result, Download):
         return await _download(result, is_head=is_head)
+    if isinstance(result, EventStream):
+        return _events(result, is_head=is_head)
     if route.status == 204:
         return Response(status_code=204)
     if route.single:
@@ -51,6 +54,24 @@ async def _continued(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[
     yield first
     async for chunk in rest:
         yield chunk
+
+
+def _events(stream: EventStream, *, is_head: bool) -> Response:
+    headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+    return (
+        Response(headers=headers) if is_head else StreamingResponse(_lines(stream), headers=headers)
+    )
+
+
+async def _lines(stream: EventStream) -> AsyncIterator[bytes]:
+    """Server-sent events; a comment opens the stream and keeps it open."""
+    yield b": open\n\n"
+    async for event in stream.events:
+        if event is None:
+            yield b": quiet\n\n"
+        else:
+            head = f"id: {event.id}\nevent: {event.type}\n".encode()
+            yield head + b"data: " + _encode({"untrusted": True, **to_json(event)}) + b"\n\n"
 
 
 def safe_media_type(stated: str) -> str:

@@ -63,6 +63,8 @@ async def read_arguments(
     arguments: dict[str, Any] = dict(path)
     _add(arguments, route, "query", _values(route, query))
     _add(arguments, route, "raw" if route.raw else "body", body)
+    if route.posted:
+        arguments["headers"] = dict(request.headers)
     for header, name in route.headers.items():
         value = request.headers.get(header)
         if value is not None and arguments.setdefault(name, value) != value:

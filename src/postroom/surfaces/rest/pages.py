@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -12,6 +15,8 @@ from starlette.responses import Response
 
 from postroom.app import App
 from postroom.errors import MailError
+from postroom.pipeline.counts import COUNTED
+from postroom.pipeline.readiness import check_ready
 from postroom.surfaces.rest import metrics
 from postroom.surfaces.rest.answers import JSON
 from postroom.surfaces.rest.openapi import document
@@ -42,9 +47,11 @@ def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
     async def healthz(_request: Request, _values: dict[str, str]) -> Response:
         return Response(encode({"status": "ok"}), media_type=JSON)
 
+    readiness = _Readiness(app)
+
     async def readyz(request: Request, _values: dict[str, str]) -> Response:
         try:
-            await app.house.store.ping()
+            await readiness.check()
         except MailError as error:
             return problem("unavailable", str(error), request.scope)
         except Exception:
@@ -53,7 +60,8 @@ def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
         return Response(encode({"status": "ready"}), media_type=JSON)
 
     async def metrics_page(_request: Request, _values: dict[str, str]) -> Response:
-        return Response(counts.text(), headers={"Content-Type": metrics.MEDIA_TYPE})
+        text = counts.text() + _counted(app) + await _outbox(app)
+        return Response(text, headers={"Content-Type": metrics.MEDIA_TYPE})
 
     @cache
     def written() -> bytes:
@@ -69,6 +77,53 @@ def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
         "/openapi.json": openapi,
     }
     return plain | {path: _asset(name, kind) for path, (name, kind) in ASSETS.items()}
+
+
+@dataclass(slots=True)
+class _Readiness:
+    """Tries at most once a second, whoever asks: to find out is to write."""
+
+    app: App
+    _checked_at: float = -math.inf
+    _problem: Exception | None = None
+
+    async def check(self) -> None:
+        """Raise what stands in the way."""
+        if time.monotonic() - self._checked_at >= 1:
+            self._checked_at = time.monotonic()
+            try:
+                await check_ready(self.app.house)
+            except Exception as error:
+                self._problem = error
+                raise
+            self._problem = None
+        if self._problem is not None:
+            raise self._problem
+
+
+def _counted(app: App) -> str:
+    """What happened by itself."""
+    return "".join(
+        f"# HELP postroom_{name}_total {meaning}\n# TYPE postroom_{name}_total counter\n"
+        f"postroom_{name}_total {app.house.counts[name]}\n"
+        for name, meaning in COUNTED.items()
+    )
+
+
+async def _outbox(app: App) -> str:
+    """How much mail waits; nothing is said when the store cannot say it."""
+    try:
+        state = await app.house.store.outbox_state()
+    except MailError:
+        return ""
+    return (
+        "# HELP postroom_outbox_waiting Sent messages that are not out yet.\n"
+        "# TYPE postroom_outbox_waiting gauge\n"
+        f"postroom_outbox_waiting {state.waiting}\n"
+        "# HELP postroom_outbox_paused Whether the outbox holds mail back.\n"
+        "# TYPE postroom_outbox_paused gauge\n"
+        f"postroom_outbox_paused {int(state.is_paused)}\n"
+    )
 
 
 def _asset(name: str, media_type: str) -> Answer:

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from postroom.operations.operation import Operation
 from postroom.operations.request import argument_names
 
-Place = Literal["path", "query", "body", "raw"]
-"""Where an argument is given; `raw` is the body as it is."""
+Place = Literal["path", "query", "body", "raw", "headers"]
+"""Where an argument is given; `raw` is the body as it is, `headers` all of them."""
 
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE"})
 
@@ -25,7 +25,9 @@ class Route:
     the body itself. `query` names arguments that stand in the query though there is a body.
     `headers` lets a header give an argument. `when` chooses this row by a query parameter.
     `single` means that the path names the one message the action is about: if it failed, the
-    request failed. `produces` is the media type of a download.
+    request failed. `produces` is the media type of a download. What `waits` ends
+    when the client leaves. `posted` are the media types of what a provider posts to us, for which
+    it has no key: its argument `headers` gets the headers it came with.
     """
 
     method: str
@@ -39,6 +41,8 @@ class Route:
     when: tuple[str, str] | None = None
     single: bool = False
     produces: str = "*/*"
+    waits: bool = False
+    posted: tuple[str, ...] = ()
 
     @cached_property
     def path_arguments(self) -> tuple[str, ...]:
@@ -54,6 +58,8 @@ class Route:
             return "path"
         if name == self.raw:
             return "raw"
+        if name == "headers" and self.posted:
+            return "headers"
         return "query" if name in self.query or self.method in _WITHOUT_BODY else "body"
 
     @cached_property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -15,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.app import App
 from postroom.errors import MailError, NotFound
+from postroom.model.key import POSTING, Caller
 from postroom.operations.operation import call
 from postroom.surfaces.rest.answers import respond
 from postroom.surfaces.rest.arguments import choose, read_arguments, read_query
@@ -25,6 +28,8 @@ from postroom.surfaces.rest.problems import as_problem, problem
 from postroom.surfaces.rest.route import Route
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Answer = Callable[[Request, dict[str, str]], Awaitable[Response]]
 """Answers a request, given the variable segments of its path."""
@@ -141,15 +146,43 @@ class Surface:
         """The answer that one or several rows of the table give."""
 
         async def answer(request: Request, values: dict[str, str]) -> Response:
-            caller = await self._door.caller(request.headers, request.scope)
+            is_posted = any(row.posted for row in rows)
+            caller = POSTING if is_posted else await self._caller(request)
             query = read_query(request)
             route = choose(rows, query)
             most = self._app.settings.limits.request_bytes
             arguments = await read_arguments(route, request, values, query, most)
-            result = await call(self._app.context(caller), route.operation, arguments)
+            asked = call(self._app.context(caller), route.operation, arguments)
+            result = await (_while_there(request, asked) if route.waits else asked)
             return await respond(route, result, is_head=request.method == "HEAD")
 
         return answer
+
+    async def _caller(self, request: Request) -> Caller:
+        return await self._door.caller(request.headers, request.scope)
+
+
+async def _while_there(request: Request, asked: Coroutine[Any, Any, T]) -> T:
+    """Do what a client asked for as long as it waits for the answer.
+
+    Raises:
+        ClientDisconnect: it has gone.
+    """
+    doing = asyncio.ensure_future(asked)
+    leaving = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait([doing, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise ClientDisconnect
+        return doing.result()
+    finally:
+        doing.cancel()
+        leaving.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _by_path(routes: Iterable[Route]) -> dict[str, dict[str, list[Route]]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from postroom.operations import attachments, inboxes, messages, sending, threads
+from postroom.operations import attachments, inboxes, messages, sending, threads, waiting
 from postroom.surfaces.mcp.tool import Tool
 
 TEXT = ("text", "truncated", "next_offset")
 SENT = ("message_id", "thread_id", "status")
+SELDOM = frozenset({"allow_duplicate", "wait_s"})
+"""Taken by every send, but not worth a place in the list: an answer that needs it names it."""
 
 CREATE_INBOX = Tool(
     name="create_inbox",
@@ -71,6 +73,7 @@ SEND_EMAIL = Tool(
     title="Send an e-mail",
     operation=sending.send_email,
     answers=SENT,
+    hide=SELDOM,
     elsewhere={"attachments": "send_email_with_attachments"},
 )
 SEND_EMAIL_WITH_ATTACHMENTS = Tool(
@@ -78,12 +81,21 @@ SEND_EMAIL_WITH_ATTACHMENTS = Tool(
     title="Send an e-mail with attachments",
     operation=sending.send_email_with_attachments,
     answers=SENT,
+    hide=SELDOM,
 )
 REPLY_TO_MESSAGE = Tool(
     name="reply_to_message",
     title="Reply to a message",
     operation=sending.reply_to_message,
     answers=SENT,
+    hide=SELDOM,
+)
+WAIT_FOR_MESSAGE = Tool(
+    name="wait_for_message",
+    title="Wait for a message",
+    operation=waiting.wait_for_message,
+    answers=("timed_out", "extracted", "since"),
+    go_on="get_message with text_offset reads on in the text",
 )
 
 TOOLS = (
@@ -99,4 +111,5 @@ TOOLS = (
     SEND_EMAIL,
     SEND_EMAIL_WITH_ATTACHMENTS,
     REPLY_TO_MESSAGE,
+    WAIT_FOR_MESSAGE,
 )

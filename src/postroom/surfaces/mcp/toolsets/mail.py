@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from postroom.operations import messages, sending
+from postroom.operations import drafts, messages, sending
 from postroom.surfaces.mcp.tool import Tool
-from postroom.surfaces.mcp.toolsets.inbox import GET_MESSAGE, GET_THREAD, SEARCH_MESSAGES, SENT
+from postroom.surfaces.mcp.toolsets.inbox import (
+    GET_MESSAGE,
+    GET_THREAD,
+    SEARCH_MESSAGES,
+    SELDOM,
+    SENT,
+)
 
 TOOLS = (
     SEARCH_MESSAGES,
@@ -32,6 +38,20 @@ TOOLS = (
         name="send_message",
         title="Send a message",
         operation=sending.send_message,
+        answers=SENT,
+    ),
+    Tool(
+        name="create_draft",
+        title="Write a draft",
+        operation=drafts.create_draft,
+        answers=("id", "inbox_id", "to", "subject"),
+        hide=SELDOM | {"idempotency_key"},
+    ),
+    Tool(
+        name="send_draft",
+        title="Send a draft",
+        operation=drafts.send_draft,
+        is_idempotent=True,
         answers=SENT,
     ),
 )

@@ -39,6 +39,10 @@ TAGS = {
     "attachments": "Files that came with mail.",
     "inbound": "Mail handed to us whole.",
     "labels": "Names put on messages.",
+    "drafts": "Mail that is not sent yet.",
+    "outbox": "Mail on its way out.",
+    "events": "What happened to mail, listed and as it happens.",
+    "webhooks": "URLs that are told what happens.",
     "keys": "Callers and what they may do.",
     "server": "Is it up, and how is it doing?",
 }
@@ -100,12 +104,13 @@ def _operation(rows: Sequence[Route], shapes: Shapes, routes: Sequence[Route]) -
     scope = str(plain.operation.scope)
     summary, more = _sentences(plain.operation.description)
     taken = parameters(rows)
+    needs = "" if plain.posted else f" Needs a key with the scope `{scope}`."
     return {
         "operationId": plain.operation.name,
         "tags": [plain.path.split("/")[2]],
         "summary": summary,
-        "description": f"{more} Needs a key with the scope `{scope}`.".strip(),
-        "security": [{"bearer": [scope]}, {"api_key": [scope]}],
+        "description": f"{more}{needs}".strip(),
+        "security": [] if plain.posted else [{"bearer": [scope]}, {"api_key": [scope]}],
         **({"parameters": taken} if taken else {}),
         **request_body(plain),
         "responses": responses(rows, shapes, routes),

@@ -110,7 +110,9 @@ def request_body(route: Route) -> dict[str, Any]:
     infos = arguments(route.operation.request)
     if route.raw:
         schema: Schema = {"type": "string", "format": "binary", "minLength": 1}
-        content = {kind: {"schema": schema} for kind in _RAW_TYPES}
+        if route.posted:
+            schema = {"type": "object"}
+        content = {kind: {"schema": schema} for kind in route.posted or _RAW_TYPES}
         text = infos[route.raw].description
         return {"requestBody": {"description": text, "required": True, "content": content}}
     if not route.has_json_body:

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any, get_args, get_origin
 
 from postroom.model.attachment import Download
+from postroom.model.event import EventStream
 from postroom.model.page import Page
 from postroom.surfaces.rest.answers import JSON
 from postroom.surfaces.rest.problems import KINDS, MEDIA_TYPE
@@ -95,7 +96,7 @@ def _content(route: Route, shapes: Shapes) -> Schema:
     result = route.operation.result
     if result is type(None):
         return {}
-    if result is Download:
+    if result in (Download, EventStream):
         return {route.produces: {"schema": {}}}
     schema = shapes.answer(result)
     # The bytes of an attachment come under its own type, which may be JSON too.
@@ -105,9 +106,11 @@ def _content(route: Route, shapes: Shapes) -> Schema:
 def _problem_statuses(route: Route) -> list[int]:
     """What can go wrong: an id needs something that exists, a body can be bad or too large."""
     statuses = {400, 401, 403, 422, 429}
-    if any(name.endswith(("_id", "_ids", "recipient")) for name in route.places):
+    if route.posted or any(
+        name.endswith(("_id", "_ids", "recipient", "inboxes", "since")) for name in route.places
+    ):
         statuses.add(404)
-    if route.has_json_body or route.raw:
+    if route.has_json_body or route.raw or route.method == "POST":
         statuses |= {409, 413}
     if route.method == "DELETE":
         statuses.add(409)

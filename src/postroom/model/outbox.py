@@ -1,0 +1,76 @@
+"""Mail on its way out: what waits, what is handed over, what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from postroom.model.attachment import BlobKey
+from postroom.model.inbox import Visible
+from postroom.model.message import Recipient
+from postroom.model.page import Slice
+
+Verdict = Literal["sent", "deferred", "failed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a relay said about one recipient."""
+
+    verdict: Verdict
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What a relay is told beside the mail itself."""
+
+    sender: str
+    recipients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxJob:
+    """A message that one worker hands over now. `number` is the message's own."""
+
+    number: int
+    message_id: str
+    envelope: Envelope
+    raw: BlobKey
+    attempts: int
+    queued_at: datetime
+    is_scheduled: bool
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """A sent message that is not out yet, or did not get out."""
+
+    message_id: str
+    thread_id: str
+    inbox_id: str
+    subject: str
+    status: str
+    recipients: tuple[Recipient, ...]
+    attempts: int
+    queued_at: datetime
+    next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxState:
+    """Whether the outbox hands mail over, and how much waits."""
+
+    is_paused: bool
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxQuery:
+    """Which entries; no status means all that are not out."""
+
+    visible: Visible = None
+    status: str | None = None
+    page: Slice = Slice()

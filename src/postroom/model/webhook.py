@@ -1,0 +1,62 @@
+"""Programs that want to be told, and what became of telling them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from postroom.model.event import Event
+from postroom.model.message import INTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A URL that is told of events. `secret` is shown when it is made or renewed, and only then."""
+
+    id: str
+    url: str
+    types: tuple[str, ...]
+    inboxes: tuple[str, ...] | None
+    created_at: datetime
+    secret: str | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookDelivery:
+    """One event on its way to one webhook."""
+
+    id: str
+    webhook_id: str
+    event_id: str
+    type: str
+    status: str
+    attempts: int
+    code: int | None
+    detail: str
+    created_at: datetime
+    next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookJob:
+    """A delivery that one worker makes now."""
+
+    number: int
+    url: str
+    secrets: tuple[str, ...] = field(metadata=INTERNAL)
+    event: Event | None
+    attempts: int
+    first_at: datetime
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What the other side answered; no code means that there was no answer."""
+
+    code: int | None
+    detail: str
+
+    @property
+    def is_taken(self) -> bool:
+        return self.code is not None and 200 <= self.code < 300

@@ -1,0 +1,203 @@
+"""Drafts: written, looked at, changed, and sent at once or later."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from postroom.errors import NotFound
+from postroom.model.draft import Draft, DraftFile, StoredDraft
+from postroom.model.key import Scope
+from postroom.model.page import Found, Page
+from postroom.model.sending import Sent
+from postroom.operations.context import Context
+from postroom.operations.enclosures import Enclosures
+from postroom.operations.inboxes import inbox_of
+from postroom.operations.letters import Letter, check_letter, send_once
+from postroom.operations.messages import refuse_other_kind
+from postroom.operations.operation import operation
+from postroom.operations.request import (
+    Id,
+    Moment,
+    OptionalId,
+    Paged,
+    Request,
+    Together,
+    parse_request,
+)
+from postroom.operations.sending import Addresses, Body, SendMessage, Subject, letter_of
+
+DraftId = Annotated[Id, Field(description="The draft.", examples=["drf_5t2k8n"])]
+SendAt = Annotated[
+    Moment, Field(description="When to send it, once sent.", examples=["2026-01-31T09:00Z"])
+]
+
+
+class CreateDraft(SendMessage):
+    """Write a mail without sending it; send_draft sends it, at send_at if that is given."""
+
+    send_at: SendAt = None
+
+
+@operation(Scope.WRITE)
+async def create_draft(ctx: Context, request: CreateDraft) -> Draft:
+    now = ctx.clock().replace(microsecond=0)
+    arguments = request.model_dump(
+        mode="json", by_alias=True, exclude={"send_at"}, exclude_defaults=True
+    )
+    return await _keep(ctx, ctx.new_id("drf"), arguments, request.send_at, created_at=now)
+
+
+async def _keep(
+    ctx: Context,
+    draft_id: str,
+    arguments: dict[str, Any],
+    send_at: datetime | None,
+    *,
+    created_at: datetime,
+) -> Draft:
+    """Check a draft as if it were sent now, and keep it."""
+    now = ctx.clock().replace(microsecond=0)
+    letter = await letter_of(ctx, parse_request(SendMessage, arguments))
+    inbox = await check_letter(ctx, letter)
+    draft = StoredDraft(draft_id, inbox.id, arguments, send_at, created_at, now)
+    await ctx.store.save_draft(draft)
+    return _shown(draft)
+
+
+def _shown(draft: StoredDraft) -> Draft:
+    given = draft.arguments
+    return Draft(
+        id=draft.id,
+        inbox_id=draft.inbox_id,
+        to=tuple(given.get("to", ())),
+        cc=tuple(given.get("cc", ())),
+        bcc=tuple(given.get("bcc", ())),
+        subject=given.get("subject", ""),
+        body_text=given.get("body_text"),
+        body_html=given.get("body_html"),
+        in_reply_to=given.get("in_reply_to"),
+        thread_id=given.get("thread_id"),
+        attachments=tuple(_file(file) for file in given.get("attachments", ())),
+        send_at=draft.send_at,
+        created_at=draft.created_at,
+        updated_at=draft.updated_at,
+    )
+
+
+def _file(given: dict[str, Any]) -> DraftFile:
+    content = given.get("content")
+    size = None if content is None else len(content) * 3 // 4 - len(re.findall("=", content[-2:]))
+    return DraftFile(
+        given.get("filename"), given.get("content_type"), size, given.get("attachment_id")
+    )
+
+
+class ListDrafts(Paged):
+    """List drafts that are not sent, newest first."""
+
+    inbox_id: Annotated[
+        OptionalId, Field(description="Only this inbox.", examples=["inb_7k2m9q"])
+    ] = None
+
+
+@operation(Scope.READ)
+async def list_drafts(ctx: Context, request: ListDrafts) -> Page[Draft]:
+    if request.inbox_id is not None:
+        await inbox_of(ctx, request.inbox_id)
+    found = await ctx.store.drafts(ctx.visible, request.inbox_id, ctx.cursors.slice(request))
+    shown = Found(tuple(map(_shown, found.rows)), found.total, found.offset, found.next)
+    return ctx.cursors.page(request, shown)
+
+
+class GetDraft(Request):
+    """Read a draft."""
+
+    draft_id: DraftId
+
+
+@operation(Scope.READ)
+async def get_draft(ctx: Context, request: GetDraft) -> Draft:
+    return _shown(await _draft_of(ctx, request.draft_id))
+
+
+async def _draft_of(ctx: Context, draft_id: str, *, even_sent: bool = False) -> StoredDraft:
+    refuse_other_kind(draft_id, "drf", {"msg": "get_message", "thr": "get_thread"})
+    draft = await ctx.store.draft(draft_id, ctx.visible, even_sent=even_sent)
+    if draft is None:
+        raise NotFound(f"no draft {draft_id}; it may be sent already")
+    return draft
+
+
+class UpdateDraft(Request):
+    """Change a draft; what is not given stays."""
+
+    together: ClassVar[tuple[Together, ...]] = ()
+    draft_id: DraftId
+    to: Annotated[
+        Addresses | None, Field(description="Recipients.", examples=[["ana@example.com"]])
+    ] = None
+    cc: Annotated[
+        Addresses | None, Field(description="Copies to.", examples=[["bo@example.com"]])
+    ] = None
+    bcc: Annotated[
+        Addresses | None, Field(description="Hidden copies to.", examples=[["cy@example.com"]])
+    ] = None
+    subject: Annotated[Subject | None, Field(description="The subject.", examples=["Hello"])] = None
+    body_text: Annotated[Body | None, Field(description="The text.", examples=["Hi!"])] = None
+    body_html: Annotated[
+        Body | None, Field(description="The HTML version.", examples=["<p>Hi!</p>"])
+    ] = None
+    attachments: Annotated[
+        Enclosures | None,
+        Field(description="All files.", examples=[[{"attachment_id": "att_6p1r4z"}]]),
+    ] = None
+    send_at: SendAt = None
+
+
+@operation(Scope.WRITE)
+async def update_draft(ctx: Context, request: UpdateDraft) -> Draft:
+    draft = await _draft_of(ctx, request.draft_id)
+    changes = request.model_dump(
+        mode="json", exclude={"draft_id", "send_at"}, exclude_unset=True, exclude_none=True
+    )
+    send_at = request.send_at if "send_at" in request.model_fields_set else draft.send_at
+    arguments = {**draft.arguments, **changes}
+    return await _keep(ctx, draft.id, arguments, send_at, created_at=draft.created_at)
+
+
+class DeleteDraft(Request):
+    """Throw a draft away."""
+
+    draft_id: DraftId
+
+
+@operation(Scope.WRITE, destroys=True)
+async def delete_draft(ctx: Context, request: DeleteDraft) -> None:
+    if not await ctx.store.remove_draft(request.draft_id, ctx.visible):
+        raise NotFound(f"no draft {request.draft_id}; it may be sent already")
+
+
+class SendDraft(Request):
+    """Send a draft, at its send_at if that is still to come. Repeated, it is sent once."""
+
+    draft_id: DraftId
+
+
+@operation(Scope.SEND)
+async def send_draft(ctx: Context, request: SendDraft) -> Sent:
+    draft = await _draft_of(ctx, request.draft_id, even_sent=True)
+    once = {"idempotency_key": f"draft {draft.id}", **draft.arguments}
+
+    async def write(ctx: Context, request: SendMessage) -> Letter:
+        letter = await letter_of(ctx, request)
+        if draft.send_at is not None and draft.send_at > ctx.clock():
+            letter.send_at = draft.send_at
+        return letter
+
+    sent = await send_once(ctx, parse_request(SendMessage, once), write)
+    await ctx.store.mark_draft_sent(draft.id, ctx.clock())
+    return sent

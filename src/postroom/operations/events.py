@@ -1,0 +1,102 @@
+"""What happened: listed, and told as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, get_args
+
+from pydantic import AfterValidator, Field
+
+from postroom.model.event import Event, EventQuery, EventStream, EventType
+from postroom.model.key import Scope
+from postroom.model.page import Page
+from postroom.operations.context import Context
+from postroom.operations.inboxes import inbox_of
+from postroom.operations.messages import message_of
+from postroom.operations.operation import operation
+from postroom.operations.request import Accepts, Id, OptionalId, Paged, Request
+
+QUIET_S = 15.0
+"""After so long without an event a stream says that it is still there."""
+
+TYPES: tuple[str, ...] = get_args(EventType)
+
+
+def _known(name: str) -> str:
+    if name not in TYPES:
+        raise ValueError(f"there is no event {name}; there are {', '.join(TYPES)}")
+    return name
+
+
+EventName = Annotated[str, AfterValidator(_known), Accepts({"enum": list(TYPES)})]
+_Inbox = Annotated[OptionalId, Field(description="Only this inbox.", examples=["inb_7k2m9q"])]
+_Types = Annotated[
+    list[EventName],
+    Field(max_length=20, description="Only these types.", examples=[["message.received"]]),
+]
+
+
+class ListEvents(Paged):
+    """List what happened to mail, oldest first; `next_cursor` reads on as more happens."""
+
+    inbox_id: _Inbox = None
+    message_id: Annotated[
+        OptionalId, Field(description="Only this message.", examples=["msg_4h8t2w"])
+    ] = None
+    types: _Types = []
+
+
+@operation(Scope.READ)
+async def list_events(ctx: Context, request: ListEvents) -> Page[Event]:
+    if request.inbox_id is not None:
+        await inbox_of(ctx, request.inbox_id)
+    if request.message_id is not None:
+        await message_of(ctx, request.message_id)
+    query = EventQuery(
+        visible=ctx.visible,
+        inbox_id=request.inbox_id,
+        message_id=request.message_id,
+        types=tuple(request.types),
+        page=ctx.cursors.slice(request),
+    )
+    return ctx.cursors.page(request, await ctx.store.events(query))
+
+
+class StreamEvents(Request):
+    """Be told what happens to mail, as it happens; since an event if one is named."""
+
+    inbox_id: _Inbox = None
+    types: _Types = []
+    since: Annotated[
+        Id | None, Field(description="Begin after this event.", examples=["evt_8c1v6d"])
+    ] = None
+
+
+@operation(Scope.READ)
+async def stream_events(ctx: Context, request: StreamEvents) -> EventStream:
+    if request.inbox_id is not None:
+        await inbox_of(ctx, request.inbox_id)
+    newest = await ctx.store.newest_event()
+    since = newest if request.since is None else await ctx.store.event_number(request.since)
+    return EventStream(_events(ctx, request, since))
+
+
+async def _events(ctx: Context, request: StreamEvents, since: int) -> AsyncIterator[Event | None]:
+    def is_wanted(event: Event) -> bool:
+        return (
+            (ctx.visible is None or event.inbox_id in ctx.visible)
+            and request.inbox_id in (None, event.inbox_id)
+            and (not request.types or event.type in request.types)
+        )
+
+    with ctx.watch.subscribe(ctx.store, is_wanted) as subscription:
+        following = aiter(ctx.watch.after(subscription, since))
+        while True:
+            coming = asyncio.ensure_future(anext(following))
+            try:
+                while not (await asyncio.wait([coming], timeout=QUIET_S))[0]:
+                    yield None
+                yield coming.result().event
+            finally:
+                coming.cancel()

@@ -1,0 +1,88 @@
+"""Mail on its way out: looked at, hurried, stopped."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from postroom.errors import Forbidden
+from postroom.model.key import Scope
+from postroom.model.message import Message
+from postroom.model.outbox import OutboxEntry, OutboxQuery, OutboxState
+from postroom.model.page import Page
+from postroom.model.sending import Sent, overall_status
+from postroom.operations.context import Context
+from postroom.operations.messages import MessageId, message_of
+from postroom.operations.operation import operation
+from postroom.operations.request import Paged, Request
+
+
+class ListOutbox(Paged):
+    """List sent messages that are not out: queued, scheduled, failed, bounced or unknown."""
+
+    status: Annotated[
+        Literal["queued", "scheduled", "sent", "failed", "bounced", "unknown"] | None,
+        Field(description="Only with this status.", examples=["unknown"]),
+    ] = None
+
+
+@operation(Scope.READ)
+async def list_outbox(ctx: Context, request: ListOutbox) -> Page[OutboxEntry]:
+    query = OutboxQuery(ctx.visible, request.status, ctx.cursors.slice(request))
+    return ctx.cursors.page(request, await ctx.store.outbox(query))
+
+
+class RetryMessage(Request):
+    """Send a message again to those who did not get it: failed, bounced, unknown or waiting."""
+
+    message_id: MessageId
+
+
+@operation(Scope.SEND)
+async def retry_message(ctx: Context, request: RetryMessage) -> Sent:
+    await ctx.store.retry_mail(request.message_id, ctx.visible, ctx.clock())
+    return sent_of(await message_of(ctx, request.message_id))
+
+
+class CancelMessage(Request):
+    """Stop a message that is queued or scheduled, for those who have not got it yet."""
+
+    message_id: MessageId
+
+
+@operation(Scope.SEND)
+async def cancel_message(ctx: Context, request: CancelMessage) -> Sent:
+    await ctx.store.cancel_mail(request.message_id, ctx.visible, ctx.clock())
+    return sent_of(await message_of(ctx, request.message_id))
+
+
+def sent_of(message: Message) -> Sent:
+    """What became of a sent message so far."""
+    recipients = message.recipients or ()
+    return Sent(message.id, message.thread_id, overall_status(recipients), recipients)
+
+
+class PauseOutbox(Request):
+    """Hold back all mail that would leave, until the outbox is resumed."""
+
+
+@operation(Scope.ADMIN)
+async def pause_outbox(ctx: Context, request: PauseOutbox) -> OutboxState:
+    _refuse_if_limited(ctx)
+    return await ctx.store.pause_outbox(paused=True)
+
+
+class ResumeOutbox(Request):
+    """Let held-back mail go again."""
+
+
+@operation(Scope.ADMIN)
+async def resume_outbox(ctx: Context, request: ResumeOutbox) -> OutboxState:
+    _refuse_if_limited(ctx)
+    return await ctx.store.pause_outbox(paused=False)
+
+
+def _refuse_if_limited(ctx: Context) -> None:
+    if ctx.visible is not None:
+        raise Forbidden("a key that is limited to inboxes cannot pause the outbox of all")

@@ -1,0 +1,233 @@
+"""Mail goes out: due messages are claimed, handed over to the relay, and settled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from postroom.errors import MailError, StorageFull
+from postroom.model.inbox import Inbox
+from postroom.model.message import Recipient
+from postroom.model.outbox import OutboxJob, Outcome
+from postroom.pipeline.addressing import inboxes_for
+from postroom.pipeline.house import House
+from postroom.pipeline.receive import Arrival, put_away
+from postroom.ports.sender import Sender
+
+log = logging.getLogger(__name__)
+
+LEASE = timedelta(seconds=30)
+RENEW_S = 10.0
+LOOK_AGAIN_S = 60.0
+"""However long there is nothing to do: clocks are set, and machines sleep."""
+
+FIRST_WAIT = timedelta(minutes=1)
+LONGEST_WAIT = timedelta(hours=4)
+GIVE_UP_AFTER = timedelta(hours=48)
+SETTLE_TRIES = 60
+GRACE_S = 1.5
+"""How long a mail that is being handed over may take when we are asked to stop."""
+
+
+def route(house: House, address: str, local: Mapping[str, Inbox]) -> Recipient:
+    """Where a copy goes: to an inbox of ours, to the relay, or nowhere without one."""
+    if address.lower() in local:
+        return Recipient(address, "delivered")
+    if address.rpartition("@")[2].lower() in house.domains:
+        return Recipient(address, "failed", "no inbox has this address")
+    if house.has_relay:
+        return Recipient(address, "queued")
+    return Recipient(address, "captured", "no relay is configured, so it was not sent")
+
+
+def wait_after(attempts: int) -> timedelta:
+    """How long to wait after so many attempts: a minute, then twice as long each time."""
+    return min(FIRST_WAIT * (1 << min(attempts, 16)), LONGEST_WAIT)
+
+
+class ClaimLost(MailError):
+    """Somebody else has taken a message over because we seemed to be gone."""
+
+
+@dataclass(eq=False)
+class Outbox:
+    """One worker: it hands over several mails at once and renews its claims while it does.
+
+    Several processes may run one; a message is claimed by one of them. Without a sender it only
+    delivers what was scheduled.
+    """
+
+    house: House
+    sender: Sender | None
+    at_once: int = 8
+    lease: timedelta = LEASE
+    _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Work until cancelled; what is being handed over then gets a moment to end."""
+        holder = self.house.new_id("proc")
+        renewing = asyncio.create_task(self._renew())
+        try:
+            while True:
+                rung = self.house.store.bell.rung("outbox")
+                await self._start_due(holder)
+                await self._something_to_do(rung)
+        finally:
+            await self._stop()
+            renewing.cancel()
+            if self.sender is not None:
+                await self.sender.close()
+
+    async def finish(self, within_s: float) -> None:
+        """Wait until nothing is due and nothing is being handed over, but no longer than told."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self._active or await self._is_due():
+                    rung = self.house.store.bell.rung("outbox")
+                    await self._something_to_do(rung)
+
+    async def _is_due(self) -> bool:
+        next_at = await self.house.store.next_mail_at()
+        return next_at is not None and next_at <= self.house.clock()
+
+    async def _start_due(self, holder: str) -> None:
+        free = self.at_once - len(self._active)
+        if not free:
+            return
+        now = self.house.clock()
+        try:
+            jobs = await self.house.store.claim_mail(
+                holder,
+                now=now,
+                until=now + self.lease,
+                limit=free,
+                most_per_domain=self.house.limits.domain_sends_per_hour,
+            )
+        except MailError as error:
+            log.warning("outbox.failed", extra={"error": str(error)})
+            return
+        for job in jobs:
+            task = asyncio.create_task(self._do(job))
+            self._active[task] = job
+            task.add_done_callback(self._active.pop)
+
+    async def _something_to_do(self, rung: int) -> None:
+        """Return when the bell rings, a mail is done, or the next is due."""
+        bell = asyncio.ensure_future(self.house.store.bell.wait("outbox", rung))
+        try:
+            await asyncio.wait(
+                [bell, *self._active],
+                timeout=await self._until_next(),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            bell.cancel()
+
+    async def _until_next(self) -> float:
+        try:
+            next_at = await self.house.store.next_mail_at()
+        except MailError:
+            return LOOK_AGAIN_S
+        if next_at is None or len(self._active) == self.at_once:
+            return LOOK_AGAIN_S
+        ahead = (next_at - self.house.clock()).total_seconds()
+        return min(max(ahead, 0.05 if not self._active else 1.0), LOOK_AGAIN_S)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            if self._active:
+                try:
+                    jobs = list(self._active.values())
+                    await self.house.store.renew_mail(jobs, self.house.clock() + self.lease)
+                except MailError as error:
+                    log.warning("outbox.failed", extra={"error": str(error)})
+
+    async def _stop(self) -> None:
+        if self._active:
+            await asyncio.wait(self._active, timeout=GRACE_S)
+        for task in self._active:
+            task.cancel()
+        await asyncio.gather(*self._active, return_exceptions=True)
+
+    async def _do(self, job: OutboxJob) -> None:
+        try:
+            if job.is_scheduled:
+                await self._deliver_scheduled(job)
+            elif self.sender is None:
+                await self._defer(job, "no relay is configured")
+            else:
+                await self._hand_over(job, self.sender)
+        except asyncio.CancelledError:
+            await self.house.store.release_mail(job)
+            raise
+        except ClaimLost:
+            log.warning("outbox.claim_lost", extra={"message_id": job.message_id})
+        except Exception as error:
+            self.house.counts.add("outbox_errors")
+            log.exception("outbox.failed", extra={"message_id": job.message_id})
+            await self._defer(job, str(error) if isinstance(error, MailError) else "see the log")
+
+    async def _defer(self, job: OutboxJob, detail: str) -> None:
+        """Try again later what was not handed over; the rest is left for whoever comes after us."""
+        try:
+            if await self.house.store.begin_handing_over(job, ()):
+                outcomes = dict.fromkeys(job.envelope.recipients, Outcome("deferred", detail))
+                await self._settle(job, outcomes)
+        except MailError as error:
+            log.warning("outbox.failed", extra={"message_id": job.message_id, "error": str(error)})
+
+    async def _hand_over(self, job: OutboxJob, sender: Sender) -> None:
+        async def accepted(addresses: Sequence[str]) -> None:
+            if not await self.house.store.begin_handing_over(job, addresses):
+                raise ClaimLost(f"{job.message_id} was taken over by another worker")
+
+        raw = await self.house.blobs.read(job.raw)
+        outcomes = await sender.hand_over(job.envelope, raw, accepted)
+        await self._settle(job, outcomes)
+        told: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
+        for verdict, count in told.items():
+            self.house.counts.add(f"outbox_{verdict}", count)
+        log.info("message.handed_over", extra={"message_id": job.message_id, **told})
+
+    async def _settle(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:
+        """Write down what we know; a full disk may have room again soon."""
+        now = self.house.clock()
+        recipients = {
+            address: settled(address, outcome, job.queued_at, now)
+            for address, outcome in outcomes.items()
+        }
+        next_at = now + wait_after(job.attempts)
+        for _ in range(SETTLE_TRIES):
+            try:
+                await self.house.store.settle_mail(job, recipients, now=now, next_at=next_at)
+            except StorageFull:
+                await asyncio.sleep(1)
+            else:
+                return
+        log.error("outbox.not_settled", extra={"message_id": job.message_id})
+
+    async def _deliver_scheduled(self, job: OutboxJob) -> None:
+        house = self.house
+        local = await inboxes_for(house, job.envelope.recipients)
+        raw = await house.blobs.read(job.raw)
+        (parsed,) = await house.parser.parse([raw])
+        inboxes = dict.fromkeys(inbox.id for inbox in local.values())
+        arrivals = [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes]
+        recipients = {a: route(house, a, local) for a in job.envelope.recipients}
+        async with put_away(house, arrivals) as copies:
+            await house.store.deliver_scheduled(job, copies, recipients, house.clock())
+
+
+def settled(address: str, outcome: Outcome, queued_at: datetime, now: datetime) -> Recipient:
+    """What we say of a recipient after an attempt; in the end we give up."""
+    if outcome.verdict != "deferred":
+        return Recipient(address, outcome.verdict, outcome.detail)
+    if now - queued_at >= GIVE_UP_AFTER:
+        return Recipient(address, "bounced", f"given up after 48 hours: {outcome.detail}")
+    return Recipient(address, "queued", outcome.detail)

@@ -1,0 +1,1 @@
+"""Adapters to the world outside: each speaks one wire."""

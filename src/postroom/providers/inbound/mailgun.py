@@ -1,0 +1,74 @@
+"""Mailgun: a route forwards mail as a form, whole if the URL ends in `mime`, else in fields.
+
+The signature is over a time and a token and not over the mail. So, as Mailgun's documentation
+asks, a token is good once: here for one body, since Mailgun posts again what we could not take.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from postroom.errors import Malformed
+from postroom.mail.rebuild import Header, Part, rebuild
+from postroom.ports.inbound import Handed, Posting
+from postroom.providers.inbound.form import Form, read_form
+from postroom.providers.inbound.trust import check_hmac, check_time, read_json, refuse, unhex
+
+_MOST_TOKENS = 10_000
+
+
+@dataclass(slots=True)
+class Mailgun:
+    """Reads what a route of Mailgun forwards."""
+
+    signing_key: str = field(repr=False)
+    window: timedelta
+    _used: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
+
+    async def read(self, posting: Posting) -> Sequence[Handed]:
+        form = read_form(posting.headers.get("content-type", ""), posting.body)
+        self._check(form, posting)
+        recipients = tuple(form.text("recipient").split(","))
+        raw = form.fields.get("body-mime")
+        return (Handed(raw if raw is not None else _rebuilt(form), recipients),)
+
+    def _check(self, form: Form, posting: Posting) -> None:
+        timestamp, token = form.text("timestamp"), form.text("token")
+        signature = unhex(form.text("signature"))
+        signed = f"{timestamp}{token}".encode("utf-8", "replace")
+        check_hmac("Mailgun", self.signing_key.encode(), signed, [signature])
+        check_time("Mailgun", timestamp, posting.at, self.window)
+        digest = hashlib.sha256(posting.body).digest()
+        if self._used.setdefault(token, digest) != digest:
+            raise refuse("Mailgun", "its token was used for another mail")
+        if len(self._used) > _MOST_TOKENS:
+            self._used.popitem(last=False)
+
+
+def _rebuilt(form: Form) -> bytes:
+    text, html = form.text("body-plain"), form.text("body-html")
+    return rebuild(_headers(form), text or None, html or None, _files(form))
+
+
+def _headers(form: Form) -> list[Header]:
+    """`message-headers` is a list of pairs, as JSON."""
+    listed = read_json(f'{{"pairs": {form.text("message-headers") or "[]"}}}')["pairs"]
+    if not isinstance(listed, list):
+        raise Malformed("message-headers: it must be a list of pairs")
+    pairs = [pair for pair in listed if isinstance(pair, list) and len(pair) == 2]
+    headers = [(str(name), str(value)) for name, value in pairs]
+    if headers:
+        return headers
+    named = (("From", "from"), ("To", "recipient"), ("Subject", "subject"))
+    return [(header, form.text(name)) for header, name in named]
+
+
+def _files(form: Form) -> list[Part]:
+    """`content-id-map` says which file a content id of the HTML means."""
+    ids = read_json(form.text("content-id-map") or "{}")
+    of_file = {str(name): str(content_id) for content_id, name in ids.items()}
+    return [Part(f.filename, f.content_type, f.content, of_file.get(f.name)) for f in form.files]

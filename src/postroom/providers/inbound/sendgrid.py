@@ -1,0 +1,87 @@
+"""SendGrid Inbound Parse: a form with the whole mail (`send_raw`), or with its fields.
+
+A security policy must ask for signatures; unsigned postings are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from postroom.mail.rebuild import Header, Part, rebuild
+from postroom.ports.inbound import Handed, Posting
+from postroom.providers.inbound.form import Form, read_form
+from postroom.providers.inbound.trust import check_time, read_json, refuse, unbase64, words
+
+SIGNATURE = "x-twilio-email-event-webhook-signature"
+TIMESTAMP = "x-twilio-email-event-webhook-timestamp"
+
+
+def load_public_key(written: str) -> ec.EllipticCurvePublicKey:
+    """The key as SendGrid shows it: base64 of DER. Raises ValueError."""
+    key = load_der_public_key(unbase64(written))
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise ValueError("the key is not one of an elliptic curve")
+    return key
+
+
+@dataclass(frozen=True, slots=True)
+class SendGrid:
+    """Reads what Inbound Parse posts."""
+
+    public_key: ec.EllipticCurvePublicKey
+    window: timedelta
+
+    async def read(self, posting: Posting) -> Sequence[Handed]:
+        self._check(posting)
+        form = read_form(posting.headers.get("content-type", ""), posting.body)
+        envelope = read_json(form.text("envelope") or "{}").get("to")
+        recipients = tuple(map(words, envelope)) if isinstance(envelope, list) else ()
+        raw = form.fields.get("email")
+        return (Handed(raw if raw is not None else _rebuilt(form), recipients),)
+
+    def _check(self, posting: Posting) -> None:
+        timestamp = posting.headers.get(TIMESTAMP, "")
+        signature = unbase64(posting.headers.get(SIGNATURE, ""))
+        signed = timestamp.encode("utf-8", "replace") + posting.body
+        try:
+            self.public_key.verify(signature, signed, ec.ECDSA(hashes.SHA256()))
+        except InvalidSignature:
+            raise refuse("SendGrid", "the signature does not fit") from None
+        check_time("SendGrid", timestamp, posting.at, self.window)
+
+
+def _rebuilt(form: Form) -> bytes:
+    """The fields are in the charsets that `charsets` names."""
+    charsets = read_json(form.text("charsets") or "{}")
+
+    def field(name: str) -> str | None:
+        return form.text(name, words(charsets.get(name)) or "utf-8") or None
+
+    return rebuild(_headers(form.text("headers")), field("text"), field("html"), _files(form))
+
+
+def _headers(block: str) -> list[Header]:
+    """The header block as it was, with folded lines joined."""
+    headers: list[Header] = []
+    for line in block.replace("\r\n", "\n").split("\n"):
+        if line[:1] in (" ", "\t") and headers:
+            name, value = headers.pop()
+            headers.append((name, f"{value} {line.strip()}"))
+        elif ":" in line:
+            name, _, value = line.partition(":")
+            headers.append((name, value.strip()))
+    return headers
+
+
+def _files(form: Form) -> list[Part]:
+    """`content-ids` says which file a content id of the HTML means."""
+    ids = read_json(form.text("content-ids") or "{}")
+    of_file = {str(name): str(content_id) for content_id, name in ids.items()}
+    return [Part(f.filename, f.content_type, f.content, of_file.get(f.name)) for f in form.files]

@@ -1,0 +1,114 @@
+"""Amazon SES: mail in a notice of SNS, signed with a certificate that Amazon shows.
+
+Only the SNS action brings the mail itself (up to 150 KB); a notice of another action, such as S3,
+tells of a mail that is elsewhere, and is refused with what to set instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.x509 import load_pem_x509_certificate
+
+from postroom.errors import InvalidInput, Malformed
+from postroom.ports.inbound import Fetcher, Handed, Posting
+from postroom.providers.inbound.trust import read_json, refuse, unbase64, words
+
+_HOST = r"https://sns\.[a-z0-9-]{3,20}\.amazonaws\.com(?:\.cn)?/"
+_CERTIFICATE = re.compile(_HOST + r"[A-Za-z0-9-]{1,100}\.pem")
+_CONFIRMATION = re.compile(_HOST + r"\?[!-~]{1,2000}")
+_SIGNED = {
+    "Notification": ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
+    "SubscriptionConfirmation": (
+        "Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type",
+    ),
+}  # fmt: skip
+_HASHES = {"1": hashes.SHA1, "2": hashes.SHA256}
+WINDOW = timedelta(hours=1)
+"""Amazon's own advice; it posts a notice again for up to an hour without signing it again."""
+
+
+@dataclass(slots=True)
+class Ses:
+    """Reads notices of our topics, and subscribes to them when asked."""
+
+    topics: tuple[str, ...]
+    fetcher: Fetcher
+    _keys: dict[str, rsa.RSAPublicKey] = field(default_factory=dict)
+
+    async def read(self, posting: Posting) -> Sequence[Handed]:
+        notice = read_json(posting.body)
+        await self._check(notice, posting.at)
+        if notice["Type"] == "SubscriptionConfirmation":
+            await self._confirm(words(notice.get("SubscribeURL")))
+            return ()
+        message = read_json(words(notice.get("Message")))
+        return (_handed(message),) if message.get("notificationType") == "Received" else ()
+
+    async def _check(self, notice: dict[str, Any], now: datetime) -> None:
+        names = _SIGNED.get(words(notice.get("Type")))
+        version = _HASHES.get(words(notice.get("SignatureVersion")))
+        if names is None or version is None:
+            raise Malformed("this is not a notice of SNS; turn off raw message delivery")
+        if notice.get("TopicArn") not in self.topics:
+            raise refuse("Amazon SES", "its topic is not in POSTROOM_SES_TOPICS")
+        signed = "".join(f"{name}\n{notice[name]}\n" for name in names if name in notice)
+        key = await self._key(words(notice.get("SigningCertURL")))
+        try:
+            key.verify(
+                unbase64(words(notice.get("Signature"))),
+                signed.encode("utf-8", "replace"),
+                padding.PKCS1v15(),
+                version(),
+            )
+        except InvalidSignature:
+            raise refuse("Amazon SES", "the signature does not fit") from None
+        _check_age(words(notice.get("Timestamp")), now)
+
+    async def _key(self, url: str) -> rsa.RSAPublicKey:
+        if not _CERTIFICATE.fullmatch(url):
+            raise refuse("Amazon SES", "its certificate is not at Amazon")
+        if url not in self._keys:
+            try:
+                certificate = load_pem_x509_certificate(await self.fetcher.get(url, {}))
+            except ValueError:
+                raise refuse("Amazon SES", "its certificate cannot be read") from None
+            key = certificate.public_key()
+            if not isinstance(key, rsa.RSAPublicKey):
+                raise refuse("Amazon SES", "its certificate has no RSA key")
+            self._keys = {url: key}
+        return self._keys[url]
+
+    async def _confirm(self, url: str) -> None:
+        if not _CONFIRMATION.fullmatch(url):
+            raise refuse("Amazon SES", "its SubscribeURL is not at Amazon")
+        await self.fetcher.get(url, {})
+
+
+def _check_age(timestamp: str, now: datetime) -> None:
+    try:
+        signed_at = datetime.fromisoformat(timestamp)
+    except ValueError:
+        raise refuse("Amazon SES", "its timestamp is missing") from None
+    if abs(now - signed_at.replace(tzinfo=signed_at.tzinfo or UTC)) > WINDOW:
+        raise refuse("Amazon SES", "it was signed too long ago, or a clock is wrong")
+
+
+def _handed(message: dict[str, Any]) -> Handed:
+    content, receipt = message.get("content"), message.get("receipt")
+    if not isinstance(content, str) or not isinstance(receipt, dict):
+        raise InvalidInput(
+            "the notice does not hold the mail: in the SES receipt rule use the action SNS, with "
+            "the encoding Base64"
+        )
+    action, listed = receipt.get("action"), receipt.get("recipients")
+    is_base64 = isinstance(action, dict) and words(action.get("encoding")).upper() == "BASE64"
+    raw = unbase64(content) if is_base64 else content.encode("utf-8", "surrogateescape")
+    return Handed(raw, tuple(map(words, listed if isinstance(listed, list) else ())))

@@ -1,0 +1,159 @@
+"""Events: written by whoever causes them, in the same transaction, and read in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from postroom.errors import NotFound
+from postroom.model.event import FIRST, Event, EventQuery, EventType
+from postroom.model.ids import random_id
+from postroom.model.message import Recipient
+from postroom.model.page import Found
+from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.sql.webhooks import put_on_its_way
+from postroom.store.transaction import Row, Transaction
+
+_COLUMNS = "e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data"
+_TABLES = "events e JOIN inboxes i ON i.number = e.inbox"
+INSERT_EVENT = """
+    INSERT INTO events (id, type, at, inbox, thread, message, data)
+    VALUES (:id, :type, :at, :inbox, :thread, :message, :data) RETURNING number
+"""
+FIRST_OF_MESSAGE = "SELECT min(number) FROM events WHERE message = :message"
+
+
+class About(NamedTuple):
+    """The message that an event is about, and where it is."""
+
+    inbox: int
+    thread_id: str
+    message_id: str
+
+
+def add_event(
+    tx: Transaction, event: EventType, at: datetime, about: About, data: dict[str, object]
+) -> None:
+    """Write down what happens in this transaction."""
+    row = tx.one(
+        INSERT_EVENT,
+        id=random_id("evt"),
+        type=event,
+        at=seconds(at),
+        inbox=about.inbox,
+        thread=about.thread_id,
+        message=about.message_id,
+        data=dumps(data),
+    )
+    tx.announce("events")
+    if row is not None and not data.get("imported"):
+        put_on_its_way(tx, row[0], event, about.inbox, seconds(at))
+
+
+def find_events(tx: Transaction, query: EventQuery) -> Found[Event]:
+    """One page of events, oldest first."""
+    where = _conditions(tx, query)
+    counted = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE {where.sql}", **where.params)
+    total: int = counted[0] if counted else 0
+    offset = query.page.offset
+    start = query.page.after[0] if query.page.after else 0
+    if query.page.after:
+        passed = tx.one(
+            f"SELECT count(*) FROM {_TABLES} WHERE {where.sql} AND e.number <= :start",
+            **where.params,
+            start=start,
+        )
+        offset = passed[0] if passed else 0
+    rows = tx.all(
+        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql} AND e.number > :start
+             ORDER BY e.number LIMIT :limit OFFSET :skipped""",
+        **where.params,
+        start=start,
+        limit=query.page.limit,
+        skipped=query.page.offset,
+    )
+    has_more = rows and offset + len(rows) < total
+    return Found(
+        tuple(_event(row) for row in rows), total, offset, (rows[-1][0],) if has_more else None
+    )
+
+
+def _conditions(tx: Transaction, query: EventQuery) -> Conditions:
+    where = Conditions()
+    inboxes = visible_numbers(tx, query.visible)
+    if inboxes is not None:
+        where.among("e.inbox", "inbox", inboxes)
+    if query.inbox_id is not None:
+        where.add("i.id = :inbox_id", inbox_id=query.inbox_id)
+    if query.message_id is not None:
+        where.add("e.message = :message_id", message_id=query.message_id)
+    if query.types:
+        where.among("e.type", "type", query.types)
+    return where
+
+
+def _event(row: Row) -> Event:
+    number, event_id, kind, at, inbox_id, thread_id, message_id, data = row
+    return Event(
+        event_id, kind, moment(at), inbox_id, thread_id, message_id, from_text(data), number
+    )
+
+
+def events_after(tx: Transaction, after: int, *, limit: int) -> list[Event]:
+    """What has happened since the event with this number, whoever may see it."""
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM {_TABLES} WHERE e.number > :after ORDER BY e.number LIMIT :limit",
+        after=after,
+        limit=limit,
+    )
+    return [_event(row) for row in rows]
+
+
+def newest_event(tx: Transaction) -> int:
+    """The number of the last event; 0 if there is none."""
+    row = tx.one("SELECT max(number) FROM events")
+    return int(row[0] or 0) if row else 0
+
+
+def event_number(tx: Transaction, since: str) -> int:
+    """The place in the order that an event, or the first event of a message, has."""
+    if since == FIRST:
+        return 0
+    if since.startswith("msg_"):
+        row = tx.one(FIRST_OF_MESSAGE, message=since)
+    else:
+        row = tx.one("SELECT number FROM events WHERE id = :id", id=since)
+    if row is None or row[0] is None:
+        raise NotFound(f"since: there is no {since} any more; leave it out to wait from now on")
+    return int(row[0])
+
+
+def add_outcomes(
+    tx: Transaction, recipients: Iterable[Recipient], at: datetime, about: About
+) -> None:
+    """An event for each outcome that a sent message has, naming whom it is about."""
+    by_status: dict[str, list[Recipient]] = {}
+    for recipient in recipients:
+        by_status.setdefault(recipient.status, []).append(recipient)
+    for status, found in by_status.items():
+        add_event(tx, _OUTCOMES[status], at, about, {"recipients": _told(found)})
+
+
+def _told(recipients: Sequence[Recipient]) -> list[dict[str, str]]:
+    return [
+        {"address": r.address, **({"detail": r.detail} if r.detail else {})} for r in recipients
+    ]
+
+
+_OUTCOMES: dict[str, EventType] = {
+    "scheduled": "message.scheduled",
+    "queued": "message.queued",
+    "sent": "message.sent",
+    "delivered": "message.delivered",
+    "captured": "message.captured",
+    "bounced": "message.bounced",
+    "failed": "message.failed",
+    "unknown": "message.unknown",
+}

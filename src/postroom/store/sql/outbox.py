@@ -1,0 +1,379 @@
+"""The outbox: mail that waits, claimed by one worker at a time, settled in one transaction.
+
+A row says how far its message is: `waiting`; `claimed`, while a relay is being asked;
+`handing_over`, when the mail itself may already be there; `done`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from postroom.errors import Conflict, NotFound
+from postroom.model.inbox import Visible
+from postroom.model.message import Recipient
+from postroom.model.outbox import Envelope, OutboxEntry, OutboxJob, OutboxQuery, OutboxState
+from postroom.model.page import Found
+from postroom.model.sending import NOT_OUT, OPEN, overall_status
+from postroom.model.stored import NewMessage
+from postroom.store.sql.adding import add_message
+from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.outcomes import ABOUT, set_recipients
+from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.transaction import Row, Transaction
+
+UNKNOWN = (
+    "it is not known whether the relay took it: the connection ended before it said so; ask the "
+    "recipient, then retry it or leave it"
+)
+_BEYOND_S = int(timedelta(hours=12).total_seconds())
+"""A retry that lies further ahead than any back-off was planned before the clock was set back."""
+
+INSERT = """
+    INSERT INTO outbox (message, state, status, attempts, queued_at, next_at, is_scheduled)
+    VALUES (:message, 'waiting', :status, 0, :start, :start, :is_scheduled)
+"""
+STALE = """
+    SELECT message, state, pending FROM outbox
+     WHERE state IN ('claimed', 'handing_over') AND until <= :now AND holder <> :holder
+"""
+DUE = """
+    SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
+           o.is_scheduled
+      FROM outbox o JOIN messages m ON m.number = o.message
+     WHERE o.state = 'waiting'
+       AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond))
+     ORDER BY o.next_at, o.message LIMIT :limit
+"""
+DOMAIN_HOUR = "SELECT count(*), min(at) FROM domain_sends WHERE domain = :domain"
+HOUR_S = 3600
+CLAIM = """
+    UPDATE outbox SET state = 'claimed', holder = :holder, until = :until WHERE message = :message
+"""
+NEXT = """
+    SELECT min(CASE WHEN state = 'waiting' THEN next_at ELSE until END) FROM outbox
+     WHERE state <> 'done'
+"""
+FIND = """
+    SELECT m.number, i.id, m.details, o.state, o.is_scheduled FROM messages m
+      JOIN inboxes i ON i.number = m.inbox LEFT JOIN outbox o ON o.message = m.number
+     WHERE m.id = :id AND m.is_outbound = 1
+"""
+
+
+def put_in_outbox(
+    tx: Transaction,
+    number: int,
+    recipients: tuple[Recipient, ...],
+    start: int,
+    *,
+    is_scheduled: bool,
+) -> None:
+    """Let a message that was just stored wait for a worker, if there is anything to do."""
+    if not any(recipient.status in OPEN for recipient in recipients):
+        return
+    tx.run(
+        INSERT,
+        message=number,
+        status=overall_status(recipients),
+        start=start,
+        is_scheduled=int(is_scheduled),
+    )
+    tx.announce("outbox")
+
+
+def claim_mail(
+    tx: Transaction,
+    holder: str,
+    *,
+    now: datetime,
+    until: datetime,
+    limit: int,
+    most_per_domain: int,
+) -> list[OutboxJob]:
+    """Take over what is due, and what a worker that is gone has left behind."""
+    for number, state, pending in tx.all(STALE, now=seconds(now), holder=holder):
+        _abandon(tx, number, state, pending, now)
+    if is_paused(tx):
+        return []
+    due = tx.all(DUE, now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
+    jobs = [_job(row, holder) for row in due]
+    taken = [job for job in jobs if job.is_scheduled or _has_room(tx, job, now, most_per_domain)]
+    for job in taken:
+        tx.run(CLAIM, message=job.number, holder=holder, until=seconds(until))
+    return taken
+
+
+def _has_room(tx: Transaction, job: OutboxJob, now: datetime, most: int) -> bool:
+    """Count a mail for each of its domains, or let it wait until the fullest has room again."""
+    domains = {address.rpartition("@")[2].lower() for address in job.envelope.recipients}
+    since = seconds(now) - HOUR_S
+    tx.run("DELETE FROM domain_sends WHERE at <= :since", since=since)
+    rows = [tx.one(DOMAIN_HOUR, domain=domain) for domain in domains]
+    full = [int(row[1]) for row in rows if row is not None and row[0] >= most]
+    if full:
+        tx.run(
+            "UPDATE outbox SET next_at = :at WHERE message = :n",
+            at=max(full) + HOUR_S,
+            n=job.number,
+        )
+        return False
+    for domain in domains:
+        tx.run("INSERT INTO domain_sends (domain, at) VALUES (:d, :at)", d=domain, at=seconds(now))
+    return True
+
+
+def _abandon(tx: Transaction, number: int, state: str, pending: str | None, now: datetime) -> None:
+    """A worker died: what it was only asking for waits again, the rest is unknown."""
+    if state == "handing_over":
+        lost = {
+            address: Recipient(address, "unknown", UNKNOWN)
+            for address in from_text(pending or "[]")
+        }
+        set_recipients(tx, number, lost, now)
+    _wait_again(tx, number, seconds(now))
+
+
+def _job(row: Row, holder: str) -> OutboxJob:
+    recipients = from_text(row[4])["recipients"]
+    addresses = tuple(r["address"] for r in recipients if r["status"] in OPEN)
+    return OutboxJob(
+        number=row[0],
+        message_id=row[1],
+        envelope=Envelope(row[2], addresses),
+        raw=row[3],
+        attempts=row[5],
+        queued_at=moment(row[6]),
+        is_scheduled=bool(row[7]),
+        holder=holder,
+    )
+
+
+def next_mail_at(tx: Transaction) -> datetime | None:
+    """When there is something to do next."""
+    row = None if is_paused(tx) else tx.one(NEXT)
+    return moment(row[0]) if row and row[0] is not None else None
+
+
+def renew_mail(tx: Transaction, jobs: Sequence[OutboxJob], until: datetime) -> None:
+    """Keep what a worker has claimed and still works on."""
+    for job in jobs:
+        tx.run(
+            """UPDATE outbox SET until = :until
+                WHERE message = :message AND holder = :holder AND state <> 'done'""",
+            message=job.number,
+            holder=job.holder,
+            until=seconds(until),
+        )
+
+
+def begin_handing_over(tx: Transaction, job: OutboxJob, accepted: Sequence[str]) -> bool:
+    """Write down that the mail itself goes out now; False if the claim was lost."""
+    changed = tx.run(
+        """UPDATE outbox SET state = 'handing_over', pending = :pending
+            WHERE message = :message AND holder = :holder AND state = 'claimed'""",
+        pending=dumps(list(accepted)),
+        message=job.number,
+        holder=job.holder,
+    )
+    return changed > 0
+
+
+def release_mail(tx: Transaction, job: OutboxJob) -> None:
+    """Give a claim back before anything was handed over."""
+    row = tx.one(
+        "SELECT 1 FROM outbox WHERE message = :n AND holder = :h AND state = 'claimed'",
+        n=job.number,
+        h=job.holder,
+    )
+    if row is not None:
+        _wait_again(tx, job.number, seconds(job.queued_at))
+
+
+def settle_mail(
+    tx: Transaction,
+    job: OutboxJob,
+    recipients: Mapping[str, Recipient],
+    *,
+    now: datetime,
+    next_at: datetime,
+) -> None:
+    """Write down what became of each recipient; who is still queued is tried again later.
+
+    Whoever took over because we seemed dead has called these recipients unknown; now we know.
+    """
+    row = tx.one("SELECT holder FROM outbox WHERE message = :n", n=job.number)
+    if row is None:
+        return
+    if row[0] != job.holder:
+        recipients = {a: r for a, r in recipients.items() if r.status in ("sent", "failed")}
+    set_recipients(tx, job.number, recipients, now)
+    tx.run("UPDATE outbox SET attempts = attempts + 1 WHERE message = :n", n=job.number)
+    if row[0] == job.holder:
+        _wait_again(tx, job.number, seconds(next_at))
+
+
+def deliver_scheduled(
+    tx: Transaction,
+    job: OutboxJob,
+    copies: Sequence[NewMessage],
+    recipients: Mapping[str, Recipient],
+    now: datetime,
+) -> None:
+    """The time of a scheduled mail has come: local copies arrive, the rest waits for the relay."""
+    for copy in copies:
+        add_message(tx, copy)
+    set_recipients(tx, job.number, recipients, now)
+    tx.run("UPDATE outbox SET is_scheduled = 0 WHERE message = :n", n=job.number)
+    _wait_again(tx, job.number, seconds(now))
+
+
+def _wait_again(tx: Transaction, number: int, next_at: int) -> None:
+    """Let a message wait until *next_at*, or be done if nobody is left to send it to."""
+    row = tx.one(ABOUT, number=number)
+    recipients = from_text(row[3])["recipients"] if row else []
+    is_open = any(recipient["status"] in OPEN for recipient in recipients)
+    tx.run(
+        """UPDATE outbox SET state = :state, next_at = :next_at, holder = NULL, until = NULL,
+                  pending = NULL WHERE message = :message""",
+        state="waiting" if is_open else "done",
+        next_at=next_at,
+        message=number,
+    )
+    if is_open:
+        tx.announce("outbox")
+
+
+def is_paused(tx: Transaction) -> bool:
+    """Whether nothing is to be handed over for now."""
+    return tx.one("SELECT 1 FROM facts WHERE name = 'outbox_paused'") is not None
+
+
+def pause_outbox(tx: Transaction, *, paused: bool) -> OutboxState:
+    """Hold all mail back, or let it go again."""
+    if paused:
+        tx.run("INSERT OR IGNORE INTO facts (name, value) VALUES ('outbox_paused', x'01')")
+    else:
+        tx.run("DELETE FROM facts WHERE name = 'outbox_paused'")
+    tx.announce("outbox")
+    return outbox_state(tx)
+
+
+def outbox_state(tx: Transaction) -> OutboxState:
+    """Whether the outbox is paused, and how many messages wait in it."""
+    row = tx.one("SELECT count(*) FROM outbox WHERE state <> 'done'")
+    return OutboxState(is_paused(tx), int(row[0]) if row else 0)
+
+
+def find_outbox(tx: Transaction, query: OutboxQuery) -> Found[OutboxEntry]:
+    """What is not out yet or did not get out, newest first."""
+    where = _conditions(tx, query)
+    counted = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE {where.sql}", **where.params)
+    total: int = counted[0] if counted else 0
+    offset = query.page.offset
+    before = query.page.after[0] if query.page.after else 2**62
+    if query.page.after:
+        passed = tx.one(
+            f"SELECT count(*) FROM {_TABLES} WHERE {where.sql} AND o.message >= :before",
+            **where.params,
+            before=before,
+        )
+        offset = passed[0] if passed else 0
+    rows = tx.all(
+        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql} AND o.message < :before
+             ORDER BY o.message DESC LIMIT :limit OFFSET :skipped""",
+        **where.params,
+        before=before,
+        limit=query.page.limit,
+        skipped=query.page.offset,
+    )
+    has_more = rows and offset + len(rows) < total
+    return Found(
+        tuple(_entry(row) for row in rows), total, offset, (rows[-1][0],) if has_more else None
+    )
+
+
+_TABLES = """outbox o JOIN messages m ON m.number = o.message
+    JOIN threads t ON t.number = m.thread JOIN inboxes i ON i.number = m.inbox"""
+_COLUMNS = """o.message, m.id, t.id, i.id, m.subject, m.details, o.attempts, o.queued_at, o.next_at,
+    o.state"""
+
+
+def _conditions(tx: Transaction, query: OutboxQuery) -> Conditions:
+    where = Conditions()
+    inboxes = visible_numbers(tx, query.visible)
+    if inboxes is not None:
+        where.among("m.inbox", "inbox", inboxes)
+    where.among("o.status", "status", [query.status] if query.status else NOT_OUT)
+    return where
+
+
+def _entry(row: Row) -> OutboxEntry:
+    recipients = tuple(Recipient(**r) for r in from_text(row[5])["recipients"])
+    return OutboxEntry(
+        message_id=row[1],
+        thread_id=row[2],
+        inbox_id=row[3],
+        subject=row[4],
+        status=overall_status(recipients),
+        recipients=recipients,
+        attempts=row[6],
+        queued_at=moment(row[7]),
+        next_attempt_at=moment(row[8]) if row[9] == "waiting" else None,
+    )
+
+
+def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
+    """Queue again whoever did not get the message, or hurry those who wait.
+
+    Raises:
+        NotFound: there is no such sent message.
+        Conflict: there is nobody left to send it to, or it is being handed over right now.
+    """
+    row = _found(tx, message_id, visible)
+    again = [r for r in _recipients(row) if r.status in ("failed", "unknown", "bounced", *OPEN)]
+    if not again:
+        raise Conflict(f"everyone has got {message_id} already")
+    if row[3] in ("claimed", "handing_over"):
+        raise Conflict(f"{message_id} is being handed over right now")
+    if row[3] is None:
+        raise Conflict(f"{message_id} never was in the outbox; send it again instead")
+    changes = {r.address: Recipient(r.address, "queued") for r in again}
+    set_recipients(tx, row[0], changes, now)
+    tx.run(
+        "UPDATE outbox SET queued_at = :now, attempts = 0 WHERE message = :n",
+        now=seconds(now),
+        n=row[0],
+    )
+    _wait_again(tx, row[0], seconds(now))
+
+
+def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
+    """Keep a message from those who have not got it yet.
+
+    Raises:
+        NotFound: there is no such sent message.
+        Conflict: it is too late.
+    """
+    row = _found(tx, message_id, visible)
+    waiting = [r for r in _recipients(row) if r.status in OPEN]
+    if not waiting:
+        raise Conflict(f"nobody waits for {message_id} any more; there is nothing to cancel")
+    if row[3] in ("claimed", "handing_over"):
+        raise Conflict(f"{message_id} is being handed over right now")
+    detail = "cancelled before it was sent"
+    set_recipients(
+        tx, row[0], {r.address: Recipient(r.address, "failed", detail) for r in waiting}, now
+    )
+    _wait_again(tx, row[0], seconds(now))
+
+
+def _found(tx: Transaction, message_id: str, visible: Visible) -> Row:
+    row = tx.one(FIND, id=message_id)
+    if row is None or (visible is not None and row[1] not in visible):
+        raise NotFound(f"no sent message {message_id}")
+    return row
+
+
+def _recipients(row: Row) -> list[Recipient]:
+    return [Recipient(**r) for r in from_text(row[2])["recipients"] or ()]

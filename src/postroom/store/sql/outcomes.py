@@ -1,0 +1,64 @@
+"""What became of a sent message, recipient by recipient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from postroom.model.message import Recipient
+from postroom.model.sending import overall_status
+from postroom.model.stored import DeliveryReport
+from postroom.store.sql.events import About, add_event, add_outcomes
+from postroom.store.sql.values import dumps, from_text
+from postroom.store.transaction import Transaction
+
+ABOUT = """
+    SELECT m.inbox, t.id, m.id, m.details FROM messages m JOIN threads t ON t.number = m.thread
+     WHERE m.number = :number
+"""
+REPORTED = """
+    SELECT number, details FROM messages
+     WHERE inbox = :inbox AND internet_id = :internet_id AND is_outbound = 1
+     ORDER BY number DESC LIMIT 1
+"""
+
+
+def set_recipients(
+    tx: Transaction, number: int, changes: Mapping[str, Recipient], now: datetime
+) -> None:
+    """Change what is said of some recipients, and tell of it."""
+    row = tx.one(ABOUT, number=number)
+    if row is None or not changes:
+        return
+    about, details = About(*row[:3]), from_text(row[3])
+    before = {r["address"]: r["status"] for r in details["recipients"]}
+    after = tuple(changes.get(r["address"], Recipient(**r)) for r in details["recipients"])
+    details["recipients"] = after
+    tx.run("UPDATE messages SET details = :d WHERE number = :n", d=dumps(details), n=number)
+    tx.run(
+        "UPDATE outbox SET status = :status WHERE message = :n",
+        status=overall_status(after),
+        n=number,
+    )
+    moved = [r for r in changes.values() if before.get(r.address) not in (None, r.status)]
+    add_outcomes(tx, moved, now, about)
+    delayed = [
+        r for r in changes.values() if r.status == "queued" and before.get(r.address) == "queued"
+    ]
+    if delayed:
+        told = [{"address": r.address, "detail": r.detail or ""} for r in delayed]
+        add_event(tx, "message.deferred", now, about, {"recipients": told})
+
+
+def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datetime) -> None:
+    """Tie a delivery report to the message it speaks of, if the inbox sent one."""
+    row = tx.one(REPORTED, inbox=inbox, internet_id=report.internet_message_id)
+    if row is None:
+        return
+    told = {outcome.address.lower(): outcome for outcome in report.outcomes}
+    changes = {
+        r["address"]: Recipient(r["address"], found.status, found.detail)
+        for r in from_text(row[1])["recipients"] or ()
+        if (found := told.get(r["address"].lower())) and r["status"] in ("sent", "unknown")
+    }
+    set_recipients(tx, row[0], changes, now)

@@ -1,0 +1,260 @@
+"""Webhooks: each event is put on its way in the transaction that writes it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from postroom.errors import Conflict, NotFound
+from postroom.model.event import Event
+from postroom.model.ids import random_id
+from postroom.model.inbox import Visible
+from postroom.model.page import Found, Slice
+from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
+from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+OLD_SECRET_KEPT = timedelta(hours=24)
+SEVERAL_DAYS_S = int(timedelta(days=30).total_seconds())
+
+FAN_OUT = """
+    SELECT number FROM webhooks
+     WHERE (types = '[]' OR instr(types, :type) > 0)
+       AND (inboxes IS NULL OR instr(
+           inboxes, (SELECT '"' || id || '"' FROM inboxes WHERE number = :inbox)) > 0)
+"""
+INSERT_DELIVERY = """
+    INSERT INTO webhook_deliveries
+        (id, webhook, inbox, event, status, attempts, created_at, first_at, next_at, detail)
+    VALUES (:id, :webhook, :inbox, :event, 'pending', 0, :now, :now, :now, '')
+"""
+DUE = """
+    SELECT d.number, w.url, w.secret, w.old_secret, w.renewed_at, d.attempts, d.first_at,
+           e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data
+      FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
+      LEFT JOIN events e ON e.number = d.event LEFT JOIN inboxes i ON i.number = e.inbox
+     WHERE d.status = 'pending' AND d.next_at <= :now AND (d.holder IS NULL OR d.until <= :now)
+       AND NOT EXISTS (
+           SELECT 1 FROM webhook_deliveries b
+            WHERE b.status = 'pending' AND b.webhook = d.webhook AND b.inbox = d.inbox
+              AND b.number < d.number)
+     ORDER BY d.number LIMIT :limit
+"""
+NEXT = """
+    SELECT min(CASE WHEN holder IS NULL THEN next_at ELSE until END) FROM webhook_deliveries
+     WHERE status = 'pending'
+"""
+
+
+def put_on_its_way(tx: Transaction, event: int, kind: str, inbox: int, now: int) -> None:
+    """Let every webhook that wants this event be told of it."""
+    rows = tx.all(FAN_OUT, type=f'"{kind}"', inbox=inbox)
+    for (webhook,) in rows:
+        tx.run(
+            INSERT_DELIVERY,
+            id=random_id("dlv"),
+            webhook=webhook,
+            inbox=inbox,
+            event=event,
+            now=now,
+        )
+    if rows:
+        tx.announce("webhooks")
+
+
+def add_webhook(tx: Transaction, webhook: Webhook) -> None:
+    """Keep a new webhook with its secret."""
+    tx.run(
+        """INSERT INTO webhooks (id, url, secret, types, inboxes, created_at)
+           VALUES (:id, :url, :secret, :types, :inboxes, :created_at)""",
+        id=webhook.id,
+        url=webhook.url,
+        secret=webhook.secret,
+        types=dumps(webhook.types),
+        inboxes=None if webhook.inboxes is None else dumps(webhook.inboxes),
+        created_at=seconds(webhook.created_at),
+    )
+
+
+def _webhook(row: Row) -> Webhook:
+    inboxes = None if row[3] is None else tuple(from_text(row[3]))
+    return Webhook(row[0], row[1], tuple(from_text(row[2])), inboxes, moment(row[4]))
+
+
+def _is_seen(webhook: Webhook, visible: Visible) -> bool:
+    return visible is None or (webhook.inboxes is not None and visible.issuperset(webhook.inboxes))
+
+
+def list_webhooks(tx: Transaction, visible: Visible, page: Slice) -> Found[Webhook]:
+    """Oldest first."""
+    rows = tx.all("SELECT id, url, types, inboxes, created_at FROM webhooks ORDER BY number")
+    found = [webhook for row in rows if _is_seen(webhook := _webhook(row), visible)]
+    start = int(page.after[0]) if page.after else page.offset
+    shown = found[start : start + page.limit]
+    end = start + len(shown)
+    return Found(tuple(shown), len(found), start, (end,) if shown and end < len(found) else None)
+
+
+def _number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
+    row = tx.one(
+        "SELECT id, url, types, inboxes, created_at, number FROM webhooks WHERE id = :id",
+        id=webhook_id,
+    )
+    if row is None or not _is_seen(_webhook(row[:5]), visible):
+        raise NotFound(f"no webhook {webhook_id}")
+    return int(row[5])
+
+
+def remove_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> None:
+    """Tell it nothing more. Raises NotFound."""
+    number = _number(tx, webhook_id, visible)
+    tx.run("DELETE FROM webhook_deliveries WHERE webhook = :number", number=number)
+    tx.run("DELETE FROM webhooks WHERE number = :number", number=number)
+
+
+def renew_webhook(
+    tx: Transaction, webhook_id: str, secret: str, visible: Visible, now: datetime
+) -> Webhook:
+    """Give a webhook a new secret; the old one signs as well for a day. Raises NotFound."""
+    number = _number(tx, webhook_id, visible)
+    tx.run(
+        """UPDATE webhooks SET old_secret = secret, secret = :secret, renewed_at = :now
+            WHERE number = :number""",
+        secret=secret,
+        now=seconds(now),
+        number=number,
+    )
+    row = tx.one(
+        "SELECT id, url, types, inboxes, created_at FROM webhooks WHERE number = :n", n=number
+    )
+    assert row is not None
+    return _webhook(row)
+
+
+def claim_webhooks(
+    tx: Transaction, holder: str, *, now: datetime, until: datetime, limit: int
+) -> list[WebhookJob]:
+    """Take what is due; of one inbox only the oldest, so that events come in their order."""
+    rows = tx.all(DUE, now=seconds(now), limit=limit)
+    for row in rows:
+        tx.run(
+            "UPDATE webhook_deliveries SET holder = :holder, until = :until WHERE number = :n",
+            holder=holder,
+            until=seconds(until),
+            n=row[0],
+        )
+    return [_job(row, holder, now) for row in rows]
+
+
+def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
+    secrets = [row[2]]
+    if row[3] is not None and now - moment(row[4]) < OLD_SECRET_KEPT:
+        secrets.append(row[3])
+    event = None
+    if row[7] is not None and row[11] is not None:
+        event = Event(
+            row[8], row[9], moment(row[10]), row[11], row[12], row[13], from_text(row[14]), row[7]
+        )
+    return WebhookJob(row[0], row[1], tuple(secrets), event, row[5], moment(row[6]), holder)
+
+
+def next_webhook_at(tx: Transaction) -> datetime | None:
+    """When there is something to tell next."""
+    row = tx.one(NEXT)
+    return moment(row[0]) if row and row[0] is not None else None
+
+
+def settle_webhook(
+    tx: Transaction, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
+) -> None:
+    """Write down what the other side said; without a next time it is over."""
+    status = "delivered" if posted.is_taken else "pending" if next_at else "dead"
+    tx.run(
+        """UPDATE webhook_deliveries
+              SET status = :status, attempts = attempts + 1, code = :code, detail = :detail,
+                  next_at = :next_at, holder = NULL, until = NULL
+            WHERE number = :n AND holder = :holder""",
+        status=status,
+        code=posted.code,
+        detail=posted.detail,
+        next_at=seconds(next_at or now),
+        n=job.number,
+        holder=job.holder,
+    )
+    tx.run(
+        "DELETE FROM webhook_deliveries WHERE status = 'delivered' AND created_at <= :before",
+        before=seconds(now) - SEVERAL_DAYS_S,
+    )
+    tx.announce("webhooks")
+
+
+_DELIVERY = """
+    SELECT d.number, d.id, w.id, coalesce(e.id, ''), coalesce(e.type, ''), d.status, d.attempts,
+           d.code, d.detail, d.created_at, d.next_at
+      FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
+      LEFT JOIN events e ON e.number = d.event
+"""
+
+
+def list_deliveries(
+    tx: Transaction, webhook_id: str, visible: Visible, page: Slice
+) -> Found[WebhookDelivery]:
+    """The log of a webhook, newest first. Raises NotFound."""
+    number = _number(tx, webhook_id, visible)
+    counted = tx.one("SELECT count(*) FROM webhook_deliveries WHERE webhook = :n", n=number)
+    total: int = counted[0] if counted else 0
+    before = page.after[0] if page.after else 2**62
+    passed = tx.one(
+        "SELECT count(*) FROM webhook_deliveries WHERE webhook = :n AND number >= :before",
+        n=number,
+        before=before,
+    )
+    offset = passed[0] if page.after and passed else page.offset
+    rows = tx.all(
+        f"""{_DELIVERY} WHERE d.webhook = :n AND d.number < :before
+             ORDER BY d.number DESC LIMIT :limit OFFSET :skipped""",
+        n=number,
+        before=before,
+        limit=page.limit,
+        skipped=page.offset,
+    )
+    has_more = rows and offset + len(rows) < total
+    shown = tuple(_delivery(row) for row in rows)
+    return Found(shown, total, offset, (rows[-1][0],) if has_more else None)
+
+
+def _delivery(row: Row) -> WebhookDelivery:
+    next_at = moment(row[10]) if row[5] == "pending" else None
+    return WebhookDelivery(
+        id=row[1],
+        webhook_id=row[2],
+        event_id=row[3],
+        type=row[4],
+        status=row[5],
+        attempts=row[6],
+        code=row[7],
+        detail=row[8],
+        created_at=moment(row[9]),
+        next_attempt_at=next_at,
+    )
+
+
+def redeliver(
+    tx: Transaction, webhook_id: str, delivery_id: str, visible: Visible, now: datetime
+) -> WebhookDelivery:
+    """Tell it once more. Raises NotFound, or Conflict when it is about to be told anyway."""
+    number = _number(tx, webhook_id, visible)
+    row = tx.one(f"{_DELIVERY} WHERE d.webhook = :n AND d.id = :id", n=number, id=delivery_id)
+    if row is None:
+        raise NotFound(f"no delivery {delivery_id} of {webhook_id}")
+    if row[5] == "pending" and row[6] == 0:
+        raise Conflict(f"{delivery_id} is on its way already")
+    tx.run(
+        """UPDATE webhook_deliveries SET status = 'pending', first_at = :now, next_at = :now
+            WHERE number = :n""",
+        now=seconds(now),
+        n=row[0],
+    )
+    tx.announce("webhooks")
+    again = tx.one(f"{_DELIVERY} WHERE d.number = :n", n=row[0])
+    assert again is not None
+    return _delivery(again)

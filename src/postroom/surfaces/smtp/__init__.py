@@ -1,0 +1,1 @@
+"""Mail comes in over SMTP and LMTP."""

@@ -1,0 +1,135 @@
+"""The one door to this surface: listen for SMTP and LMTP."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from postroom.app import App
+from postroom.config import DEFAULT_LISTEN, Settings
+from postroom.errors import Conflict, InvalidInput
+from postroom.operations.rates import Rates
+from postroom.pipeline.intake import Intake
+from postroom.surfaces.smtp.session import Session
+from postroom.surfaces.smtp.wire import Wire
+
+MOST_CONNECTIONS = 1_000
+MOST_PER_PEER = 100
+
+
+@dataclass(eq=False)
+class Listener:
+    """Accepts connections and serves each until it leaves."""
+
+    app: App
+    tls: ssl.SSLContext | None
+    port: int = 0
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _peers: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._intake = Intake(self.app.house)
+        per_minute = self.app.house.limits.smtp_per_minute
+        self._rates = Rates(per_second=per_minute / 60, burst=per_minute)
+
+    def accept(self) -> Wire:
+        """A wire for a connection that is about to be made."""
+        wire = _Served(self)
+        self.app.house.counts.add("smtp_connections")
+        return wire
+
+    def serve(self, wire: Wire) -> None:
+        """Begin to serve a connection, unless there are too many."""
+        peer = wire.peer
+        task = asyncio.create_task(self._serve(wire, peer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, wire: Wire, peer: str) -> None:
+        if len(self._tasks) > MOST_CONNECTIONS or self._peers[peer] >= MOST_PER_PEER:
+            await wire.send(b"421 4.7.0 too many connections; try again later\r\n")
+            wire.close()
+            return
+        self._peers[peer] += 1
+        try:
+            name = self.app.settings.domains[0]
+            await Session(wire, self._intake, name, self.tls, self._rates).run()
+        finally:
+            self._peers[peer] -= 1
+
+    async def close(self) -> None:
+        """End every connection."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Served(Wire):
+    """A wire that is served from the moment it is connected."""
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__()
+        self._listener = listener
+        self._is_served = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if not self._is_served:
+            self._is_served = True
+            self._listener.serve(self)
+
+
+@asynccontextmanager
+async def listening(app: App) -> AsyncIterator[Listener | None]:
+    """Receive mail for as long as the block lasts, if the settings say where.
+
+    A second server on this machine does without SMTP when only the default port is asked for.
+
+    Raises:
+        Conflict: the port is taken.
+        InvalidInput: the address or the certificate cannot be used.
+    """
+    if app.settings.smtp_listen is None:
+        yield None
+        return
+    host, _, port = app.settings.smtp_listen.rpartition(":")
+    listener = Listener(app, _tls(app.settings))
+    loop = asyncio.get_running_loop()
+    try:
+        server = await loop.create_server(
+            listener.accept, host.strip("[]"), int(port), backlog=1024
+        )
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE and app.settings.smtp_listen == DEFAULT_LISTEN:
+            yield None
+            return
+        if error.errno == errno.EADDRINUSE:
+            raise Conflict(
+                f"port {port} of {host} is taken; stop the other program, or choose --smtp"
+            ) from None
+        raise InvalidInput(f"smtp: cannot listen on {host}:{port}: {error.strerror}") from None
+    listener.port = server.sockets[0].getsockname()[1]
+    try:
+        yield listener
+    finally:
+        server.close()
+        await listener.close()
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.tls_cert is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(
+            f"POSTROOM_TLS_CERT: {settings.tls_cert} cannot be used: {error}"
+        ) from None
+    return context

@@ -1,0 +1,242 @@
+"""Drafts are kept, changed and sent once; scheduled mail goes at its time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from postroom.app import App
+from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.model.event import EventQuery
+from postroom.model.inbox import Inbox
+from postroom.model.key import OWNER, Caller
+from postroom.model.message import Recipient
+from postroom.model.stored import MessageQuery
+from postroom.operations.context import Context
+from postroom.operations.drafts import (
+    create_draft,
+    delete_draft,
+    get_draft,
+    list_drafts,
+    send_draft,
+    update_draft,
+)
+from postroom.operations.operation import call
+from postroom.operations.outbox import cancel_message
+from postroom.operations.sending import reply_to_message, send_message
+from postroom.pipeline.outbox import Outbox
+from postroom.store.sql.outcomes import set_recipients
+from postroom.store.store import SqlStore
+from postroom.store.transaction import Transaction
+from tests.mails import deliver, mail, new_inbox
+
+LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
+
+
+@pytest.fixture
+async def inbox(ctx: Context) -> Inbox:
+    return await new_inbox(ctx)
+
+
+async def total(ctx: Context) -> int:
+    return (await ctx.store.messages(MessageQuery())).total
+
+
+async def test_a_draft_is_no_message_until_it_is_sent(ctx: Context, inbox: Inbox) -> None:
+    draft = await call(ctx, create_draft, LETTER)
+    before = await total(ctx)
+    first = await call(ctx, send_draft, {"draft_id": draft.id})
+    again = await call(ctx, send_draft, {"draft_id": draft.id})
+
+    assert 0 == before
+    assert ("delivered", first.message_id) == (first.status, again.message_id)
+    assert 2 == await total(ctx)
+    assert 0 == (await call(ctx, list_drafts, {})).total
+
+
+async def test_a_draft_can_be_changed_and_thrown_away(ctx: Context, inbox: Inbox) -> None:
+    file = {"filename": "a.txt", "content": "SGk="}
+    draft = await call(ctx, create_draft, {**LETTER, "attachments": [file]})
+    changed = await call(ctx, update_draft, {"draft_id": draft.id, "subject": "New plan"})
+    read = await call(ctx, get_draft, {"draft_id": draft.id})
+    await call(ctx, delete_draft, {"draft_id": draft.id})
+
+    assert ("New plan", "Shall we?", 2) == (
+        changed.subject,
+        changed.body_text,
+        changed.attachments[0].size,
+    )
+    assert changed == read
+    with pytest.raises(NotFound):
+        await call(ctx, send_draft, {"draft_id": draft.id})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"to": ["nobody"]},
+        {"subject": "a\nb"},
+        {"attachments": [{"filename": "x", "content": "!"}]},
+        {"send_at": "tomorrow"},
+        {"in_reply_to": "msg_none"},
+    ],
+)
+async def test_what_could_not_be_sent_is_no_draft(
+    ctx: Context, inbox: Inbox, changes: dict[str, Any]
+) -> None:
+    with pytest.raises((InvalidInput, NotFound)):
+        await call(ctx, create_draft, {**LETTER, **changes})
+
+    assert 0 == (await call(ctx, list_drafts, {})).total
+
+
+async def test_drafts_of_other_inboxes_do_not_exist(app: App, ctx: Context, inbox: Inbox) -> None:
+    draft = await call(ctx, create_draft, LETTER)
+    stranger = app.context(Caller("key_1", inboxes=frozenset({"inb_else"})))
+
+    assert 0 == (await call(stranger, list_drafts, {})).total
+    with pytest.raises(NotFound):
+        await call(stranger, send_draft, {"draft_id": draft.id})
+
+
+@pytest.mark.parametrize("late", [timedelta(0), timedelta(days=300)])
+async def test_a_scheduled_mail_goes_at_its_time_and_once(app: App, late: timedelta) -> None:
+    now = datetime(2026, 3, 29, 0, 59, 59, tzinfo=UTC)
+    house = replace(app.house, clock=lambda: now)
+    ctx = replace(app, house=house).context(OWNER)
+    await new_inbox(ctx)
+    draft = await call(ctx, create_draft, {**LETTER, "send_at": "2026-03-29T02:00:00Z"})
+    sent = await call(ctx, send_draft, {"draft_id": draft.id})
+    first = asyncio.create_task(Outbox(ctx, None).run())
+    second = asyncio.create_task(Outbox(ctx, None).run())
+    rung = ctx.store.bell.rung("events")
+    await ctx.store.pause_outbox(paused=False)
+    early = await total(ctx)
+    now = datetime(2026, 3, 29, 2, 0, 0, tzinfo=UTC) + late
+    await ctx.store.pause_outbox(paused=False)
+    await asyncio.wait_for(ctx.store.bell.wait("events", rung), 10)
+    for task in (first, second):
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    types = [e.type for e in (await ctx.store.events(EventQuery())).rows]
+    assert ("scheduled", 1) == (sent.status, early)
+    assert ["message.scheduled", "message.received", "message.delivered"] == types
+
+
+async def test_a_scheduled_mail_can_be_cancelled(ctx: Context, inbox: Inbox) -> None:
+    at = (ctx.clock() + timedelta(hours=1)).isoformat()
+    draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
+    sent = await call(ctx, send_draft, {"draft_id": draft.id})
+
+    cancelled = await call(ctx, cancel_message, {"message_id": sent.message_id})
+
+    assert "failed" == cancelled.status
+
+
+async def _took_over(ctx: Context, message_id: str, *addresses: str) -> None:
+    """Let it be so that a relay took a mail."""
+
+    def write(tx: Transaction) -> None:
+        [number] = tx.one("SELECT number FROM messages WHERE id = :id", id=message_id) or [0]
+        set_recipients(tx, number, {a: Recipient(a, "sent") for a in addresses}, ctx.clock())
+
+    assert isinstance(ctx.store, SqlStore)
+    await ctx.store._engine.write(write)
+
+
+BOUNCE = """\
+From: MAILER-DAEMON@relay.example
+To: bo@postroom.localhost
+Subject: Undelivered Mail Returned to Sender
+Message-ID: <bounce@relay.example>
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary="b"
+
+--b
+Content-Type: text/plain
+
+I'm sorry.
+--b
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; relay.example
+
+Final-Recipient: rfc822; ANA@example.com
+Action: failed
+Status: 5.1.1
+Diagnostic-Code: smtp; 550 5.1.1 no such user
+
+--b
+Content-Type: text/rfc822-headers
+
+Message-ID: <{internet_id}>
+Subject: Plan
+
+--b--
+"""
+
+
+async def test_a_bounce_is_tied_to_the_message_it_speaks_of(ctx: Context, inbox: Inbox) -> None:
+    sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com", "cy@example.com"]})
+    message = await ctx.store.message(sent.message_id, None)
+    assert message is not None
+    await _took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
+    raw = BOUNCE.format(internet_id=message.internet_message_id).encode()
+    await deliver(ctx, inbox, raw)
+
+    after = await ctx.store.message(sent.message_id, None)
+
+    assert after is not None
+    assert after.recipients is not None
+    assert ["bounced", "sent"] == [r.status for r in after.recipients]
+    assert "550 5.1.1 no such user" == after.recipients[0].detail
+    types = [e.type for e in (await ctx.store.events(EventQuery(message_id=after.id))).rows]
+    assert "message.bounced" == types[-1]
+
+
+async def test_machines_do_not_answer_each_other(ctx: Context) -> None:
+    one, two = await new_inbox(ctx, "one"), await new_inbox(ctx, "two")
+    first = await call(
+        ctx,
+        send_message,
+        {"inbox_id": one.id, "to": [two.address], "subject": "Hi", "body_text": "x"},
+    )
+    answers, inbox, stopped = 0, two, ""
+    for _ in range(10):
+        newest = (await ctx.store.messages(MessageQuery(inbox_id=inbox.id, mailbox="Inbox"))).rows[
+            0
+        ]
+        arguments = {"message_id": newest.id, "body_text": f"auto {answers}", "automatic": True}
+        try:
+            await call(ctx, reply_to_message, arguments)
+        except Conflict as error:
+            stopped = str(error)
+            break
+        answers, inbox = answers + 1, one if inbox is two else two
+
+    assert first.status == "delivered"
+    assert (1, True) == (answers, "sent by a machine" in stopped)
+
+
+async def test_a_person_gets_one_automatic_answer_a_day(ctx: Context, inbox: Inbox) -> None:
+    root = await deliver(ctx, inbox, mail("Help", message_id="<r@example.com>"))
+    await call(
+        ctx, reply_to_message, {"message_id": root.message_id, "body_text": "1", "automatic": True}
+    )
+    more = await deliver(ctx, inbox, mail("Re: Help", in_reply_to="<r@example.com>"))
+
+    with pytest.raises(Conflict, match="within a day"):
+        await call(
+            ctx,
+            reply_to_message,
+            {"message_id": more.message_id, "body_text": "2", "automatic": True},
+        )
+    by_hand = await call(ctx, reply_to_message, {"message_id": more.message_id, "body_text": "3"})
+    assert "captured" == by_hand.status

@@ -1,0 +1,161 @@
+"""Whoever waits for mail is woken by the mail that they wait for, and by no other."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from postroom.app import App
+from postroom.errors import InvalidInput, NotFound
+from postroom.model.event import FIRST, Waited
+from postroom.model.inbox import Inbox
+from postroom.model.key import Caller
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from postroom.operations.waiting import wait_for_message
+from tests.mails import deliver, mail, new_inbox
+
+
+@pytest.fixture
+async def inbox(ctx: Context) -> Inbox:
+    return await new_inbox(ctx)
+
+
+async def waiting(ctx: Context, **arguments: Any) -> asyncio.Task[Waited]:
+    """A wait that has begun: it will not miss what comes now."""
+    watch = ctx.watch
+    before = len(watch._subscriptions)
+    task = asyncio.create_task(call(ctx, wait_for_message, {"timeout_s": 120, **arguments}))
+    for _ in range(60_000):
+        if task.done() or (len(watch._subscriptions) > before and watch._started.is_set()):
+            break
+        await asyncio.sleep(0.001)
+    await ctx.store.newest_event()
+    await ctx.store.newest_event()
+    return task
+
+
+async def test_a_mail_ends_the_wait(ctx: Context, inbox: Inbox) -> None:
+    wait = await waiting(ctx, inbox_id=inbox.id, extract="code")
+    added = await deliver(ctx, inbox, mail("Sign in", "Your code is 482913."))
+
+    waited = await wait
+
+    assert waited.message is not None
+    assert (added.message_id, "482913", False) == (
+        waited.message.id,
+        waited.extracted,
+        waited.timed_out,
+    )
+    assert not ctx.watch._subscriptions
+
+
+async def test_only_the_mail_that_was_asked_for_ends_it(ctx: Context, inbox: Inbox) -> None:
+    other = await new_inbox(ctx, "other")
+    wait = await waiting(
+        ctx, inbox_id=inbox.id, **{"from": "@shop.example"}, subject="INVOICE", q="Straße"
+    )
+    await deliver(ctx, other, mail("Invoice", "STRASSE", sender="a@shop.example"))
+    await deliver(ctx, inbox, mail("Invoice", "STRASSE", sender="a@else.example"))
+    await deliver(ctx, inbox, mail("Hello", "STRASSE", sender="a@shop.example"))
+    await deliver(ctx, inbox, mail("Invoice", "nothing", sender="a@shop.example"))
+    wanted = await deliver(ctx, inbox, mail("Your invoice 7", "STRASSE", sender="a@shop.example"))
+
+    waited = await wait
+
+    assert waited.message is not None
+    assert wanted.message_id == waited.message.id
+
+
+async def test_a_thread_can_be_waited_for(ctx: Context, inbox: Inbox) -> None:
+    root = await deliver(ctx, inbox, mail("Plan", message_id="<root@example.com>"))
+    wait = await waiting(ctx, thread_id=root.thread_id)
+    await deliver(ctx, inbox, mail("Other"))
+    reply = await deliver(ctx, inbox, mail("Re: Plan", in_reply_to="<root@example.com>"))
+
+    waited = await wait
+
+    assert waited.message is not None
+    assert reply.message_id == waited.message.id
+
+
+async def test_nothing_is_missed_between_two_waits(ctx: Context, inbox: Inbox) -> None:
+    first = await call(ctx, wait_for_message, {"inbox_id": inbox.id, "timeout_s": 1})
+    added = await deliver(ctx, inbox, mail("In between"))
+    second = await call(ctx, wait_for_message, {"inbox_id": inbox.id, "since": first.since})
+    third = await call(
+        ctx, wait_for_message, {"inbox_id": inbox.id, "timeout_s": 1, "since": added.message_id}
+    )
+
+    assert (None, True, FIRST) == (first.message, first.timed_out, first.since)
+    assert second.message is not None
+    assert added.message_id == second.message.id
+    assert third.timed_out
+
+
+async def test_hundreds_wait_at_once_and_each_gets_its_own(ctx: Context) -> None:
+    inboxes = [await new_inbox(ctx, f"box{number}") for number in range(200)]
+    waits = [await waiting(ctx, inbox_id=inbox.id) for inbox in inboxes]
+
+    added = [await deliver(ctx, inbox, mail(f"for {inbox.id}")) for inbox in inboxes]
+
+    found = [(await wait).message for wait in waits]
+    assert [a.message_id for a in added] == [m.id for m in found if m is not None]
+
+
+async def test_a_wait_that_is_cancelled_leaves_nothing_behind(ctx: Context, inbox: Inbox) -> None:
+    wait = await waiting(ctx, inbox_id=inbox.id)
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+
+    assert not ctx.watch._subscriptions
+    assert ctx.watch._reader is None
+
+
+async def test_mail_taken_in_by_another_process_ends_the_wait(app: App, ctx: Context) -> None:
+    inbox = await new_inbox(ctx)
+    wait = await waiting(ctx, inbox_id=inbox.id)
+    command = [sys.executable, "-m", "postroom", "--data", str(app.settings.data_dir)]
+    process = await asyncio.create_subprocess_exec(
+        *command, "message", "receive", inbox.address, "-",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    await process.communicate(mail("From elsewhere"))
+
+    waited = await wait
+
+    assert waited.message is not None
+    assert "From elsewhere" == waited.message.subject
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({}, InvalidInput),
+        ({"inbox_id": "inb_none"}, NotFound),
+        ({"thread_id": "thr_none"}, NotFound),
+        ({"inbox_id": "INBOX", "since": "msg_none"}, NotFound),
+        ({"inbox_id": "INBOX", "since": "thr_none"}, InvalidInput),
+        ({"inbox_id": "INBOX", "timeout_s": 301}, InvalidInput),
+        ({"inbox_id": "INBOX", "q": "\u00ad"}, InvalidInput),
+    ],
+)
+async def test_a_wait_that_cannot_be_is_refused_at_once(
+    ctx: Context, inbox: Inbox, arguments: dict[str, Any], error: type[Exception]
+) -> None:
+    given = {name: inbox.id if value == "INBOX" else value for name, value in arguments.items()}
+
+    with pytest.raises(error):
+        await call(ctx, wait_for_message, given)
+
+
+async def test_an_inbox_of_others_cannot_be_waited_for(app: App, inbox: Inbox) -> None:
+    stranger = app.context(Caller("key_1", inboxes=frozenset({"inb_else"})))
+
+    with pytest.raises(NotFound):
+        await call(stranger, wait_for_message, {"inbox_id": inbox.id})

@@ -1,0 +1,432 @@
+"""Mail goes out once, whatever the relay does and whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dkim
+import pytest
+
+from postroom.app import App, open_app
+from postroom.config import read_settings
+from postroom.errors import Conflict, NotFound
+from postroom.model.event import EventQuery
+from postroom.model.key import OWNER
+from postroom.model.sending import Sent
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from postroom.operations.outbox import (
+    cancel_message,
+    list_outbox,
+    pause_outbox,
+    resume_outbox,
+    retry_message,
+)
+from postroom.operations.sending import send_message
+from postroom.pipeline.outbox import Outbox, wait_after
+from postroom.providers.smtp.relay import SmtpRelay
+from postroom.providers.smtp.signing import load_signer
+from postroom.providers.smtp.url import parse_relay_url
+from tests.mails import new_inbox
+from tests.servers.certificates import certificate
+from tests.servers.relay import CUT, HANG, Relay, relaying
+
+LETTER = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morning."}
+
+
+class Clock:
+    """A time that tests move."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 6, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def post(tmp_path: Path, clock: Clock) -> AsyncIterator[Context]:
+    """A house with an inbox, a relay to be named, and a clock."""
+    settings = read_settings(
+        {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_RELAY_URL": "smtp://127.0.0.1:9"}
+    ).settings
+    async with open_app(settings) as app:
+        ctx = replace(app, house=replace(app.house, clock=clock)).context(OWNER)
+        await new_inbox(ctx, "me")
+        yield ctx
+
+
+@asynccontextmanager
+async def working(ctx: Context, relay: Relay, **options: Any) -> AsyncIterator[Outbox]:
+    sender = SmtpRelay(parse_relay_url(relay.url), "postroom.localhost", answer_s=2, **options)
+    outbox = Outbox(ctx, sender)
+    task = asyncio.create_task(outbox.run())
+    try:
+        yield outbox
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def send(ctx: Context, **changes: Any) -> Sent:
+    return await call(ctx, send_message, {**LETTER, **changes})
+
+
+async def statuses(ctx: Context, sent: Sent) -> dict[str, str]:
+    message = await ctx.store.message(sent.message_id, None)
+    assert message is not None
+    return {r.address: r.status for r in message.recipients or ()}
+
+
+async def types(ctx: Context, sent: Sent) -> list[str]:
+    found = await ctx.store.events(EventQuery(message_id=sent.message_id))
+    return [event.type for event in found.rows]
+
+
+async def until(ctx: Context, is_so: Callable[[], Any]) -> None:
+    """Wait until something is so, with a limit."""
+    bell = ctx.store.bell
+    async with asyncio.timeout(10):
+        rung = bell.rung("events")
+        while not await is_so():
+            rung = await bell.wait("events", rung)
+
+
+async def test_a_mail_is_queued_and_then_handed_over(post: Context) -> None:
+    async with relaying() as relay, working(post, relay):
+        sent = await send(post, bcc=["hidden@example.com"], wait_s=10)
+
+    assert ("sent", ["queued", "sent"]) == (
+        sent.status,
+        [t.removeprefix("message.") for t in await types(post, sent)],
+    )
+    [mail] = relay.mails
+    assert ("me@postroom.localhost", ["ana@example.com", "hidden@example.com"]) == (
+        mail.sender,
+        mail.recipients,
+    )
+    assert b"hidden" not in mail.data
+
+
+async def test_local_inboxes_get_theirs_at_once_and_the_relay_never_sees_them(
+    post: Context,
+) -> None:
+    await new_inbox(post, "bo")
+    async with relaying() as relay, working(post, relay):
+        to = ["bo@postroom.localhost", "ana@example.com"]
+        sent = await send(post, to=to, wait_s=10, **{"from": "me@postroom.localhost"})
+
+    assert {"bo@postroom.localhost": "delivered", "ana@example.com": "sent"} == await statuses(
+        post, sent
+    )
+    assert [["ana@example.com"]] == [mail.recipients for mail in relay.mails]
+
+
+async def test_who_was_deferred_is_tried_again_and_the_others_are_not(
+    post: Context, clock: Clock
+) -> None:
+    is_grey = True
+
+    def rcpt(line: str) -> bytes:
+        return b"450 4.7.1 later" if "<b@" in line and is_grey else b"250 ok"
+
+    async with relaying({"RCPT": rcpt}) as relay, working(post, relay) as outbox:
+        sent = await send(post, to=["a@x.org", "b@x.org"], wait_s=1)
+        first = await statuses(post, sent)
+        is_grey = False
+        clock.now += timedelta(minutes=1)
+        await post.store.pause_outbox(paused=False)
+
+        async def is_out() -> bool:
+            return (await statuses(post, sent))["b@x.org"] == "sent"
+
+        await until(post, is_out)
+
+    assert {"a@x.org": "sent", "b@x.org": "queued"} == first
+    assert [["a@x.org"], ["b@x.org"]] == [mail.recipients for mail in relay.mails]
+    assert outbox is not None
+
+
+def test_the_waits_grow_from_a_minute_to_four_hours() -> None:
+    waits = [wait_after(attempts) for attempts in range(20)]
+
+    assert (timedelta(minutes=1), timedelta(minutes=2)) == (waits[0], waits[1])
+    assert timedelta(hours=4) == max(waits)
+    assert sorted(waits) == waits
+
+
+async def test_after_two_days_we_give_up_and_say_so(post: Context, clock: Clock) -> None:
+    async with relaying({"RCPT": b"450 later"}) as relay, working(post, relay):
+        sent = await send(post, wait_s=1)
+        clock.now += timedelta(hours=48)
+        await post.store.pause_outbox(paused=False)
+
+        async def is_over() -> bool:
+            return "bounced" in (await statuses(post, sent)).values()
+
+        await until(post, is_over)
+
+    assert "message.bounced" in await types(post, sent)
+    assert [] == relay.mails
+
+
+async def test_a_refusal_is_final(post: Context) -> None:
+    async with relaying({"RCPT": b"550 5.1.1 no such user"}) as relay, working(post, relay):
+        sent = await send(post, wait_s=10)
+
+    assert "failed" == sent.status
+    assert "550 5.1.1 no such user" == sent.recipients[0].detail
+
+
+@pytest.mark.parametrize("end", [CUT, HANG, b"354 what?"])
+async def test_an_ambiguous_end_is_said_and_never_sent_again_by_itself(
+    post: Context, clock: Clock, end: Any
+) -> None:
+    async with relaying({"DOT": end}) as relay, working(post, relay, final_answer_s=0.5):
+        sent = await send(post, wait_s=10)
+        relay.script = {}
+        clock.now += timedelta(days=1)
+        await post.store.pause_outbox(paused=False)
+        other = await send(post, subject="Other", wait_s=10)
+
+    assert ("unknown", "sent") == (sent.status, other.status)
+    assert "not sent again" in (sent.recipients[0].detail or "")
+    assert 2 == len(relay.mails)
+
+
+async def test_whoever_wants_an_unknown_mail_sent_again_says_so(post: Context) -> None:
+    async with relaying({"DOT": CUT}) as relay, working(post, relay):
+        sent = await send(post, wait_s=10)
+        relay.script = {}
+        await call(post, retry_message, {"message_id": sent.message_id})
+
+        async def is_out() -> bool:
+            return (await statuses(post, sent)) == {"ana@example.com": "sent"}
+
+        await until(post, is_out)
+
+    with pytest.raises(Conflict, match="everyone has got"):
+        await call(post, retry_message, {"message_id": sent.message_id})
+    with pytest.raises(NotFound):
+        await call(post, retry_message, {"message_id": "msg_none"})
+
+
+async def test_a_worker_that_died_before_the_mail_went_out_is_replaced(
+    post: Context, clock: Clock
+) -> None:
+    sent = await send(post)
+    await post.store.claim_mail(
+        "dead", now=clock(), until=clock() + timedelta(30), limit=5, most_per_domain=9
+    )
+    clock.now += timedelta(days=31)
+    async with relaying() as relay, working(post, relay):
+
+        async def is_out() -> bool:
+            return (await statuses(post, sent)) == {"ana@example.com": "sent"}
+
+        await until(post, is_out)
+
+    assert 1 == len(relay.mails)
+
+
+async def test_a_worker_that_died_while_the_mail_went_out_leaves_it_unknown(
+    post: Context, clock: Clock
+) -> None:
+    sent = await send(post, to=["a@x.org", "b@x.org"])
+    [job] = await post.store.claim_mail(
+        "dead", now=clock(), until=clock() + timedelta(seconds=30), limit=5, most_per_domain=9
+    )
+    assert await post.store.begin_handing_over(job, ["a@x.org"])
+    clock.now += timedelta(seconds=31)
+    async with relaying() as relay, working(post, relay):
+
+        async def is_over() -> bool:
+            return "queued" not in (await statuses(post, sent)).values()
+
+        await until(post, is_over)
+
+    assert {"a@x.org": "unknown", "b@x.org": "sent"} == await statuses(post, sent)
+    assert [["b@x.org"]] == [mail.recipients for mail in relay.mails]
+
+
+async def test_a_claim_that_was_lost_stops_the_mail_before_it_goes_out(
+    post: Context, clock: Clock
+) -> None:
+    await send(post)
+    [slow] = await post.store.claim_mail(
+        "slow", now=clock(), until=clock(), limit=5, most_per_domain=9
+    )
+    [quick] = await post.store.claim_mail(
+        "quick", now=clock(), until=clock() + timedelta(1), limit=5, most_per_domain=9
+    )
+
+    assert not await post.store.begin_handing_over(slow, ["ana@example.com"])
+    assert await post.store.begin_handing_over(quick, ["ana@example.com"])
+
+
+async def test_many_workers_hand_each_mail_over_once(post: Context) -> None:
+    async with (
+        relaying() as relay,
+        working(post, relay),
+        working(post, relay),
+        working(post, relay),
+    ):
+        sends = [await send(post, subject=f"{number}") for number in range(40)]
+
+        async def all_out() -> bool:
+            return not (await call(post, list_outbox, {})).total
+
+        await until(post, all_out)
+
+    assert 40 == len(relay.mails) == len({sent.message_id for sent in sends})
+
+
+async def test_a_domain_gets_its_share_of_the_hour_and_the_rest_waits(
+    post: Context, clock: Clock
+) -> None:
+    few = replace(post, limits=replace(post.limits, domain_sends_per_hour=2))
+    sent = [await send(few, subject=f"Mail {number}") for number in range(4)]
+    other = await send(few, to=["bo@example.org"])
+    async with relaying() as relay:
+        async with working(few, relay), working(few, relay):
+            await until(few, lambda: are_out(few, [*sent[:2], other]))
+        waiting = await call(few, list_outbox, {"status": "queued"})
+        first = len(relay.mails)
+        clock.now += timedelta(hours=1)
+        async with working(few, relay):
+            await until(few, lambda: are_out(few, sent))
+
+    assert (3, 5) == (first, len(relay.mails))
+    assert [clock.now] * 2 == [entry.next_attempt_at for entry in waiting.results]
+
+
+async def are_out(ctx: Context, sent: list[Sent]) -> bool:
+    found = [await statuses(ctx, one) for one in sent]
+    return all(status == "sent" for of_one in found for status in of_one.values())
+
+
+async def test_fifty_callers_with_one_key_are_one_mail(post: Context) -> None:
+    async with relaying() as relay, working(post, relay):
+        answers = await asyncio.gather(
+            *(send(post, idempotency_key="k", wait_s=10) for _ in range(50))
+        )
+
+    assert 1 == len(relay.mails) == len({answer.message_id for answer in answers})
+
+
+async def test_a_paused_outbox_holds_mail_back_until_it_is_resumed(post: Context) -> None:
+    async with relaying() as relay, working(post, relay):
+        state = await call(post, pause_outbox, {})
+        sent = await send(post, wait_s=1)
+        before = len(relay.mails)
+        await call(post, resume_outbox, {})
+
+        async def is_out() -> bool:
+            return (await statuses(post, sent)) == {"ana@example.com": "sent"}
+
+        await until(post, is_out)
+
+    assert (True, "queued", 0) == (state.is_paused, sent.status, before)
+
+
+async def test_what_waits_can_be_cancelled(post: Context) -> None:
+    sent = await send(post)
+    listed = await call(post, list_outbox, {"status": "queued"})
+    cancelled = await call(post, cancel_message, {"message_id": sent.message_id})
+
+    assert [sent.message_id] == [entry.message_id for entry in listed.results]
+    assert ("failed", "cancelled before it was sent") == (
+        cancelled.status,
+        cancelled.recipients[0].detail,
+    )
+    with pytest.raises(Conflict, match="nothing to cancel"):
+        await call(post, cancel_message, {"message_id": sent.message_id})
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=-365), timedelta(days=365)])
+async def test_a_clock_that_is_set_neither_loses_nor_doubles_mail(
+    post: Context, clock: Clock, jump: timedelta
+) -> None:
+    async with relaying({"RCPT": b"450 later"}) as relay, working(post, relay):
+        sent = await send(post, wait_s=1)
+        relay.script = {}
+        clock.now += jump
+        await post.store.pause_outbox(paused=False)
+
+        async def is_out() -> bool:
+            return (await statuses(post, sent)) == {"ana@example.com": "sent"}
+
+        await until(post, is_out)
+
+    assert 1 == len(relay.mails)
+
+
+async def test_mail_is_signed_so_that_others_can_check_it(post: Context, tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    path = tmp_path / "dkim.pem"
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    import base64
+
+    record = b"v=DKIM1; k=rsa; p=" + base64.b64encode(public)
+    signer = load_signer(path, "s1", ("postroom.localhost",))
+    async with relaying() as relay, working(post, relay, sign=signer):
+        await send(post, body_text="Grüße.\n\n.dot\n\n\n", body_html="<p>x  y</p>", wait_s=10)
+
+    [mail] = relay.mails
+    data = mail.data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")
+    assert dkim.verify(data, dnsfunc=lambda name, timeout=5: record)
+    assert not dkim.verify(data.replace(b"Hello", b"Hallo"), dnsfunc=lambda name, timeout=5: record)
+
+
+async def test_tls_is_used_and_the_certificate_must_fit(post: Context, tmp_path: Path) -> None:
+    good = certificate(tmp_path / "good")
+    other = certificate(tmp_path / "other")
+    script = {"EHLO": b"250-x\r\n250-STARTTLS\r\n250 AUTH PLAIN", "STARTTLS": b"220 go"}
+    verdicts = []
+    for trusted in (good, other):
+        async with relaying(script, tls=good.server()) as relay:
+            url = f"smtp://u:p@localhost:{relay.port}?ca_file={trusted.cert}"
+            sender = SmtpRelay(parse_relay_url(url), "x", answer_s=5)
+            from tests.providers.test_relay import ONE, RAW, nothing
+
+            outcomes = await sender.hand_over(ONE, RAW, nothing)
+            await sender.close()
+            verdicts.append(outcomes["a@example.com"].verdict)
+
+    assert ["sent", "deferred"] == verdicts
+
+
+async def test_a_command_that_sends_waits_for_the_relay(app: App, tmp_path: Path) -> None:
+    await new_inbox(app.house, "me")
+    async with relaying() as relay:
+        settings = replace(app.settings, relay_url=relay.url)
+        house = replace(app.house, has_relay=True)
+        with_relay = replace(app, settings=settings, house=house)
+        async with with_relay.sending():
+            await send(with_relay.context(OWNER))
+
+    assert 1 == len(relay.mails)

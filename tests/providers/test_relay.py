@@ -1,0 +1,254 @@
+"""Every answer of a relay has one meaning, for each recipient."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from postroom.model.outbox import Envelope
+from postroom.providers.smtp.relay import SmtpRelay
+from postroom.providers.smtp.url import parse_relay_url
+from tests.servers.relay import CUT, HANG, Relay, relaying
+
+ONE = Envelope("me@postroom.localhost", ("a@example.com",))
+THREE = Envelope("me@postroom.localhost", ("a@example.com", "b@example.com", "c@example.com"))
+RAW = b"From: me@postroom.localhost\r\nSubject: x\r\n\r\n.hidden dot\r\n..two\r\nend\r\n"
+
+
+async def nothing(_: Sequence[str]) -> None:
+    """Nobody wants to know."""
+
+
+def sender_to(relay: Relay, url: str | None = None, **changes: Any) -> SmtpRelay:
+    options = {"answer_s": 1.0, "final_answer_s": 1.0, **changes}
+    return SmtpRelay(parse_relay_url(url or relay.url), "postroom.localhost", **options)
+
+
+def by_recipient(**replies: bytes) -> Any:
+    """A reply that depends on whom it is about."""
+    return lambda line: next(reply for name, reply in replies.items() if f"<{name}@" in line)
+
+
+D, F, S, U = "deferred", "failed", "sent", "unknown"
+SCRIPTS: list[tuple[str, dict[str, Any], Envelope, list[str]]] = [
+    ("all is well", {}, ONE, [S]),
+    ("greeting 554", {"GREETING": b"554 no service"}, ONE, [D]),
+    ("greeting 421", {"GREETING": b"421 busy"}, ONE, [D]),
+    ("greeting cut", {"GREETING": CUT}, ONE, [D]),
+    ("greeting never", {"GREETING": HANG}, ONE, [D]),
+    ("greeting garbage", {"GREETING": b"hello there"}, ONE, [D]),
+    ("greeting NUL", {"GREETING": b"\0\0\0\r\n\0"}, ONE, [D]),
+    ("greeting overlong", {"GREETING": b"220 " + b"x" * 70_000}, ONE, [D]),
+    ("greeting multiline", {"GREETING": b"220-one\r\n220 two"}, ONE, [S]),
+    ("EHLO 502, HELO works", {"EHLO": b"502 no"}, ONE, [S]),
+    ("EHLO 500, HELO works", {"EHLO": b"500 no"}, ONE, [S]),
+    ("EHLO and HELO 5xx", {"EHLO": b"502 no", "HELO": b"502 no"}, ONE, [D]),
+    ("EHLO 421", {"EHLO": b"421 later", "HELO": b"421 later"}, ONE, [D]),
+    ("EHLO cut", {"EHLO": CUT}, ONE, [D]),
+    ("EHLO never", {"EHLO": HANG}, ONE, [D]),
+    ("MAIL 250 multiline", {"MAIL": b"250-a\r\n250 b"}, ONE, [S]),
+    ("MAIL 421", {"MAIL": b"421 going"}, ONE, [D]),
+    ("MAIL 450", {"MAIL": b"450 later"}, ONE, [D]),
+    ("MAIL 451", {"MAIL": b"451 later"}, THREE, [D, D, D]),
+    ("MAIL 452", {"MAIL": b"452 full"}, ONE, [D]),
+    ("MAIL 550", {"MAIL": b"550 no"}, THREE, [F, F, F]),
+    ("MAIL 552 too large", {"MAIL": b"552 too large"}, ONE, [F]),
+    ("MAIL 553", {"MAIL": b"553 no"}, ONE, [F]),
+    ("MAIL 530 login first", {"MAIL": b"530 login"}, ONE, [F]),
+    ("MAIL 354 is nonsense", {"MAIL": b"354 what"}, ONE, [D]),
+    ("MAIL 199 is nonsense", {"MAIL": b"199 what"}, ONE, [D]),
+    ("MAIL 999 is nonsense", {"MAIL": b"999 what"}, ONE, [D]),
+    ("MAIL garbage", {"MAIL": b"ok then"}, ONE, [D]),
+    ("MAIL cut", {"MAIL": CUT}, ONE, [D]),
+    ("MAIL never", {"MAIL": HANG}, ONE, [D]),
+    ("RCPT 251 forwards", {"RCPT": b"251 forwarded"}, ONE, [S]),
+    ("RCPT 421", {"RCPT": b"421 going"}, THREE, [D, D, D]),
+    ("RCPT 450", {"RCPT": b"450 grey"}, ONE, [D]),
+    ("RCPT 451", {"RCPT": b"451 later"}, ONE, [D]),
+    ("RCPT 452", {"RCPT": b"452 full"}, ONE, [D]),
+    ("RCPT 550", {"RCPT": b"550 5.1.1 unknown"}, ONE, [F]),
+    ("RCPT 551", {"RCPT": b"551 not here"}, ONE, [F]),
+    ("RCPT 552 is too many", {"RCPT": b"552 too many"}, ONE, [D]),
+    ("RCPT 553", {"RCPT": b"553 no"}, ONE, [F]),
+    ("RCPT 554", {"RCPT": b"554 no"}, ONE, [F]),
+    ("RCPT garbage", {"RCPT": b"\xff\xfe"}, ONE, [D]),
+    ("RCPT cut", {"RCPT": CUT}, THREE, [D, D, D]),
+    ("RCPT never", {"RCPT": HANG}, ONE, [D]),
+    (
+        "RCPT mixed",
+        {"RCPT": by_recipient(a=b"250 ok", b=b"450 later", c=b"550 never")},
+        THREE,
+        [S, D, F],
+    ),
+    ("RCPT mixed, DATA 4xx", {
+        "RCPT": by_recipient(a=b"250 ok", b=b"450 later", c=b"550 never"), "DOT": b"451 later",
+    }, THREE, [D, D, F]),
+    ("RCPT mixed, DATA 5xx", {
+        "RCPT": by_recipient(a=b"250 ok", b=b"450 later", c=b"550 never"), "DOT": b"554 spam",
+    }, THREE, [F, D, F]),
+    ("RCPT mixed, lost after the dot", {
+        "RCPT": by_recipient(a=b"250 ok", b=b"450 later", c=b"550 never"), "DOT": CUT,
+    }, THREE, [U, D, F]),
+    ("RCPT cut at the second", {"RCPT": by_recipient(a=b"250 ok", b=CUT)}, THREE, [D, D, D]),
+    ("DATA 250 is nonsense", {"DATA": b"250 ok"}, ONE, [D]),
+    ("DATA 421", {"DATA": b"421 going"}, ONE, [D]),
+    ("DATA 451", {"DATA": b"451 later"}, ONE, [D]),
+    ("DATA 503", {"DATA": b"503 no recipients"}, ONE, [F]),
+    ("DATA 554", {"DATA": b"554 no"}, ONE, [F]),
+    ("DATA cut", {"DATA": CUT}, ONE, [D]),
+    ("DATA never", {"DATA": HANG}, ONE, [D]),
+    ("DATA garbage", {"DATA": b"go on"}, ONE, [D]),
+    ("dot 250 multiline", {"DOT": b"250-a\r\n250 b"}, ONE, [S]),
+    ("dot 251", {"DOT": b"251 ok"}, ONE, [S]),
+    ("dot 421", {"DOT": b"421 going"}, ONE, [D]),
+    ("dot 451", {"DOT": b"451 later"}, ONE, [D]),
+    ("dot 452", {"DOT": b"452 full"}, ONE, [D]),
+    ("dot 550", {"DOT": b"550 no"}, ONE, [F]),
+    ("dot 552", {"DOT": b"552 too large"}, ONE, [F]),
+    ("dot 554", {"DOT": b"554 spam"}, THREE, [F, F, F]),
+    ("dot 354 is nonsense", {"DOT": b"354 more"}, ONE, [U]),
+    ("dot garbage", {"DOT": b"thanks"}, ONE, [U]),
+    ("dot overlong", {"DOT": b"250 " + b"x" * 70_000}, ONE, [U]),
+    ("dot NUL", {"DOT": b"\0\0\0\r\n\0"}, ONE, [U]),
+    ("dot cut", {"DOT": CUT}, THREE, [U, U, U]),
+    ("dot never", {"DOT": HANG}, ONE, [U]),
+    ("QUIT cut", {"QUIT": CUT}, ONE, [S]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("script", "envelope", "verdicts"),
+    [pytest.param(*row[1:], id=row[0]) for row in SCRIPTS],
+)
+async def test_every_reply_has_its_meaning(
+    script: dict[str, Any], envelope: Envelope, verdicts: list[str]
+) -> None:
+    async with relaying(script) as relay:
+        sender = sender_to(relay)
+        outcomes = await sender.hand_over(envelope, RAW, nothing)
+        await sender.close()
+
+    assert verdicts == [outcomes[recipient].verdict for recipient in envelope.recipients]
+    assert all(outcome.detail.isprintable() for outcome in outcomes.values())
+
+
+@pytest.mark.parametrize("verb", ["GREETING", "EHLO", "MAIL", "RCPT", "DATA", "DOT"])
+async def test_a_reply_cut_at_any_byte_is_never_taken_for_a_whole_one(verb: str) -> None:
+    whole = {"GREETING": b"220 hi\r\n", "EHLO": b"250-a\r\n250 b\r\n", "DATA": b"354 go\r\n"}
+    reply = whole.get(verb, b"250 ok\r\n")
+
+    async def cut_at(place: int) -> str:
+        async def part(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await relay.serve(reader, writer)
+
+        relay = Relay({verb: _Part(reply[:place])})
+        relay._say = _cutting(relay, verb, reply[:place])  # type: ignore[method-assign]
+        server = await asyncio.start_server(part, "127.0.0.1", 0)
+        relay.port = server.sockets[0].getsockname()[1]
+        outcomes = await sender_to(relay).hand_over(ONE, RAW, nothing)
+        server.close()
+        return outcomes["a@example.com"].verdict
+
+    verdicts = {await cut_at(place) for place in range(len(reply) - 1)}
+
+    assert {U if verb == "DOT" else D} == verdicts
+
+
+class _Part(bytes):
+    """A reply that ends in its middle."""
+
+
+def _cutting(relay: Relay, cut: str, part: bytes) -> Any:
+    usual = Relay._say
+
+    async def say(writer: asyncio.StreamWriter, verb: str, line: str) -> bytes:
+        if verb != cut:
+            relay.script = {}
+            return await usual(relay, writer, verb, line)
+        writer.write(part)
+        await writer.drain()
+        return b""
+
+    return say
+
+
+async def test_what_arrives_is_what_was_given_with_dots_and_line_ends_right() -> None:
+    async with relaying() as relay:
+        await sender_to(relay).hand_over(ONE, RAW.replace(b"\r\n", b"\n"), nothing)
+
+    [mail] = relay.mails
+    assert ("me@postroom.localhost", ["a@example.com"]) == (mail.sender, mail.recipients)
+    unstuffed = mail.data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")
+    assert RAW == unstuffed
+
+
+async def test_a_connection_is_used_again_and_replaced_when_the_relay_closed_it() -> None:
+    async with relaying() as relay:
+        sender = sender_to(relay)
+        for _ in range(3):
+            await sender.hand_over(ONE, RAW, nothing)
+        assert 1 == relay.connections
+        relay.script = {"MAIL": lambda _: CUT if relay.connections == 1 else b"250 ok"}
+        outcomes = await sender.hand_over(ONE, RAW, nothing)
+        await sender.close()
+
+    assert (S, 2, 4) == (outcomes["a@example.com"].verdict, relay.connections, len(relay.mails))
+
+
+async def test_nothing_is_sent_before_it_is_written_down_that_it_may_be() -> None:
+    told: list[Sequence[str]] = []
+
+    async def accepted(addresses: Sequence[str]) -> None:
+        told.append(addresses)
+        assert not [line for line in relay.lines if line == "DATA"]
+
+    async with relaying({"RCPT": by_recipient(a=b"250 ok", b=b"450 x", c=b"550 x")}) as relay:
+        await sender_to(relay).hand_over(THREE, RAW, accepted)
+
+    assert [["a@example.com"]] == told
+
+
+async def test_an_address_cannot_carry_a_command() -> None:
+    bad = Envelope("me@x", ("a@x>\r\nRCPT TO:<evil@x", "b@x\0", "c@x\n"))
+    async with relaying() as relay:
+        outcomes = await sender_to(relay).hand_over(bad, RAW, nothing)
+
+    assert {F} == {outcome.verdict for outcome in outcomes.values()}
+    assert not [line for line in relay.lines if "evil" in line]
+
+
+@pytest.mark.parametrize("script", [{}, {"EHLO": b"250-x\r\n250 STARTTLS", "STARTTLS": b"454 no"}])
+async def test_a_password_is_never_said_in_the_clear(script: dict[str, Any]) -> None:
+    async with relaying(script) as relay:
+        url = f"smtp://user:secret@127.0.0.1:{relay.port}"
+        outcomes = await sender_to(relay, url).hand_over(ONE, RAW, nothing)
+
+    assert D == outcomes["a@example.com"].verdict
+    assert not [line for line in relay.lines if line.startswith(("AUTH", "MAIL"))]
+
+
+@pytest.mark.parametrize(
+    ("url", "security"),
+    [
+        ("smtp://127.0.0.1:25", "none"),
+        ("smtp://localhost:25", "none"),
+        ("smtp://mail.example.com", "starttls"),
+        ("smtp://u:p@127.0.0.1", "starttls"),
+        ("smtp://u:p@127.0.0.1?insecure=true", "none"),
+        ("smtps://mail.example.com", "tls"),
+        ("smtp://127.0.0.1?ca_file=/tmp/ca.pem", "starttls"),
+    ],
+)
+def test_only_this_machine_is_spoken_to_in_the_clear(url: str, security: str) -> None:
+    assert security == parse_relay_url(url).security
+
+
+@pytest.mark.parametrize(
+    "url", ["http://x", "smtp://", "smtp://mail.example.com?insecure=true", "smtp://x?other=1"]
+)
+def test_a_wrong_url_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"must be|insecure|unknown"):
+        parse_relay_url(url)

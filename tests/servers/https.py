@@ -1,0 +1,45 @@
+"""A small HTTPS server: a dictionary of pages, and what was asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Pages:
+    """What there is, by host and path, and which requests came."""
+
+    port: int = 0
+    found: dict[str, bytes] = field(default_factory=dict)
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            first, *lines = head.split("\r\n")
+            headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines) if k}
+            url = headers["host"].partition(":")[0] + first.split(" ")[1]
+            self.asked.append((url, headers))
+            body = self.found.get(url)
+            status = "404 Not Found" if body is None else "200 OK"
+            answer = f"HTTP/1.1 {status}\r\nContent-Length: {len(body or b'')}\r\n\r\n"
+            writer.write(answer.encode() + (body or b""))
+            await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def pages(context: ssl.SSLContext) -> AsyncIterator[Pages]:
+    """Serve on a port of its own while it is needed."""
+    made = Pages()
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=context)
+    made.port = server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        server.close()
+        await server.wait_closed()

@@ -1,0 +1,108 @@
+"""Events are written with what causes them, once, and every process hears of them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from postroom.errors import NotFound
+from postroom.model.event import EventQuery
+from postroom.model.inbox import Inbox
+from postroom.model.page import Slice
+from postroom.pipeline.house import House
+from postroom.store.sqlite import open_store
+from tests.mails import deliver, mail, new_inbox
+from tests.stores.test_sends import a_send
+
+
+async def types(house: House, **query: object) -> list[str]:
+    found = await house.store.events(EventQuery(**query))  # type: ignore[arg-type]
+    return [event.type for event in found.rows]
+
+
+async def test_a_mail_that_arrives_twice_is_one_event(house: House, inbox: Inbox) -> None:
+    raw = mail("Once")
+    added = [await deliver(house, inbox, raw) for _ in range(3)]
+
+    [event] = (await house.store.events(EventQuery())).rows
+
+    assert (added[0].message_id, added[0].thread_id) == (event.message_id, event.thread_id)
+    assert {"from_address": "ana@example.com", "subject": "Once"} == event.data
+
+
+async def test_a_send_tells_what_became_of_each_recipient(house: House, inbox: Inbox) -> None:
+    sent = await house.store.record_send(await a_send(house, inbox))
+
+    [event] = (await house.store.events(EventQuery(message_id=sent.message_id))).rows
+
+    assert "message.captured" == event.type
+    assert {"recipients": [{"address": "x@example.com"}]} == event.data
+
+
+async def test_events_are_listed_oldest_first_in_pages(house: House, inbox: Inbox) -> None:
+    for number in range(5):
+        await deliver(house, inbox, mail(f"{number}"))
+
+    first = await house.store.events(EventQuery(page=Slice(limit=2)))
+    second = await house.store.events(EventQuery(page=Slice(limit=2, after=first.next)))
+
+    assert ["0", "1"] == [event.data["subject"] for event in first.rows]
+    assert ["2", "3"] == [event.data["subject"] for event in second.rows]
+    assert (5, 2) == (second.total, second.offset)
+
+
+async def test_an_inbox_that_is_not_seen_has_no_events(house: House, inbox: Inbox) -> None:
+    other = await new_inbox(house, "other")
+    await deliver(house, inbox, mail())
+    await deliver(house, other, mail())
+
+    assert 1 == len(await types(house, visible=frozenset({other.id})))
+    assert [] == await types(house, visible=frozenset())
+    assert 2 == len(await types(house))
+
+
+async def test_what_is_removed_for_good_leaves_no_event(house: House, inbox: Inbox) -> None:
+    added = await deliver(house, inbox, mail())
+    await house.store.remove_message(added.message_id, None)
+
+    assert [] == await types(house)
+    with pytest.raises(NotFound, match="leave it out"):
+        await house.store.event_number(added.message_id)
+
+
+async def test_a_refused_write_announces_nothing(house: House, inbox: Inbox) -> None:
+    rung = house.store.bell.rung("events")
+    gone = dataclasses.replace(inbox, id="inb_gone")
+    with pytest.raises(NotFound):
+        await deliver(house, gone, mail())
+    await deliver(house, inbox, mail())
+
+    assert rung + 1 == await asyncio.wait_for(house.store.bell.wait("events", rung), 5)
+
+
+async def test_a_commit_is_heard_by_others_on_the_same_file(
+    house: House, inbox: Inbox, tmp_path: object
+) -> None:
+    other = await open_store(tmp_path / "sqlite.db")  # type: ignore[operator]
+    rung = other.bell.rung("events")
+    await deliver(house, inbox, mail())
+
+    assert rung < await asyncio.wait_for(other.bell.wait("events", rung), 5)
+    await other.close()
+
+
+async def test_the_pipe_of_a_process_that_is_gone_is_removed(
+    house: House, inbox: Inbox, tmp_path: object
+) -> None:
+    import os
+
+    house.store.bell.rung("events")
+    abandoned = tmp_path / "bells" / "1-gone"  # type: ignore[operator]
+    os.mkfifo(abandoned)
+
+    await deliver(house, inbox, mail())
+
+    assert not abandoned.exists()
+    assert 1 == len(list(abandoned.parent.iterdir()))
