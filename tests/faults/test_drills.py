@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from tests.faults.drills import (
-    crash_points,
-    failing_syncs,
-    killed_while_receiving,
-    killed_while_sending,
-)
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.faults.answering import two_machines
+from tests.faults.crashes import crash_points, failing_syncs
+from tests.faults.disks import broken_disk, full_disk
+from tests.faults.drilled import Tally
+from tests.faults.receiving import killed_while_receiving
+from tests.faults.sending import killed_while_sending, one_key, strange_relays
 
 
 def test_nothing_acknowledged_is_lost_or_doubled_by_a_kill() -> None:
@@ -26,13 +31,40 @@ def test_nothing_is_acknowledged_after_a_failed_sync() -> None:
     assert failing_syncs(2, mails=2).is_clean
 
 
-def test_the_drill_notices_an_acknowledgement_that_comes_too_early() -> None:
-    assert killed_while_receiving(2, "ack_before_commit").lost
+def test_a_server_whose_disk_breaks_takes_nothing_more_and_says_so() -> None:
+    assert broken_disk(1).is_clean
 
 
-def test_the_drill_notices_a_repeat_that_is_kept() -> None:
-    assert killed_while_receiving(3, "keep_every_repeat").doubled
+def test_a_full_disk_refuses_and_recovers_without_a_restart() -> None:
+    assert full_disk(1).is_clean
 
 
-def test_the_drill_notices_a_mail_that_goes_out_twice() -> None:
-    assert killed_while_sending(4, "forget_the_handing_over").doubled
+def test_whatever_a_relay_says_each_mail_is_out_once_or_we_say_why() -> None:
+    assert strange_relays(12).is_clean
+
+
+def test_fifty_callers_with_one_key_send_one_mail() -> None:
+    assert one_key(1).is_clean
+
+
+def test_two_machines_stop_answering_each_other() -> None:
+    assert two_machines(1).is_clean
+
+
+@pytest.mark.parametrize(
+    ("drill", "defect"),
+    [
+        (partial(killed_while_receiving, 2), "ack_before_commit"),
+        (partial(killed_while_receiving, 3), "keep_every_repeat"),
+        (partial(killed_while_sending, 4), "forget_the_handing_over"),
+        (partial(crash_points, 3, mails=2), "store_bytes_last"),
+        (partial(broken_disk, 1), "never_sync"),
+        (partial(full_disk, 1), "accept_when_full"),
+        (partial(strange_relays, 200), "send_what_is_unknown_again"),
+        (partial(one_key, 1), "forget_keys"),
+        (partial(two_machines, 1), "answer_anyone"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.func.__name__,
+)
+def test_a_drill_notices_a_defect(drill: Callable[..., Tally], defect: str) -> None:
+    assert not drill(defect=defect).is_clean

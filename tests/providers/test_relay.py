@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from postroom.model.outbox import Envelope
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
-from tests.servers.relay import CUT, HANG, Relay, relaying
+from tests.servers.relay import CUT, HANG, Part, Relay, relaying
 
 ONE = Envelope("me@postroom.localhost", ("a@example.com",))
 THREE = Envelope("me@postroom.localhost", ("a@example.com", "b@example.com", "c@example.com"))
@@ -141,38 +140,13 @@ async def test_a_reply_cut_at_any_byte_is_never_taken_for_a_whole_one(verb: str)
     reply = whole.get(verb, b"250 ok\r\n")
 
     async def cut_at(place: int) -> str:
-        async def part(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await relay.serve(reader, writer)
-
-        relay = Relay({verb: _Part(reply[:place])})
-        relay._say = _cutting(relay, verb, reply[:place])  # type: ignore[method-assign]
-        server = await asyncio.start_server(part, "127.0.0.1", 0)
-        relay.port = server.sockets[0].getsockname()[1]
-        outcomes = await sender_to(relay).hand_over(ONE, RAW, nothing)
-        server.close()
+        async with relaying({verb: Part(reply[:place])}) as relay:
+            outcomes = await sender_to(relay).hand_over(ONE, RAW, nothing)
         return outcomes["a@example.com"].verdict
 
     verdicts = {await cut_at(place) for place in range(len(reply) - 1)}
 
     assert {U if verb == "DOT" else D} == verdicts
-
-
-class _Part(bytes):
-    """A reply that ends in its middle."""
-
-
-def _cutting(relay: Relay, cut: str, part: bytes) -> Any:
-    usual = Relay._say
-
-    async def say(writer: asyncio.StreamWriter, verb: str, line: str) -> bytes:
-        if verb != cut:
-            relay.script = {}
-            return await usual(relay, writer, verb, line)
-        writer.write(part)
-        await writer.drain()
-        return b""
-
-    return say
 
 
 async def test_what_arrives_is_what_was_given_with_dots_and_line_ends_right() -> None:

@@ -14,6 +14,11 @@ CUT = object()
 HANG = object()
 """Instead of a reply: say nothing more."""
 
+
+class Part(bytes):
+    """The beginning of a reply, after which the connection ends."""
+
+
 Reply = bytes | object
 Script = Mapping[str, Reply | Callable[[str], Reply]]
 
@@ -39,6 +44,8 @@ class Mail:
     sender: str
     recipients: list[str]
     data: bytes
+    is_taken: bool = False
+    """Whether somebody will get it: the relay said so, or what it said did not arrive."""
 
 
 @dataclass
@@ -83,7 +90,9 @@ class Relay:
                 mail.data = await reader.readuntil(b"\r\n.\r\n")
                 self.dot_came.set()
                 self.mails.append(mail)
-                if not await self._say(writer, "DOT", ""):
+                answer = await self._say(writer, "DOT", "")
+                mail.is_taken = not answer or answer.startswith(b"2")
+                if not answer:
                     return
 
     async def _say(self, writer: asyncio.StreamWriter, verb: str, line: str) -> bytes:
@@ -95,6 +104,10 @@ class Relay:
         if reply is HANG:
             await asyncio.sleep(3600)
         assert isinstance(reply, bytes)
+        if isinstance(reply, Part):
+            writer.write(reply)
+            await writer.drain()
+            return b""
         writer.write(reply if reply.endswith(b"\0") else reply + b"\r\n")
         await writer.drain()
         return reply

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.errors import NotFound
+from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.stored import MessageQuery
 from postroom.pipeline.house import House
@@ -67,17 +68,23 @@ async def test_two_inboxes_each_keep_their_own_copy(house: House, inbox: Inbox) 
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(order=st.lists(st.integers(0, 4), min_size=1, max_size=20))
-async def test_any_multiset_of_deliveries_leaves_one_message_each(
+async def test_any_multiset_of_deliveries_leaves_one_message_and_one_event_each(
     house: House, order: list[int]
 ) -> None:
     inbox = await new_inbox(house, f"box{house.new_id('x')[2:10]}")
-    raws = [mail(f"Mail {number}", message_id=f"<{number}@example.com>") for number in range(5)]
+    ids = ["<0@example.com>", "<1@example.com>", "<2@example.com>", None, None]
+    raws = [mail(f"Mail {number}", message_id=own) for number, own in enumerate(ids)]
 
     for number in order:
         await deliver(house, inbox, raws[number])
 
     found = await house.store.messages(MessageQuery(inbox_id=inbox.id))
+    events = await house.store.events(
+        EventQuery(visible=frozenset({inbox.id}), types=("message.received",))
+    )
     assert sorted({f"Mail {number}" for number in order}) == sorted(m.subject for m in found.rows)
+    assert {m.id for m in found.rows} == {event.message_id for event in events.rows}
+    assert len(found.rows) == events.total
 
 
 async def test_a_reply_joins_the_thread_of_its_parent(house: House, inbox: Inbox) -> None:

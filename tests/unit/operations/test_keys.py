@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from postroom.app import App
 from postroom.errors import Forbidden, NotFound, RateLimited, Unauthenticated
@@ -89,6 +91,30 @@ def test_a_bucket_never_gives_more_than_burst_and_rate() -> None:
 
     assert served >= 5 + 2 * 9
     assert takes(rates, "key_2")
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.floats(0, 5), st.sampled_from(["key_1", "key_2"])), min_size=1, max_size=200
+    )
+)
+def test_in_no_time_does_a_key_get_more_than_its_share_and_it_never_pays_for_another(
+    steps: list[tuple[float, str]],
+) -> None:
+    now = 0.0
+    together = Rates(per_second=2, burst=5, clock=lambda: now)
+    alone = Rates(per_second=2, burst=5, clock=lambda: now)
+    served: list[float] = []
+    for wait, key in steps:
+        now += wait
+        was_served = takes(together, key)
+        if key == "key_1":
+            assert was_served == takes(alone, key)
+            served += [now] if was_served else []
+
+    for first, start in enumerate(served):
+        for last, end in enumerate(served[first:], first):
+            assert last - first + 1 <= 5 + 2 * (end - start) + 1e-6
 
 
 def takes(rates: Rates, caller: str) -> bool:

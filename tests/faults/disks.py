@@ -1,0 +1,114 @@
+"""Fill a disk, and let one break."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.faults.drilled import Server, Tally, send_all, server, twice
+from tests.mails import mail
+
+
+def full_disk(rounds: int, defect: str = "none") -> Tally:
+    """A full disk: 452, reads go on, and there is room again without a restart. Needs root."""
+    tally = Tally("disk full (tmpfs of 24 MB)")
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as name:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "drill", name], check=True)
+            try:
+                _fill(Path(name), tally, defect)
+            finally:
+                subprocess.run(["umount", "-l", name], check=True)
+    return tally
+
+
+def _fill(folder: Path, tally: Tally, defect: str) -> None:
+    ballast = folder / "ballast"
+    ballast.write_bytes(b"x" * 8 * 2**20)
+    running = Server(folder / "data", defect)
+    running.start()
+    try:
+        running.ask("POST", "/v1/inboxes", {"username": "bo"})
+        raws = _large_mails(120)
+        replies = asyncio.run(send_all(running.smtp, raws))
+        refused = [n for n, reply in enumerate(replies) if not reply.startswith(b"250")]
+        tally.torn += sum(1 for n in refused if not replies[n].startswith(b"452 4.3.1"))
+        tally.torn += 0 if refused else 1
+        tally.torn += _says(running, ready=503, receive=507)
+        running.ask("GET", "/v1/search/messages?q=drill")
+        ballast.unlink()
+        again = asyncio.run(send_all(running.smtp, [raws[n] for n in refused[:10]]))
+        tally.torn += sum(1 for reply in again if not reply.startswith(b"250"))
+        tally.torn += _says(running, ready=200, receive=201)
+        acked = [n for n in range(len(raws)) if n not in refused] + refused[:10]
+        _compare(running, tally, acked)
+    finally:
+        running.kill()
+
+
+def _large_mails(count: int) -> list[bytes]:
+    texts = (secrets.token_hex(100_000) for _ in range(count))
+    return [mail(f"drill {n}", text).replace(b"\n", b"\r\n") for n, text in enumerate(texts)]
+
+
+def _says(running: Server, *, ready: int, receive: int) -> int:
+    """How many of our answers are not the promised ones; a probe looks once a second."""
+    time.sleep(1.1)
+    probe = mail("probe", secrets.token_hex(100_000))
+    answers = [
+        running.status("GET", "/healthz") == 200,
+        running.status("GET", "/readyz") == ready,
+        running.status("POST", "/v1/inbound?recipient=bo@postroom.localhost", probe) == receive,
+    ]
+    return answers.count(False)
+
+
+def _compare(running: Server, tally: Tally, acked: list[int]) -> None:
+    stored = Counter(row[0] for row in running.rows("SELECT subject FROM messages"))
+    tally.tried += 1
+    tally.acknowledged += len(acked)
+    tally.lost += sum(1 for n in acked if not stored[f"drill {n}"])
+    tally.doubled += twice(Counter({k: v for k, v in stored.items() if k != "probe"}))
+    tally.torn += running.problems()
+
+
+def broken_disk(rounds: int, defect: str = "none") -> Tally:
+    """Every sync fails from some moment on: nothing is acknowledged until a restart."""
+    tally = Tally("disk broken under a running server")
+    for number in range(rounds):
+        with server(defect) as running:
+            running.ask("POST", "/v1/inboxes", {"username": "bo"})
+            raws = [mail(f"drill {n}").replace(b"\n", b"\r\n") for n in range(10 + number % 10)]
+            before = asyncio.run(send_all(running.smtp, raws[:5]))
+            with _failing(running):
+                during = asyncio.run(send_all(running.smtp, raws[5:]))
+                tally.torn += _says(running, ready=503, receive=500)
+            tally.lost += sum(1 for reply in during if reply.startswith(b"250"))
+            tally.torn += sum(1 for reply in during if not reply.startswith(b"45"))
+            running.kill()
+            running.start()
+            again = asyncio.run(send_all(running.smtp, raws))
+            tally.torn += sum(1 for reply in (*before, *again) if not reply.startswith(b"250"))
+            _compare(running, tally, list(range(len(raws))))
+    return tally
+
+
+@contextmanager
+def _failing(running: Server) -> Iterator[None]:
+    """Let every sync of a server fail, from now on."""
+    words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(running.pid), "-e"]
+    inject = "inject=fsync,fdatasync:error=EIO"
+    strace = subprocess.Popen([*words, inject], stderr=subprocess.PIPE)
+    try:
+        running.traced()
+        yield
+    finally:
+        strace.terminate()
+        strace.wait()

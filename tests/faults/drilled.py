@@ -1,0 +1,180 @@
+"""A server to be ill-treated, and what a drill found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from tests.servers.postroom import environment, free_port
+
+PATIENCE_S = 60
+FOLDER = Path(__file__).parents[2]
+PYTHONPATH = f"{FOLDER / 'src'}{os.pathsep}{FOLDER}"
+
+
+@dataclass
+class Tally:
+    """What a drill found."""
+
+    name: str
+    tried: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    doubled: int = 0
+    torn: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        return self.lost == self.doubled == self.torn == 0
+
+
+class Server:
+    """A Postroom in a process of its own that can be killed and started again."""
+
+    def __init__(self, data: Path, defect: str = "none", **extra: str) -> None:
+        self.data, self.defect = data, defect
+        self.key = "pk_" + secrets.token_urlsafe(24)
+        self.port, self.smtp = free_port(), free_port()
+        self._env = environment(
+            data,
+            {
+                "POSTROOM_API_KEY": self.key,
+                "POSTROOM_PORT": str(self.port),
+                "POSTROOM_SMTP_LISTEN": f"127.0.0.1:{self.smtp}",
+                "PYTHONPATH": PYTHONPATH,
+                **extra,
+            },
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting before the next start."""
+        self._env[name] = value
+
+    def start(self) -> None:
+        words = [sys.executable, "-m", "tests.faults.defects", self.defect, "serve"]
+        self._process = subprocess.Popen(
+            words, env=self._env, cwd=FOLDER, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            with suppress(OSError, urllib.error.URLError):
+                self.ask("GET", "/readyz")
+                return
+            assert self._process.poll() is None, "the server ended"
+            time.sleep(0.02)
+        raise RuntimeError("the server did not start")
+
+    def kill(self) -> None:
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait()
+
+    def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as response:
+            found: dict[str, object] = json.load(response)
+            return found
+
+    def status(self, method: str, path: str, body: bytes | None = None) -> int:
+        """The status of an answer, good or bad."""
+        login = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        url = f"http://127.0.0.1:{self.port}{path}"
+        request = urllib.request.Request(url, method=method, data=body, headers=login)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def traced(self) -> None:
+        """Wait until somebody traces every thread of the server."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            tasks = Path(f"/proc/{self.pid}/task").iterdir()
+            if all("TracerPid:\t0" not in (task / "status").read_text() for task in tasks):
+                return
+            time.sleep(0.02)
+        raise RuntimeError("nobody traces the server")
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        """Look into the database, past everything that could hide something."""
+        return apsw.Connection(str(self.data / "postroom.db")).execute(sql).fetchall()
+
+    def problems(self) -> int:
+        words = [sys.executable, "-m", "postroom", "-o", "json", "verify"]
+        done = subprocess.run(words, env=self._env, cwd=FOLDER, capture_output=True, check=False)
+        return len(json.loads(done.stdout)["problems"])
+
+
+@contextmanager
+def server(defect: str, **extra: str) -> Iterator[Server]:
+    with tempfile.TemporaryDirectory() as name:
+        opened = Server(Path(name) / "data", defect, **extra)
+        opened.start()
+        try:
+            yield opened
+        finally:
+            opened.kill()
+
+
+async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    await reader.readline()
+    writer.write(b"EHLO drill\r\n")
+    while (await reader.readline())[3:4] == b"-":
+        pass
+    return reader, writer
+
+
+async def send_all(port: int, raws: Sequence[bytes]) -> list[bytes]:
+    """Send mails one after the other on one connection; the last reply to each."""
+    reader, writer = await connect(port)
+    replies = []
+    for raw in raws:
+        reply = b""
+        for line in (b"MAIL FROM:<a@b.c>", b"RCPT TO:<bo@postroom.localhost>", b"DATA", raw + b"."):
+            writer.write(line + b"\r\n")
+            reply = await reader.readline()
+            if reply[:1] in b"45":
+                break
+        replies.append(reply)
+    writer.close()
+    return replies
+
+
+def twice(counted: Counter[object]) -> int:
+    """How many too many there are."""
+    return sum(count - 1 for count in counted.values() if count > 1)

@@ -1,0 +1,188 @@
+"""Kill a server while it sends, give it relays that say anything, and fifty callers at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.error
+from collections import Counter
+from contextlib import suppress
+
+from tests.faults.defects import LEASE_S
+from tests.faults.drilled import PATIENCE_S, Server, Tally, server, twice
+from tests.servers.relay import CUT, Part, Relay, Reply, relaying
+
+STAGES = ("MAIL", "RCPT", "DATA", "DOT", "after")
+
+
+def killed_while_sending(rounds: int, defect: str = "none") -> Tally:
+    """Kill -9 at each stage of handing a mail over; callers repeat with the same key."""
+    return asyncio.run(_killed_while_sending(rounds, defect))
+
+
+async def _killed_while_sending(rounds: int, defect: str) -> Tally:
+    tally = Tally("kill -9 while sending, same key again")
+    async with relaying() as relay:
+        with server(defect, POSTROOM_RELAY_URL=relay.url) as running:
+            await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
+            sent: list[str] = []
+            for number in range(rounds):
+                sent.append(await _one_send(running, relay, number, STAGES[number % len(STAGES)]))
+                tally.tried += 1
+            await _settle(running, sent)
+            statuses = [await asyncio.to_thread(_status, running, one) for one in sent]
+            taken = Counter(_subject(m.data) for m in relay.mails)
+            tally.acknowledged = len(sent)
+            tally.doubled = twice(taken)
+            tally.doubled += len(sent) - len(set(sent))
+            tally.lost = sum(
+                1
+                for number, status in enumerate(statuses)
+                if status not in ("sent", "unknown")
+                or (status == "sent" and not taken[f"drill {number}"])
+            )
+            tally.torn = await asyncio.to_thread(running.problems)
+    return tally
+
+
+def _subject(data: bytes) -> str:
+    return data.partition(b"Subject: ")[2].partition(b"\r\n")[0].decode()
+
+
+async def _one_send(running: Server, relay: Relay, number: int, stage: str) -> str:
+    """Send, and kill the server when the relay is at a stage; then ask again with the same key."""
+    dead = asyncio.Event()
+
+    def at_stage(_line: str) -> bytes:
+        if not dead.is_set():
+            dead.set()
+            running.kill()
+        return b"250 2.0.0 ok" if stage != "DATA" else b"354 go ahead"
+
+    relay.script = {} if stage == "after" else {stage: at_stage}
+    letter = {
+        "to": ["ana@example.com"],
+        "subject": f"drill {number}",
+        "body_text": "x",
+        "idempotency_key": f"key {number}",
+    }
+    answer: dict[str, object] = {}
+    with suppress(OSError, urllib.error.URLError):
+        answer = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
+    if stage == "after":
+        await asyncio.sleep(0.05)
+        running.kill()
+    else:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(dead.wait(), 10)
+    relay.script = {}
+    running.kill()
+    await asyncio.to_thread(running.start)
+    again = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
+    assert not answer or answer["message_id"] == again["message_id"]
+    return str(again["message_id"])
+
+
+async def _settle(running: Server, sent: list[str]) -> None:
+    """Wait until the leases of the dead are over and nothing is on its way any more."""
+    deadline = time.monotonic() + LEASE_S + PATIENCE_S
+    while time.monotonic() < deadline:
+        statuses = {await asyncio.to_thread(_status, running, one) for one in sent}
+        if statuses <= {"sent", "unknown", "failed", "bounced"}:
+            return
+        await asyncio.sleep(0.5)
+
+
+def _status(running: Server, message_id: str) -> str:
+    return str(running.ask("GET", f"/v1/messages/{message_id}")["status"])
+
+
+CODES = (b"199", b"220", b"250", b"354", b"421", b"450", b"452", b"500", b"552", b"554", b"999")
+
+
+def _peers(most: int) -> list[tuple[str, Reply]]:
+    """What relays may say at each stage: every code, nothing, and every reply cut at every byte."""
+    usual = {"DATA": b"354 go ahead\r\n"}
+    peers: list[tuple[str, Reply]] = []
+    for stage in ("GREETING", "EHLO", "MAIL", "RCPT", "DATA", "DOT"):
+        whole = usual.get(stage, b"250 2.0.0 ok\r\n")
+        peers += [(stage, CUT), (stage, b"what?")]
+        peers += [(stage, code + b" so it is") for code in CODES]
+        peers += [(stage, Part(whole[:place])) for place in range(1, len(whole) - 1)]
+    step = max(1, len(peers) // most)
+    return peers[::step]
+
+
+def strange_relays(most: int, defect: str = "none") -> Tally:
+    """A relay says anything at any stage, then recovers: each mail is out once, or we said why."""
+    return asyncio.run(_strange_relays(most, defect))
+
+
+async def _strange_relays(most: int, defect: str) -> Tally:
+    tally = Tally("relays that say anything, cut anywhere")
+    async with relaying() as relay:
+        with server(defect, POSTROOM_RELAY_URL=relay.url) as running:
+            await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
+            for number, (stage, reply) in enumerate(_peers(most)):
+                relay.script = {} if reply is None else {stage: reply}
+                await _one_mail(running, relay, f"drill {number}", tally)
+            tally.torn += await asyncio.to_thread(running.problems)
+    return tally
+
+
+async def _one_mail(running: Server, relay: Relay, subject: str, tally: Tally) -> None:
+    letter = {"to": ["ana@example.com"], "subject": subject, "body_text": "x", "wait_s": 10}
+    sent = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
+    message_id, said = str(sent["message_id"]), await _said(running, str(sent["message_id"]))
+    relay.script = {}
+    if said == "queued":
+        await asyncio.to_thread(running.ask, "POST", f"/v1/outbox/{message_id}/retry", {})
+        await _settle(running, [message_id])
+        said = await asyncio.to_thread(_status, running, message_id)
+    # What the relay took but refused or said nothing about is no copy that anybody gets.
+    copies = sum(1 for m in relay.mails if _subject(m.data) == subject and m.is_taken)
+    tally.tried += 1
+    tally.acknowledged += 1
+    tally.lost += said == "queued" or (said == "sent" and not copies)
+    tally.doubled += max(0, copies - 1) + (said == "failed" and copies)
+
+
+async def _said(running: Server, message_id: str) -> str:
+    """What is said of a mail once the relay was asked: an attempt is told of, whatever its end."""
+    path = f"/v1/events?message_id={message_id}"
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        page = await asyncio.to_thread(running.ask, "GET", path)
+        if page["total"] != 1:
+            break
+        await asyncio.sleep(0.05)
+    return await asyncio.to_thread(_status, running, message_id)
+
+
+def one_key(rounds: int, defect: str = "none") -> Tally:
+    """Fifty callers send with one key at the same time."""
+    return asyncio.run(_one_key(rounds, defect))
+
+
+async def _one_key(rounds: int, defect: str) -> Tally:
+    tally = Tally("50 callers with one key")
+    async with relaying() as relay:
+        with server(defect, POSTROOM_RELAY_URL=relay.url) as running:
+            await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
+            for number in range(rounds):
+                letter = {"to": ["ana@example.com"], "subject": f"drill {number}", "wait_s": 10}
+                letter |= {"body_text": "x", "idempotency_key": f"key {number}"}
+                answers = await asyncio.gather(
+                    *(
+                        asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
+                        for _ in range(50)
+                    )
+                )
+                tally.tried += 50
+                tally.acknowledged += len(answers)
+                tally.doubled += len({str(answer["message_id"]) for answer in answers}) - 1
+            taken = Counter(_subject(m.data) for m in relay.mails)
+            tally.lost += sum(1 for number in range(rounds) if not taken[f"drill {number}"])
+            tally.doubled += twice(taken)
+            tally.torn += await asyncio.to_thread(running.problems)
+    return tally

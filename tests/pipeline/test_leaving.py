@@ -1,0 +1,144 @@
+"""What leaves is what was asked for: the same people, the same files, and no other headers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from email import message_from_bytes
+from email.policy import SMTP
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from postroom.app import open_app
+from postroom.config import read_settings
+from postroom.errors import InvalidInput
+from postroom.model.key import OWNER
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from postroom.operations.sending import send_message
+from tests.mails import new_inbox
+from tests.servers.relay import Mail, Relay, relaying
+
+Office = tuple[Context, Relay]
+
+SLY = st.sampled_from(
+    [
+        "\r\nBcc: eve@evil.example",
+        "\n",
+        "\r",
+        "\0",
+        "\u2028",
+        "=?utf-8?q?=0ABcc:_e@x.example?=",
+        ">",
+    ]
+)
+TEXT = st.lists(st.one_of(st.text(max_size=30), SLY), max_size=4).map("".join)
+LOCAL = st.from_regex(r"[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}", fullmatch=True)
+PEOPLE = st.lists(LOCAL.map(lambda name: f"{name}@example.com"), max_size=4, unique=True)
+FILES = st.lists(st.tuples(TEXT, st.binary(max_size=200)), max_size=3)
+SEARCHING = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
+    """A house that hands its mail to a relay of ours."""
+    async with relaying() as relay:
+        values = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_RELAY_URL": relay.url}
+        async with open_app(read_settings(values).settings) as app:
+            ctx = app.context(OWNER)
+            await new_inbox(ctx, "me")
+            task = asyncio.create_task(app.outbox().run())
+            yield ctx, relay
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def leaving(office: Office, letter: dict[str, Any]) -> Mail | None:
+    """The mail that left, or none because the letter was refused before anything happened."""
+    ctx, relay = office
+    relay.mails.clear()
+    relay.lines.clear()
+    try:
+        sent = await call(ctx, send_message, {**letter, "allow_duplicate": True, "wait_s": 30})
+    except InvalidInput:
+        assert [] == relay.mails
+        return None
+    assert "sent" == sent.status
+    (mail,) = relay.mails
+    return mail
+
+
+def people_of(mail: Mail, header: str) -> set[str]:
+    parsed = message_from_bytes(mail.data, policy=SMTP)
+    found = parsed[header]
+    return {address.addr_spec for address in found.addresses} if found else set()
+
+
+@SEARCHING
+@given(to=PEOPLE, cc=PEOPLE, bcc=PEOPLE, subject=TEXT, text=TEXT, files=FILES)
+async def test_the_envelope_the_headers_and_the_files_are_those_that_were_asked_for(
+    office: Office,
+    to: list[str],
+    cc: list[str],
+    bcc: list[str],
+    subject: str,
+    text: str,
+    files: list[tuple[str, bytes]],
+) -> None:
+    attachments = [
+        {
+            "filename": name,
+            "content_type": "application/octet-stream",
+            "content": base64.b64encode(content).decode(),
+        }
+        for name, content in files
+    ]
+    letter = {"to": to, "cc": cc, "bcc": bcc, "subject": subject, "body_text": text}
+    mail = await leaving(office, {**letter, "attachments": attachments})
+    if mail is None:
+        return
+
+    names = [line.split(b":")[0] for line in mail.data.split(b"\r\n\r\n")[0].split(b"\r\n")]
+    parsed = message_from_bytes(mail.data, policy=SMTP)
+    parts = [part for part in parsed.walk() if part.get_content_disposition() == "attachment"]
+    assert {*to, *cc, *bcc} == set(mail.recipients)
+    assert (set(to), set(cc)) == (people_of(mail, "To"), people_of(mail, "Cc"))
+    assert not {b"Bcc", b"bcc"} & set(names)
+    assert [digest(content) for _, content in files] == [
+        digest(part.get_payload(decode=True)) for part in parts
+    ]
+    assert b"\r" not in mail.data.replace(b"\r\n", b"")
+    assert b"\n" not in mail.data.replace(b"\r\n", b"")
+
+
+def digest(content: object) -> str:
+    assert isinstance(content, bytes)
+    return hashlib.sha256(content).hexdigest()
+
+
+@SEARCHING
+@given(
+    address=st.one_of(TEXT, st.tuples(TEXT, SLY, TEXT).map(lambda t: f"a{t[0]}{t[1]}@{t[2]}x.org"))
+)
+async def test_an_address_says_one_command_to_the_relay_or_none(
+    office: Office, address: str
+) -> None:
+    letter = {"to": [address], "subject": "x", "body_text": "x"}
+    mail = await leaving(office, letter)
+
+    verbs = [line.split()[0].upper() for line in office[1].lines]
+    expected = ["MAIL", "RCPT", "DATA"] if mail else []
+    assert expected == [verb for verb in verbs if verb not in ("EHLO", "QUIT", "RSET")]
+    assert mail is None or len(mail.recipients) == 1
