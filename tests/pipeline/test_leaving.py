@@ -39,9 +39,14 @@ SLY = st.sampled_from(
         ">",
     ]
 )
-TEXT = st.lists(st.one_of(st.text(max_size=30), SLY), max_size=4).map("".join)
+PLAIN = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=60)
+"""What people write; a word that looks encoded is plain text as well."""
+TEXT = st.one_of(
+    PLAIN, PLAIN, PLAIN, st.lists(st.one_of(PLAIN, SLY), min_size=1, max_size=4).map("".join)
+)
 LOCAL = st.from_regex(r"[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}", fullmatch=True)
-PEOPLE = st.lists(LOCAL.map(lambda name: f"{name}@example.com"), max_size=4, unique=True)
+ADDRESS = LOCAL.map(lambda name: f"{name}@example.com")
+PEOPLE = st.lists(ADDRESS, max_size=4, unique=True)
 FILES = st.lists(st.tuples(TEXT, st.binary(max_size=200)), max_size=3)
 SEARCHING = settings(
     max_examples=40,
@@ -87,7 +92,7 @@ def people_of(mail: Mail, header: str) -> set[str]:
 
 
 @SEARCHING
-@given(to=PEOPLE, cc=PEOPLE, bcc=PEOPLE, subject=TEXT, text=TEXT, files=FILES)
+@given(to=PEOPLE.filter(bool), cc=PEOPLE, bcc=PEOPLE, subject=TEXT, text=TEXT, files=FILES)
 async def test_the_envelope_the_headers_and_the_files_are_those_that_were_asked_for(
     office: Office,
     to: list[str],
@@ -130,7 +135,9 @@ def digest(content: object) -> str:
 
 @SEARCHING
 @given(
-    address=st.one_of(TEXT, st.tuples(TEXT, SLY, TEXT).map(lambda t: f"a{t[0]}{t[1]}@{t[2]}x.org"))
+    address=st.one_of(
+        ADDRESS, st.tuples(PLAIN, SLY, PLAIN).map("".join), st.tuples(ADDRESS, SLY).map("".join)
+    )
 )
 async def test_an_address_says_one_command_to_the_relay_or_none(
     office: Office, address: str
