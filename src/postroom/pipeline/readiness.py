@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from postroom.model.attachment import BlobKey
 from postroom.pipeline.house import House
 
-_PROBE_BYTES = 64 * 1024
+_PROBE_BYTES = 1024 * 1024
+"""Room for an ordinary mail and what the database needs for it."""
 
 
 async def check_ready(house: House) -> None:
