@@ -21,8 +21,8 @@ from postroom.surfaces.cli.program import program
 
 DOCS = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 MODULES = sorted(module.name for module in iter_modules(operations.__path__))
-OTHER_NAMES = {"send_email", "send_email_with_attachments"}
-"""Names that MCP alone has for what `send` does."""
+OTHER_NAMES = {"send_email", "send_email_with_attachments", "receive_posting"}
+"""Names that MCP alone has for what `send` does, and what only a provider does."""
 
 
 def load(name: str) -> click.Command:
