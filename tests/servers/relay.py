@@ -59,6 +59,7 @@ class Relay:
     connections: int = 0
     port: int = 0
     dot_came: asyncio.Event = field(default_factory=asyncio.Event)
+    _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     @property
     def url(self) -> str:
@@ -66,9 +67,16 @@ class Relay:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._open.add(writer)
         with suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, OSError):
             await self._session(reader, writer)
+        self._open.discard(writer)
         writer.close()
+
+    def hang_up(self) -> None:
+        """End every connection, as a relay does with those that are idle."""
+        for writer in self._open:
+            writer.close()
 
     async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         mail = Mail("", [], b"")

@@ -167,3 +167,12 @@ async def test_mail_for_nobody_is_not_found(rest):
     )
 
     assert 404 == problem["status"]
+
+
+async def test_an_action_without_arguments_takes_an_empty_object_or_nothing(rest):
+    paused = await rest.ask("POST", "/v1/outbox/pause", json={})
+    resumed = await rest.ask("POST", "/v1/outbox/resume")
+    problem = await rest.problem("POST", "/v1/outbox/pause", json={"until": "tomorrow"})
+
+    assert (True, False) == (paused["is_paused"], resumed["is_paused"])
+    assert (422, "until") == (problem["status"], problem["errors"][0]["field"])

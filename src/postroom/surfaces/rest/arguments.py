@@ -13,7 +13,7 @@ from starlette.requests import Request
 from postroom.errors import Conflict, InvalidInput, Malformed
 from postroom.operations.request import Request as Arguments
 from postroom.surfaces.rest.body import read_body, read_object, refuse_body
-from postroom.surfaces.rest.route import Place, Route
+from postroom.surfaces.rest.route import WITHOUT_BODY, Place, Route
 
 _MOST_PARAMETERS = 2_000
 
@@ -75,7 +75,7 @@ async def read_arguments(
 async def _read_body(route: Route, request: Request, most: int) -> dict[str, Any]:
     if route.raw:
         return {route.raw: await read_body(request, most)}
-    if route.has_json_body:
+    if route.has_json_body or route.method not in WITHOUT_BODY:
         return await read_object(request, most)
     await refuse_body(request)
     return {}

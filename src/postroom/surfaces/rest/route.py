@@ -14,7 +14,7 @@ from postroom.operations.request import argument_names
 Place = Literal["path", "query", "body", "raw", "headers"]
 """Where an argument is given; `raw` is the body as it is, `headers` all of them."""
 
-_WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE"})
+WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE"})
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Route:
             return "raw"
         if name == "headers" and self.posted:
             return "headers"
-        return "query" if name in self.query or self.method in _WITHOUT_BODY else "body"
+        return "query" if name in self.query or self.method in WITHOUT_BODY else "body"
 
     @cached_property
     def has_json_body(self) -> bool:
