@@ -13,6 +13,7 @@ Int = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _WORD = 8
+_SHARES = 4
 PADDING = b"\n" * _WORD
 """After every flat text, so that eight bytes can be read at any place of it."""
 
@@ -86,16 +87,30 @@ def sort_packed(values: U64) -> tuple[U64, Int]:
     return packed, order
 
 
-def number_strings(flat: U8, starts: Int, lengths: Int) -> tuple[Int, Int]:
-    """Number distinct strings: the number of each, and the first string of each number."""
+def number_strings(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
+    """Number distinct strings: the number of each, and the first string of each number.
+
+    Strings of different lengths are different, so some lengths are done after the others.
+    """
+    numbers, firsts, count = np.empty(len(starts), np.uint32), [], 0
+    for share in range(_SHARES):
+        chosen = np.flatnonzero(lengths % _SHARES == share)
+        own, first = _number(flat, starts[chosen], lengths[chosen])
+        numbers[chosen] = own + np.uint32(count)
+        firsts.append(chosen[first])
+        count += len(first)
+    return numbers, np.concatenate(firsts)
+
+
+def _number(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
     words = _all_words(flat, starts, lengths)
     for salt in range(1, 100):
         hashes = _hashes(words, lengths, salt)
         ordered, order = sort_packed(hashes >> np.uint64(len(starts).bit_length()))
         first = is_first(ordered)
         if _are_alike(words, lengths, order, first):
-            numbers = np.empty(len(order), np.int64)
-            numbers[order] = np.cumsum(first) - 1
+            numbers = np.empty(len(order), np.uint32)
+            numbers[order] = np.cumsum(first, dtype=np.uint32) - np.uint32(1)
             return numbers, order[first]
     raise RuntimeError("no hash keeps these strings apart")
 

@@ -42,7 +42,7 @@ UNRANKED, RANKED = b"\0", b"\1"
 READY_FROM = 2048
 """Two characters that meet more often have their messages ready."""
 
-_AT_ONCE = 1 << 19
+_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)

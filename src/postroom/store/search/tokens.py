@@ -14,7 +14,6 @@ from postroom.store.search.arrays import (
     U8,
     U16,
     U32,
-    Bools,
     Int,
     number_strings,
     sort_strings,
@@ -25,11 +24,13 @@ from postroom.store.search.characters import LETTERS
 LONGEST = 120
 """Bytes of a token that are kept; of a longer one, the last."""
 
+BORDER = 10
+"""The byte after every term and every text, which no term has."""
+
 AHEAD = 4
 """How many tokens after a place the index looks at."""
 
 _AT_ONCE_BYTES = 4 << 20
-_BORDER = 10
 _SPACE = 32
 _GAP, _LETTER, _DIGIT, _SINGLE, _REST = range(5)
 
@@ -44,6 +45,9 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+
+NO_TERMS = Vocabulary(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +70,18 @@ class Tokenised:
         return 1 << len(self.terms).bit_length()
 
 
-@dataclass(frozen=True, slots=True)
+_SPACED = np.uint32(1 << 31)
+
+
+@dataclass(slots=True)
 class _Piece:
-    flat: U8
-    starts: Int
-    lengths: Int
+    """Some texts: their terms, and of each token the number of its term.
+
+    `_SPACED` is added to the number if a space stands before the token.
+    """
+
+    terms: Vocabulary
     numbers: U32
-    follows_space: Bools
     counts: Int
     cut: Int
 
@@ -101,44 +110,53 @@ class Tokeniser:
         """All texts together; *places* says where in the segment each of them stands."""
         self._cut()
         pieces, self._pieces = self._pieces, []
-        flat = np.concatenate([piece.flat for piece in pieces])
-        offsets = np.cumsum([0] + [len(piece.flat) for piece in pieces])[:-1]
-        starts = np.concatenate([p.starts + o for p, o in zip(pieces, offsets, strict=True)])
-        lengths = np.concatenate([piece.lengths for piece in pieces])
-        numbers, firsts = number_strings(flat, starts, lengths)
-        order = sort_strings(flat, starts[firsts], lengths[firsts])
-        ranks = np.empty(len(order), np.uint32)
-        ranks[order] = np.arange(len(order), dtype=np.uint32)
-        terms = _packed(flat, starts[firsts[order]], lengths[firsts[order]])
-        return _joined(pieces, ranks[numbers], terms, places)
+        terms, ranks = _one_vocabulary(pieces)
+        return _joined(pieces, ranks, terms, places)
+
+
+def _one_vocabulary(pieces: Sequence[_Piece]) -> tuple[Vocabulary, list[U32]]:
+    """The terms of all pieces, which give up theirs, and what each of those is called now."""
+    sizes = [len(piece.terms) for piece in pieces]
+    flat = np.concatenate([piece.terms.flat for piece in pieces])
+    offsets = np.cumsum([0] + [len(piece.terms.flat) for piece in pieces])[:-1]
+    starts = np.concatenate([p.terms.starts + o for p, o in zip(pieces, offsets, strict=True)])
+    lengths = np.concatenate([piece.terms.lengths for piece in pieces])
+    for piece in pieces:
+        piece.terms = NO_TERMS
+    numbers, firsts = number_strings(flat, starts, lengths)
+    order = sort_strings(flat, starts[firsts], lengths[firsts])
+    ranks = np.empty(len(order), np.uint32)
+    ranks[order] = np.arange(len(order), dtype=np.uint32)
+    terms = _packed(flat, starts[firsts[order]], lengths[firsts[order]])
+    return terms, np.split(ranks[numbers], np.cumsum(sizes)[:-1])
 
 
 def _packed(flat: U8, starts: Int, lengths: Int) -> Vocabulary:
     """The strings alone, each followed by a border."""
     ends = np.cumsum(lengths + 1)
-    packed = np.full((int(ends[-1]) if len(ends) else 0) + len(PADDING), _BORDER, np.uint8)
+    packed = np.full((int(ends[-1]) if len(ends) else 0) + len(PADDING), BORDER, np.uint8)
     own = ends - lengths - 1
     packed[spans(own, lengths)] = flat[spans(starts, lengths)]
     return Vocabulary(packed, own, lengths)
 
 
-def _joined(pieces: list[_Piece], ranks: U32, terms: Vocabulary, places: Int) -> Tokenised:
+def _joined(pieces: list[_Piece], ranks: list[U32], terms: Vocabulary, places: Int) -> Tokenised:
     total = sum(int(piece.counts.sum()) + AHEAD * len(piece.counts) for piece in pieces)
     sequence, docs = np.zeros(total, np.uint32), np.empty(total, np.uint16)
     gap = np.uint32(1 << len(terms).bit_length())
     cut: list[Int] = []
-    at = text = term = 0
+    at = text = 0
     while pieces:
         piece = pieces.pop(0)
-        own = ranks[term : term + len(piece.starts)][piece.numbers] + np.uint32(1)
-        own |= piece.follows_space * gap
+        own = ranks.pop(0)[piece.numbers & ~_SPACED] + np.uint32(1)
+        own |= (piece.numbers >= _SPACED) * gap
         shift = np.repeat(AHEAD * np.arange(len(piece.counts)), piece.counts)
         sequence[at + shift + np.arange(len(own))] = own
         sizes = piece.counts + AHEAD
         after = at + int(sizes.sum())
         docs[at:after] = np.repeat(places[text : text + len(sizes)], sizes)
         cut.append(places[text + piece.cut])
-        at, text, term = after, text + len(sizes), term + len(piece.starts)
+        at, text = after, text + len(sizes)
     return Tokenised(terms, sequence, docs, np.unique(np.concatenate(cut)))
 
 
@@ -154,8 +172,8 @@ def _cut(texts: Sequence[bytes]) -> _Piece:
         starts[too_long] = _next_character(flat, ends[too_long] - LONGEST)
     numbers, firsts = number_strings(flat, starts, ends - starts)
     terms = _packed(flat, starts[firsts], (ends - starts)[firsts])
-    own = numbers.astype(np.uint32)
-    return _Piece(terms.flat, terms.starts, terms.lengths, own, follows_space, counts, cut)
+    numbers |= follows_space * _SPACED
+    return _Piece(terms, numbers, counts, cut)
 
 
 def find_tokens(flat: U8) -> tuple[Int, Int]:
@@ -189,7 +207,7 @@ def _classes(flat: U8) -> U8:
 @cache
 def _of_ascii() -> U8:
     classes = np.full(256, _SINGLE, np.uint8)
-    classes[[_BORDER, _SPACE]] = _GAP
+    classes[[BORDER, _SPACE]] = _GAP
     classes[ord("a") : ord("z") + 1] = _LETTER
     classes[ord("0") : ord("9") + 1] = _DIGIT
     return classes

@@ -24,7 +24,7 @@ from postroom.store.search.arrays import (
 )
 from postroom.store.search.kinds import Kind, SegmentRow
 from postroom.store.search.rows import encode_mask, encode_places
-from postroom.store.search.tokens import Tokenised, Vocabulary
+from postroom.store.search.tokens import BORDER, Tokenised, Vocabulary
 
 PER_ROW = 128
 _ROWS_AT_ONCE = 2_000
@@ -127,27 +127,41 @@ class _Suffixes:
     """Every suffix of every term, in order: where it starts, how long it is, whose it is."""
 
     flat: U8
-    starts: Int
-    lengths: Int
-    terms: Int
+    starts: U32
+    lengths: U8
+    terms: U32
 
 
 def _sorted_suffixes(terms: Vocabulary) -> _Suffixes:
-    starts = spans(terms.starts, terms.lengths)
-    owners = np.repeat(np.arange(len(terms)), terms.lengths)
-    begins = (terms.flat[starts] & 0xC0) != 0x80
-    starts, owners = starts[begins], owners[begins]
-    lengths = (terms.starts + terms.lengths)[owners] - starts
-    order = sort_strings(terms.flat, starts, lengths)
-    return _Suffixes(terms.flat, starts[order], lengths[order], owners[order])
+    """All suffixes; those with some first bytes are sorted before the others, in less memory."""
+    is_inside = (terms.flat == BORDER) | ((terms.flat & 0xC0) == 0x80)
+    starts = np.flatnonzero(~is_inside).astype(np.uint32)
+    heads = (terms.flat[starts].astype(np.uint16) << 8) | terms.flat[starts + np.uint32(1)]
+    parts = []
+    for first, last in _even_ranges(np.bincount(heads), _AT_ONCE // 8):
+        own = starts[(heads >= first) & (heads < last)].astype(np.int64)
+        owners = np.searchsorted(terms.starts, own, side="right") - 1
+        lengths = (terms.starts + terms.lengths)[owners] - own
+        order = sort_strings(terms.flat, own, lengths)
+        columns = ((own, np.uint32), (lengths, np.uint8), (owners, np.uint32))
+        parts.append([column[order].astype(kind) for column, kind in columns])
+    return _Suffixes(terms.flat, *map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _even_ranges(counts: Int, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of numbers that have so many together, or hardly more."""
+    shares = np.cumsum(counts) // most
+    edges = [*np.flatnonzero(is_first(shares)).tolist(), len(counts)]
+    yield from pairwise(edges)
 
 
 def _suffix_rows(suffixes: _Suffixes, by_term: U32) -> Iterator[SegmentRow]:
     for first in range(0, len(suffixes.starts), _ROWS_AT_ONCE * PER_ROW):
         chosen = slice(first, first + _ROWS_AT_ONCE * PER_ROW)
         references = by_term[suffixes.terms[chosen]].astype("<u4").tobytes()
-        lengths = suffixes.lengths[chosen] + 1
-        texts = suffixes.flat[spans(suffixes.starts[chosen], lengths)].tobytes()
+        lengths = suffixes.lengths[chosen].astype(np.int64) + 1
+        starts = suffixes.starts[chosen].astype(np.int64)
+        texts = suffixes.flat[spans(starts, lengths)].tobytes()
         ends = [0, *np.cumsum(lengths).tolist()]
         for start in range(0, len(lengths), PER_ROW):
             stop = min(start + PER_ROW, len(lengths))
