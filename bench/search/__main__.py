@@ -140,22 +140,20 @@ class Bench:
         return min(self.options.scans, len(questions))
 
     async def size(self) -> tuple[int, int]:
-        """Bytes of the index, and of the folded texts that it is made of."""
-        index = await self.engine.read(
-            lambda tx: tx.one(
-                "SELECT sum(pgsize) FROM dbstat WHERE aggregate = TRUE AND name LIKE 'search%'"
-            )
-        )
-        text = await self.engine.read(
-            lambda tx: tx.one(
-                """SELECT sum(length(CAST(searchable AS BLOB))),
-                          sum(length(CAST(senders AS BLOB)) + length(CAST(recipients AS BLOB)))
-                     FROM search_texts"""
-            )
-        )
+        """Bytes of the index on disk, and of the folded texts that it is made of."""
+        index = await self.engine.read(lambda tx: tx.one(INDEX_BYTES))
+        text = await self.engine.read(lambda tx: tx.one(TEXT_BYTES))
         return int(index[0]), int(text[0])
 
 
+INDEX_BYTES = """
+    SELECT sum(pgsize) FROM dbstat
+     WHERE aggregate = TRUE AND name LIKE '%search%' AND name <> 'search_texts'
+"""
+TEXT_BYTES = """
+    SELECT sum(octet_length(searchable) + octet_length(senders) + octet_length(recipients))
+      FROM search_texts
+"""
 SMALL_INBOX = """
     SELECT inbox, count(*) AS n FROM messages GROUP BY inbox HAVING n <= 200
      ORDER BY n DESC LIMIT 1

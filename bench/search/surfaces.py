@@ -12,7 +12,8 @@ from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.model.page import Slice
 from postroom.model.stored import MessageQuery
-from postroom.surfaces.rest.server import build
+from postroom.surfaces.mcp.server import http_app
+from postroom.surfaces.rest.server import Door, build
 
 _BATCHES, _REQUESTS = 9, 20
 _UNLIMITED = {
@@ -26,17 +27,20 @@ async def overheads(folder: Path, inbox_id: str, q: str) -> dict[str, float]:
     settings = read_settings({**_UNLIMITED, "POSTROOM_DATA_DIR": str(folder)}).settings
     async with open_app(settings) as app:
         key = await app.reset_owner_key()
-        asgi = build(app)
+        door = Door.of(app, no_auth=False)
+        mcp = http_app(app, door, toolsets=settings.toolsets, read_only=False)
+        asgi = build(app, mounts={"/mcp": mcp}, lifespans=[mcp.lifespan])
         query = MessageQuery(inbox_id=inbox_id, q=q, page=Slice(50))
         arguments = {"inbox_id": inbox_id, "q": q, "limit": 50}
         call = {"name": "search_messages", "arguments": arguments}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
         rest = f"inbox_id={inbox_id}&q={q}&limit=50"
-        return {
-            "store": await _cpu_ms(lambda: app.house.store.messages(query)),
-            "REST": await _cpu_ms(_request(asgi, key, "GET", "/v1/search/messages", rest)),
-            "MCP": await _cpu_ms(_request(asgi, key, "POST", "/mcp", body=json.dumps(body))),
-        }
+        async with mcp.lifespan():
+            return {
+                "store": await _cpu_ms(lambda: app.house.store.messages(query)),
+                "REST": await _cpu_ms(_request(asgi, key, "GET", "/v1/search/messages", rest)),
+                "MCP": await _cpu_ms(_request(asgi, key, "POST", "/mcp", body=json.dumps(body))),
+            }
 
 
 async def _cpu_ms(work: Callable[[], Awaitable[Any]]) -> float:
@@ -78,5 +82,6 @@ def _request(
 
     async def send(message: dict[str, Any]) -> None:
         assert message.get("status", 200) == 200, message
+        assert b'"isError":true' not in message.get("body", b""), message
 
     return lambda: asgi(scope, receive, send)
