@@ -49,7 +49,7 @@ CANDIDATES = """
       LEFT JOIN search_sets r ON r.segment = s.number AND r.name = :removed
      WHERE s.state = :live ORDER BY s.first
 """
-SIZE_OF_TAIL = "SELECT count(*) FROM (SELECT 1 FROM search_tail LIMIT :most) AS some"
+SIZE_OF_TAIL = "SELECT count(*) FROM (SELECT 1 FROM search_tail LIMIT :most) AS few"
 OLDEST_OF_TAIL = "SELECT message FROM search_tail ORDER BY message LIMIT :most"
 PUT_ROW = """
     INSERT INTO search_rows (segment, kind, key, part, value)

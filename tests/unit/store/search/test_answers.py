@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from postroom.store.search.choice import Sizes
+from postroom.store.search.find import Finder
+from postroom.store.search.scanning import Small
 from postroom.store.search.wanted import Wanted
-from tests.unit.store.search.world import World
+from tests.unit.store.search.world import NOTHING_IS_SMALL, World
 
 SEEDS = int(os.environ.get("SEARCH_SEEDS", "2"))
 QUESTIONS = 50
+SOME_ARE_SMALL = Small(words=40, phrases=80, lists=160)
 
 
 async def wrong_answers(world: World, questions: int) -> list[object]:
@@ -26,11 +29,13 @@ async def wrong_answers(world: World, questions: int) -> list[object]:
     return [answer for answer in answers if answer[1] != answer[2]]
 
 
+@pytest.mark.parametrize("small", [NOTHING_IS_SMALL, SOME_ARE_SMALL])
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_ids_order_and_total_are_right_while_mail_comes_changes_and_goes(
-    tmp_path: Path, seed: int
+    tmp_path: Path, seed: int, small: Small
 ) -> None:
     world = await World.open(tmp_path, seed)
+    world.finder = Finder(small)
     wrong = []
     for _ in range(8):
         await world.arrive(world.random.randrange(5, 90))

@@ -31,6 +31,7 @@ _PIECES = (
     "%", "_", "\\", '"', "*", "é", "e\u0301", "ﬁ", "🙂", "\x00", "\x01", "\x02", "0x1f", "c3po",
     "z" * 121, "é" * 61, "-" * 130, "abcdefghijklmnopqrstuvwxyz" * 5, "7" * 120, "一二三四五六七八",
 )  # fmt: skip
+_BETWEEN = ("", " ", " ", "\n", "\r\n ")
 _LABELS = ("Work", "work in progress", "Ünïcode", "x")
 _MAILBOXES = ("Inbox", "Archive", "Trash", "Junk", "Sent")
 
@@ -87,9 +88,9 @@ class World:
         return await self.engine.read(PlainLook)
 
     def text(self, most: int = 30) -> str:
-        """Some words, with and without spaces between them."""
+        """Some words, with and without spaces and line breaks between them."""
         words = self.random.choices(_PIECES, k=self.random.randrange(1, most))
-        return "".join(word + self.random.choice(("", " ", " ", " ")) for word in words).strip()
+        return "".join(word + self.random.choice(_BETWEEN) for word in words).strip()
 
     def _message(self) -> NewMessage:
         from postroom.mail.fold import fold
@@ -133,7 +134,8 @@ class World:
         """A random question; most of what it asks for is somewhere in the mail."""
         chance = self.random.random
         wanted = Wanted(
-            inboxes=None if chance() < 0.5 else tuple(self.random.sample((1, 2, 3), 2)),
+            inboxes=self.random.choice((None, None, (1,), (2, 3), (1, 2, 3), ())),
+            thread=self.random.choice(look.rows)[3] if chance() < 0.1 and look.rows else None,
             q=self.part(look.text(self.random, 0)) if chance() < 0.9 else None,
             sender=self.part(look.text(self.random, 1)) if chance() < 0.1 else None,
             recipient=self.part(look.text(self.random, 2)) if chance() < 0.1 else None,
