@@ -7,7 +7,7 @@ import secrets
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from postroom.blocking import in_thread
 from postroom.store.search.choice import SIZES, Sizes
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from postroom.store.search.build import SegmentBuilder
 
 _READ_AT_ONCE = 256
-_WRITE_BYTES = 1 << 20
+_WRITE_BYTES = 1 << 19
+_LEAST_PAUSE_S, _MOST_PAUSE_S = 0.004, 0.1
+T = TypeVar("T")
 
 NUMBERS = """
     SELECT value FROM search_rows
@@ -62,9 +64,9 @@ async def merge_once(
     """
     if not await engine.read(lambda tx: has_work(tx, sizes, int(now()))):
         return False
-    if await engine.write(sweep):
+    if await _write(engine, sweep):
         return True
-    job = await engine.write(lambda tx: claim(tx, secrets.token_hex(8), sizes, int(now())))
+    job = await _write(engine, lambda tx: claim(tx, secrets.token_hex(8), sizes, int(now())))
     if job is None:
         return False
     try:
@@ -95,9 +97,17 @@ async def _build(engine: Engine, job: Job, sizes: Sizes, now: Callable[[], float
     made = builder.made()
     rows_of = builder.rows() if made.size else iter(())
     while batch := await in_thread(_batch, rows_of):
-        await engine.write(_writer(job, batch, int(now())))
+        await _write(engine, _writer(job, batch, int(now())))
     encoded = builder.sets | await in_thread(sets.encoded, builder)
-    await engine.write(lambda tx: finish(tx, job, made, encoded, int(now())))
+    await _write(engine, lambda tx: finish(tx, job, made, encoded, int(now())))
+
+
+async def _write(engine: Engine, work: Callable[[Transaction], T]) -> T:
+    """Write, then wait for as long as it took: other processes want to write as well."""
+    started = time.monotonic()
+    result = await engine.write(work)
+    await asyncio.sleep(min(max(time.monotonic() - started, _LEAST_PAUSE_S), _MOST_PAUSE_S))
+    return result
 
 
 def job_messages(tx: Transaction, sources: Sequence[int]) -> list[int]:

@@ -17,7 +17,8 @@ from postroom.store.transaction import Row
 OLDEST_SQLITE = 3_051_003
 """Before 3.51.3 a WAL that two connections write and checkpoint at once can be corrupted."""
 
-_BUSY_MS = 30_000
+_BUSY_PAUSE_S = 0.002
+_BUSY_TRIES = 15_000
 _WAL_TRIES = 200
 
 
@@ -43,7 +44,7 @@ def connect(path: Path, *, is_writer: bool) -> apsw.Connection:
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(_BUSY_MS)
+    connection.set_busy_handler(_try_again)
     _use_wal(connection)
     for pragma in (
         "synchronous = FULL",
@@ -54,6 +55,12 @@ def connect(path: Path, *, is_writer: bool) -> apsw.Connection:
     ):
         connection.pragma(*(part.strip() for part in pragma.split("=")))
     return connection
+
+
+def _try_again(tries: int) -> bool:
+    """Whether to wait on for a lock. SQLite's own patience grows: it would miss short pauses."""
+    time.sleep(_BUSY_PAUSE_S)
+    return tries < _BUSY_TRIES
 
 
 def _use_wal(connection: apsw.Connection) -> None:
