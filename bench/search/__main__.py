@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import json
 import random
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,13 +21,14 @@ from bench.search import together
 from bench.search.baselines import Baselines
 from bench.search.corpus import Corpus
 from bench.search.loading import BIG_INBOX, Loaded, load
-from bench.search.measuring import Spread, calibration_ms, cpu_ms, table
+from bench.search.measuring import PeakMemory, Spread, calibration_ms, cpu_ms, table
 from bench.search.questions import Question, fixed, mix
 from postroom.store.search.find import Finder
 from postroom.store.search.wanted import Answer, Wanted
 
 BIG, EVERYTHING = "inbox with 30 %", "everything"
 SEED = 465
+Timed = Callable[[Question, int | None], float]
 
 
 def arguments() -> argparse.Namespace:
@@ -39,6 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--together", action="store_true", help="also beside another process; adds messages"
     )
+    parser.add_argument("--no-fts", action="store_true", help="build no trigrams to compare with")
     parser.add_argument("--no-baselines", action="store_true", help="time only the index")
     return parser.parse_args()
 
@@ -86,14 +87,14 @@ class Bench:
         print("\n## Query classes: CPU ms (how many times longer the others take)\n")
         table(rows)
 
-    def _others(self) -> list[Callable[[Question, int | None], float]]:
+    def _others(self) -> list[Timed]:
         baselines = self.baselines
         if baselines is None:
             return [lambda *_: float("nan")] * 2
-        return [
-            lambda question, scope: cpu_ms(lambda: baselines.like(question.q, scope), 1)[1],
-            lambda question, scope: cpu_ms(lambda: baselines.fts(question.q, scope), 2)[1],
-        ]
+        fts: Timed = lambda *_: float("nan")  # noqa: E731
+        if baselines.has_grams:
+            fts = lambda asked, scope: cpu_ms(lambda: baselines.fts(asked.q, scope), 2)[1]  # noqa: E731
+        return [lambda asked, scope: cpu_ms(lambda: baselines.like(asked.q, scope), 1)[1], fts]
 
     async def small_scopes(self) -> None:
         """Threads and small inboxes, and lists without a text."""
@@ -131,7 +132,8 @@ class Bench:
             if self.baselines is None:
                 continue
             like, fts = self._others()
-            found[name]["FTS5"] = Spread.of([fts(x, scope) for x in questions])
+            if self.baselines.has_grams:
+                found[name]["FTS5"] = Spread.of([fts(x, scope) for x in questions])
             chosen = [x for at, x in enumerate(questions) if at in sample]
             found[name]["LIKE"] = Spread.of([like(x, scope) for x in chosen])
         return found
@@ -176,26 +178,27 @@ def show_mix(found: dict[str, dict[str, Spread]], calibration: float) -> None:
 
 
 async def run(options: argparse.Namespace, folder: Path) -> None:
+    memory = PeakMemory()
     loaded = await load(folder, options.messages)
-    facts = remember(folder, loaded)
+    facts = remember(folder, loaded, memory.peak_mb)
+    memory.peak_mb = 0.0
     calibration = calibration_ms()
     bench = Bench(loaded, folder, options)
     if not options.no_baselines:
-        bench.baselines = Baselines(folder, options.messages)
+        bench.baselines = Baselines(folder, options.messages, with_grams=not options.no_fts)
     index_bytes, text_bytes = await bench.size()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"# {options.messages} messages, {text_bytes / 1e6:.0f} MB of folded text")
     print(f"\ncalibration loop: {calibration:.1f} ms of CPU")
     print(f"ingest: {facts}")
     print(f"index: {index_bytes / text_bytes:.2f} bytes for each byte of text")
-    if bench.baselines is not None:
+    if bench.baselines is not None and bench.baselines.has_grams:
         grams = bench.baselines.gram_bytes() / text_bytes
         built = bench.baselines.build_s
         print(f"FTS5 trigrams: {grams:.2f} bytes for each byte of text, built in {built:.0f} s")
-    print(f"peak memory: {peak:.0f} MB")
     await bench.classes()
     await bench.small_scopes()
     show_mix(await bench.mix(), calibration)
+    print(f"\nmemory: {memory.peak_mb:.0f} MB at most while searching")
     await surfaces(folder)
     if options.together:
         questions = mix(bench.corpus, options.messages, SEED)[:200]
@@ -213,7 +216,7 @@ async def surfaces(folder: Path) -> None:
     table([["through", "ms", "above the store"], *rows])
 
 
-def remember(folder: Path, loaded: Loaded) -> dict[str, Any]:
+def remember(folder: Path, loaded: Loaded, peak_mb: float) -> dict[str, Any]:
     """What loading cost, kept beside the data for when they are used again."""
     path = folder / "loaded.json"
     if loaded.adding_s:
@@ -225,7 +228,7 @@ def remember(folder: Path, loaded: Loaded) -> dict[str, Any]:
             "of_which_settling_ms": round(loaded.settling_s / count * 1e3, 3),
             "per_second": round(count / (loaded.adding_s + loaded.merging_s)),
             "calibration_ms": round(calibration_ms(), 1),
-            "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            "peak_mb": round(peak_mb),
         }
         path.write_text(json.dumps(facts))
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}

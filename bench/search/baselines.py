@@ -23,14 +23,15 @@ Scope = int | None
 class Baselines:
     """The store's file, read only, and one with trigrams over the same folded texts."""
 
-    def __init__(self, folder: Path, messages: int) -> None:
+    def __init__(self, folder: Path, messages: int, *, with_grams: bool = True) -> None:
         self._db = apsw.Connection(str(folder / f"baselines-{messages}.db"))
         for name, value in (("journal_mode", "wal"), ("synchronous", 0), ("mmap_size", 1 << 33)):
             self._db.pragma(name, value)
         self._store = apsw.Connection(str(folder / "postroom.db"), flags=apsw.SQLITE_OPEN_READONLY)
         self._store.pragma("mmap_size", 1 << 33)
         self.build_s = 0.0
-        if not self._db.table_exists("main", "grams"):
+        self.has_grams = with_grams
+        if with_grams and not self._db.table_exists("main", "grams"):
             self._build(messages)
 
     def _build(self, messages: int) -> None:

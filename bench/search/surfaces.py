@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from postroom.model.stored import MessageQuery
 from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest.server import Door, build
 
-_BATCHES, _REQUESTS = 9, 20
+_BATCHES, _REQUESTS = 25, 10
 _UNLIMITED = {
     "POSTROOM_LIMIT_REQUESTS_PER_SECOND": "50000",
     "POSTROOM_LIMIT_REQUESTS_BURST": "200000",
@@ -36,22 +36,27 @@ async def overheads(folder: Path, inbox_id: str, q: str) -> dict[str, float]:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
         rest = f"inbox_id={inbox_id}&q={q}&limit=50"
         async with mcp.lifespan():
-            return {
-                "store": await _cpu_ms(lambda: app.house.store.messages(query)),
-                "REST": await _cpu_ms(_request(asgi, key, "GET", "/v1/search/messages", rest)),
-                "MCP": await _cpu_ms(_request(asgi, key, "POST", "/mcp", body=json.dumps(body))),
-            }
+            return await _cpu_ms(
+                {
+                    "store": lambda: app.house.store.messages(query),
+                    "REST": _request(asgi, key, "GET", "/v1/search/messages", rest),
+                    "MCP": _request(asgi, key, "POST", "/mcp", body=json.dumps(body)),
+                }
+            )
 
 
-async def _cpu_ms(work: Callable[[], Awaitable[Any]]) -> float:
-    await work()
-    best = float("inf")
+async def _cpu_ms(works: Mapping[str, Callable[[], Awaitable[Any]]]) -> dict[str, float]:
+    """The least CPU of each; they take turns, so that what else goes on strikes all alike."""
+    best = dict.fromkeys(works, float("inf"))
     for _ in range(_BATCHES):
-        started = time.process_time()
-        for _ in range(_REQUESTS):
+        for name, work in works.items():
             await work()
-        best = min(best, (time.process_time() - started) / _REQUESTS)
-    return best * 1_000
+            started = time.process_time()
+            for _ in range(_REQUESTS):
+                await work()
+            took = (time.process_time() - started) / _REQUESTS
+            best[name] = min(best[name], took * 1_000)
+    return best
 
 
 def _request(

@@ -32,15 +32,15 @@ class Small:
 SMALL = Small()
 
 
-def is_small(tx: Transaction, wanted: Wanted, small: Small, *, indexed: int) -> bool:
-    """Whether the scope has so few messages that the index is of no use."""
-    if wanted.thread is not None:
-        return True
-    most = small.words if wanted.columns() else small.lists
+def most_to_scan(wanted: Wanted, small: Small) -> int:
+    """Up to how many messages it is quicker to look at each."""
     if any(split_query(text)[1] for _, text in wanted.texts()):
-        most = small.phrases
-    if wanted.inboxes is None:
-        return indexed <= most
+        return small.phrases
+    return small.words if wanted.columns() else small.lists
+
+
+def is_small(tx: Transaction, wanted: Wanted, most: int) -> bool:
+    """Whether the inboxes have no more messages than this."""
     scope, params = _scope(wanted)
     row = tx.one(
         f"SELECT count(*) FROM (SELECT 1 FROM messages m WHERE {scope} LIMIT :most) AS few",
