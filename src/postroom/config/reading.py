@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from postroom.config.imap import read_imap
 from postroom.config.table import PREFIX, SETTINGS, Setting, Settings
 from postroom.errors import InvalidInput
+from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits
 
 FILE_VARIABLE = PREFIX + "CONFIG"
 FILE_NAME = "postroom.toml"
 DEFAULT = "default"
+ENVIRONMENT = "environment"
 MASK = "********"
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 
@@ -87,12 +90,14 @@ def read_settings(
         *_from_command_line(given or {}, folder),
     ]
     values = _read(entries, problems)
+    imap, imap_values = read_imap(environ, folder, problems)
     if problems:
         raise ConfigError(
             "; ".join(f"{name}: {problem}" for name, problem in problems),
             problems=[{"field": name, "problem": problem} for name, problem in problems],
         )
-    return _configuration(values)
+    live = tuple(Value(setting, value, ENVIRONMENT) for setting, value in imap_values)
+    return _configuration(values, imap, live)
 
 
 def _from_file(
@@ -130,7 +135,7 @@ def _from_environment(environ: Mapping[str, str], folder: Path) -> Iterator[_Ent
     for variable, raw in sorted(environ.items()):
         if variable.startswith(PREFIX) and variable != FILE_VARIABLE and raw:
             name = variable.removeprefix(PREFIX).lower()
-            yield _Entry(variable, name, raw, "environment", folder)
+            yield _Entry(variable, name, raw, ENVIRONMENT, folder)
 
 
 def _from_command_line(given: Mapping[str, object], folder: Path) -> Iterator[_Entry]:
@@ -174,14 +179,17 @@ def in_file(name: str) -> str:
     return name.replace("limit_", "limits.", 1) if name.startswith("limit_") else name
 
 
-def _configuration(read: Mapping[str, Value]) -> Configuration:
+def _configuration(
+    read: Mapping[str, Value], imap: ImapSettings, live: tuple[Value, ...]
+) -> Configuration:
     placed = {v.setting.place or v.setting.name: v.value for v in read.values()}
     if "data_dir" not in placed:
         placed["data_dir"] = _user_folder()
     limits = {name[7:]: value for name, value in placed.items() if name.startswith("limits.")}
     plain = {name: value for name, value in placed.items() if not name.startswith("limits.")}
-    settings = Settings(**plain, limits=Limits(**limits))
-    return Configuration(settings, tuple(_standing(s, settings, read) for s in SETTINGS))
+    settings = Settings(**plain, limits=Limits(**limits), imap=imap)
+    standing = (_standing(setting, settings, read) for setting in SETTINGS)
+    return Configuration(settings, (*standing, *live))
 
 
 def _standing(setting: Setting, settings: Settings, read: Mapping[str, Value]) -> Value:

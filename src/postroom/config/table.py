@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -10,6 +9,16 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
+from postroom.config.readers import (
+    read_host,
+    read_integer,
+    read_key,
+    read_path,
+    read_truth,
+    read_url,
+    read_words,
+)
+from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits
 from postroom.providers.smtp.url import parse_relay_url
 
@@ -47,6 +56,7 @@ class Settings:
     toolsets: tuple[str, ...] = ()
     read_only: bool = False
     limits: Limits = field(default_factory=Limits)
+    imap: ImapSettings = field(default_factory=ImapSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ class Setting:
     """One row: its name in the file, how it is read and what is accepted.
 
     `place` is the field of `Settings`, or of `Limits` if it starts with `limits.`; `option` is how
-    the command line spells it.
+    the command line spells it; `prefix` is what its variable begins with.
     """
 
     name: str
@@ -65,70 +75,11 @@ class Setting:
     place: str = ""
     option: str = ""
     is_secret: bool = False
+    prefix: str = PREFIX
 
     @property
     def variable(self) -> str:
-        return PREFIX + self.name.upper()
-
-
-def _text(raw: object) -> str:
-    if not isinstance(raw, (str, Path)) or not str(raw).isprintable():
-        raise ValueError("must be text")
-    return str(raw)
-
-
-def _integer(least: int, most: int, raw: object) -> int:
-    try:
-        number = int(raw) if isinstance(raw, str) else raw
-    except ValueError:
-        number = None
-    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
-        raise ValueError(f"must be a whole number from {least} to {most}")
-    return number
-
-
-def _truth(raw: object) -> bool:
-    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    value = words.get(raw.lower()) if isinstance(raw, str) else raw
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")
-    return value
-
-
-def _words(pattern: str, wanted: str, raw: object) -> tuple[str, ...]:
-    items = raw.split(",") if isinstance(raw, str) else raw
-    if not isinstance(items, (list, tuple)) or not items:
-        raise ValueError(f"must be {wanted}")
-    words = tuple(dict.fromkeys(_text(item).strip().lower() for item in items))
-    for word in words:
-        if not re.fullmatch(pattern, word):
-            raise ValueError(f"{word or 'an empty name'} is not one of {wanted}")
-    return words
-
-
-def _path(raw: object) -> Path:
-    return Path(_text(raw)).expanduser()
-
-
-def _host(raw: object) -> str:
-    host = _text(raw)
-    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,255}", host):
-        raise ValueError("must be an IP address or a host name")
-    return host
-
-
-def _key(raw: object) -> str:
-    key = _text(raw)
-    if not re.fullmatch(r"[!-~]{8,256}", key):
-        raise ValueError("must be 8 to 256 visible ASCII characters without spaces")
-    return key
-
-
-def _url(raw: object) -> str:
-    url = _text(raw).rstrip("/")
-    if not re.fullmatch(r"https?://[A-Za-z0-9.-]{1,255}(:\d{1,5})?(/[!-~]*)?", url):
-        raise ValueError("must be like https://mail.example.com")
-    return url
+        return self.prefix + self.name.upper()
 
 
 def _relay(raw: object) -> str:
@@ -201,7 +152,7 @@ def _limit(name: str, default: int) -> Setting:
     most = _MOST.get(name, default * 100)
     return Setting(
         f"limit_{name}",
-        partial(_integer, 1, most),
+        partial(read_integer, 1, most),
         f"1 to {most}",
         _LIMIT_SUMMARIES[name],
         str(default),
@@ -234,23 +185,23 @@ _LIMIT_SUMMARIES = {
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "data_dir",
-        _path,
+        read_path,
         "a folder",
         "Where everything is kept.",
         "the user's data folder",
         option="--data",
     ),
-    Setting("host", _host, "an address", "Where the server listens.", "127.0.0.1"),
+    Setting("host", read_host, "an address", "Where the server listens.", "127.0.0.1"),
     Setting(
         "port",
-        partial(_integer, 0, 65_535),
+        partial(read_integer, 0, 65_535),
         "0 to 65535",
         "The port of the server; 0 takes any that is free.",
         "8700",
     ),
     Setting(
         "domain",
-        partial(_words, _DOMAIN, "domain names, several with commas"),
+        partial(read_words, _DOMAIN, "domain names, several with commas"),
         "domain names, with commas",
         "The domains whose mail we receive; new inboxes get the first.",
         "postroom.localhost",
@@ -258,14 +209,14 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "trusted_servers",
-        partial(_words, _DOMAIN, "names of servers, several with commas"),
+        partial(read_words, _DOMAIN, "names of servers, several with commas"),
         "names, with commas",
         "The mail servers before us whose Authentication-Results we believe.",
         "none",
     ),
     Setting(
         "dkim_keys",
-        _path,
+        read_path,
         "a file",
         "Public keys of DKIM signers, as `dig TXT` shows them, to check signatures with.",
     ),
@@ -357,24 +308,24 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "api_key",
-        _key,
+        read_key,
         "8 to 256 characters",
         "The owner's key; without it, the first `serve` makes one.",
         is_secret=True,
     ),
     Setting(
         "public_url",
-        _url,
+        read_url,
         "an http or https URL",
         "The address others reach the server under, if it is behind a proxy.",
     ),
     Setting(
         "toolsets",
-        partial(_words, r"[a-z]+", "names of toolsets, several with commas"),
+        partial(read_words, r"[a-z]+", "names of toolsets, several with commas"),
         "names, with commas",
         "The MCP toolsets to show.",
         "all",
     ),
-    Setting("read_only", _truth, "true or false", "Hide every MCP tool that writes.", "false"),
+    Setting("read_only", read_truth, "true or false", "Hide every MCP tool that writes.", "false"),
     *(_limit(f.name, f.default) for f in fields(Limits) if isinstance(f.default, int)),
 )

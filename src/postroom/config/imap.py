@@ -1,0 +1,192 @@
+"""Live IMAP accounts, in the variables of contract 002: MAIL_IMAP_<ACCOUNT>_HOST and so on.
+
+The name of an account is what stands in the middle, in lower case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from postroom.config.readers import (
+    read_host,
+    read_integer,
+    read_path,
+    read_text,
+    read_truth,
+    read_words,
+)
+from postroom.config.table import Setting
+from postroom.model.imap import ImapAccount, ImapSettings, ImapTimeouts
+
+PREFIX = "MAIL_IMAP_"
+_MS = partial(read_integer, 1, 3_600_000)
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+def _read_auth(raw: object) -> str:
+    (word,) = read_words("login|xoauth2", "login or xoauth2", raw)
+    return word
+
+
+def _row(name: str, read: Any, accepts: str, summary: str, default: str = "") -> Setting:
+    is_secret = name == "pass"
+    return Setting(name, read, accepts, summary, default, is_secret=is_secret, prefix=PREFIX)
+
+
+FOR_ALL: tuple[Setting, ...] = (
+    _row("write_enabled", read_truth, "true or false", "Let tools change live mail.", "false"),
+    _row("connect_timeout_ms", _MS, "1 to 3600000", "How long to wait for a connection.", "30000"),
+    _row("greeting_timeout_ms", _MS, "1 to 3600000", "How long to wait for a greeting.", "15000"),
+    _row("socket_timeout_ms", _MS, "1 to 3600000", "How long a server may be silent.", "300000"),
+)
+FOR_ONE: tuple[Setting, ...] = (
+    _row("host", read_host, "an address", "The IMAP server."),
+    _row("port", partial(read_integer, 1, 65_535), "1 to 65535", "Its port.", "993"),
+    _row("secure", read_truth, "true or false", "TLS from the first byte on.", "true"),
+    _row("user", read_text, "text", "The user name."),
+    _row("pass", read_text, "text", "The password, or the token of xoauth2."),
+    _row("ca_file", read_path, "a file", "Trust this certificate instead of the system's."),
+    _row("auth", _read_auth, "login, xoauth2", "How to log in.", "login"),
+    _row("starttls", read_truth, "true or false", "Begin in the clear, then TLS.", "false"),
+    _row("insecure", read_truth, "true or false", "On loopback: need no good TLS.", "false"),
+)
+_REQUIRED = ("host", "user", "pass")
+Problems = list[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Sorts variables by account and reads them; everything wrong is kept in `problems`."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    problems: Problems
+    read_values: list[tuple[Setting, Any]] = field(default_factory=list)
+    for_all: dict[str, Any] = field(default_factory=dict)
+    accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def read(self) -> ImapSettings:
+        for variable, raw in sorted(self.environ.items()):
+            if variable.startswith(PREFIX) and raw:
+                self._read_variable(variable, raw)
+        accounts = [self._account(name, values) for name, values in self.accounts.items()]
+        return ImapSettings(
+            tuple(account for account in accounts if account is not None),
+            bool(self.for_all.get("write_enabled")),
+            ImapTimeouts(
+                self._seconds("connect_timeout_ms"),
+                self._seconds("greeting_timeout_ms"),
+                self._seconds("socket_timeout_ms"),
+            ),
+        )
+
+    def _seconds(self, name: str) -> float:
+        default = next(int(row.default) for row in FOR_ALL if row.name == name)
+        return (self.for_all.get(name) or default) / 1000
+
+    def _read_variable(self, variable: str, raw: str) -> None:
+        name = variable.removeprefix(PREFIX)
+        common = next((row for row in FOR_ALL if row.name == name.lower()), None)
+        if common is not None:
+            self._keep(self.for_all, common, variable, raw)
+            return
+        row = next((r for r in FOR_ONE if name.upper().endswith("_" + r.name.upper())), None)
+        account = name[: -len(row.name) - 1] if row is not None else ""
+        if row is None or not _ACCOUNT.fullmatch(account):
+            self.problems.append((variable, _unknown(name)))
+            return
+        values = self.accounts.setdefault(account.lower(), {})
+        if row.name in values:
+            self.problems.append((variable, "is set twice, in other letters"))
+            return
+        self._keep(values, row, variable, raw)
+
+    def _keep(self, into: dict[str, Any], row: Setting, variable: str, raw: str) -> None:
+        into[row.name] = None
+        try:
+            value = row.read(raw)
+        except ValueError as error:
+            self.problems.append((variable, str(error)))
+            return
+        into[row.name] = self.folder / value if isinstance(value, Path) else value
+        named = replace(row, name=variable.removeprefix(PREFIX))
+        self.read_values.append((named, into[row.name]))
+
+    def _account(self, name: str, values: dict[str, Any]) -> ImapAccount | None:
+        missing = [row for row in _REQUIRED if row not in values]
+        for row in missing:
+            self._complain(name, row, "is required for this account")
+        if missing or any(value is None for value in values.values()):
+            return None
+        is_insecure = values.get("insecure", False)
+        if is_insecure and not _is_loopback(values["host"]):
+            self._complain(name, "insecure", "works only with a host on loopback")
+        if values.get("ca_file") is not None and not values["ca_file"].is_file():
+            self._complain(name, "ca_file", "there is no such file")
+        security = _security(values)
+        if security == "none" and not is_insecure:
+            self._complain(
+                name,
+                "secure",
+                "mail and password would travel in the clear; set _STARTTLS=true, or on loopback "
+                "_INSECURE=true",
+            )
+        return ImapAccount(
+            name,
+            values["host"],
+            values["user"],
+            values["pass"],
+            values.get("port", 993),
+            security,
+            values.get("auth", "login"),
+            values.get("ca_file"),
+            is_unverified=is_insecure and values.get("ca_file") is None,
+        )
+
+    def _complain(self, account: str, row: str, problem: str) -> None:
+        self.problems.append((f"{PREFIX}{account.upper()}_{row.upper()}", problem))
+
+
+def read_imap(
+    environ: Mapping[str, str], folder: Path, problems: Problems
+) -> tuple[ImapSettings, list[tuple[Setting, Any]]]:
+    """The live accounts and each value that is set; what is wrong goes into *problems*."""
+    reader = _Reader(environ, folder, problems)
+    return reader.read(), reader.read_values
+
+
+def _security(values: Mapping[str, Any]) -> Literal["tls", "starttls", "none"]:
+    if values.get("starttls", False):
+        return "starttls"
+    return "tls" if values.get("secure", True) else "none"
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _unknown(name: str) -> str:
+    """Suggest the variable that was meant."""
+    import difflib
+
+    known = [row.name.upper() for row in FOR_ALL]
+    account = name.rpartition("_")[0]
+    if account:
+        known += [f"{account}_{row.name.upper()}" for row in FOR_ONE]
+    close = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.75)
+    if close:
+        return f"unknown setting; did you mean {PREFIX}{close[0]}?"
+    endings = ", ".join(row.name.upper() for row in FOR_ONE)
+    return f"unknown setting; after the name of an account comes one of {endings}"
