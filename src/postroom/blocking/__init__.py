@@ -1,4 +1,4 @@
-"""The one door for work that blocks: parsing, hashing, disks."""
+"""The doors for work that blocks: a thread for what is ours, a process for what may go wrong."""
 
 from __future__ import annotations
 

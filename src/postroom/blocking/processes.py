@@ -1,0 +1,80 @@
+"""A process of its own for work on what strangers sent: it can be killed, and has little power."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+class WorkFailed(Exception):
+    """The work did not come to an end, or not to a good one; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the work may use up."""
+
+    wall_s: float = 10.0
+    cpu_s: int = 10
+    memory_bytes: int = 1024 * 1024 * 1024
+    answer_bytes: int = 1024 * 1024
+
+
+async def in_process(
+    work: Callable[[bytes, int], str], data: bytes, argument: int, bounds: Bounds
+) -> str:
+    """Run *work*, a function of a module, on bytes of which nobody knows what they do.
+
+    Raises:
+        WorkFailed: it took too long or too much, crashed, or refused.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", "from postroom.blocking.worker import main; main()"),
+        *(work.__module__, work.__qualname__, str(argument)),
+        *(str(bounds.cpu_s), str(bounds.memory_bytes)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        limit=bounds.answer_bytes,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(bounds.wall_s):
+            return await _converse(process, data, bounds.answer_bytes)
+    except TimeoutError:
+        raise WorkFailed(f"it was not done within {bounds.wall_s:g} seconds") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _converse(process: asyncio.subprocess.Process, data: bytes, most_bytes: int) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    sending = asyncio.ensure_future(_send(process.stdin, data))
+    answer = bytearray()
+    while chunk := await process.stdout.read(65_536):
+        answer += chunk
+        if len(answer) > most_bytes:
+            raise WorkFailed(f"it answered with more than {most_bytes} bytes")
+    await sending
+    if await process.wait() != 0:
+        raise WorkFailed(answer.decode("utf-8", "replace") or "it crashed")
+    return answer.decode("utf-8", "replace")
+
+
+async def _send(stream: asyncio.StreamWriter, data: bytes) -> None:
+    """Hand over the data; a process that died early does not want it any more."""
+    try:
+        stream.write(data)
+        await stream.drain()
+        stream.close()
+        await stream.wait_closed()
+    except (BrokenPipeError, ConnectionResetError):
+        pass
