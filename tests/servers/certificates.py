@@ -7,6 +7,21 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+_AUTHORITY = """
+[ca]
+default_ca = own
+[own]
+database = {folder}/index.txt
+serial = {folder}/serial
+new_certs_dir = {folder}
+default_md = sha256
+policy = any
+[any]
+commonName = supplied
+[names]
+subjectAltName = DNS:{name},IP:{address}
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
@@ -34,3 +49,33 @@ def certificate(folder: Path, name: str = "localhost", *more: str, days: int = 2
         check=True, capture_output=True,
     )  # fmt: skip
     return Certificate(cert, key)
+
+
+def make_certificate(
+    folder: Path,
+    *,
+    name: str = "localhost",
+    address: str = "127.0.0.1",
+    is_expired: bool = False,
+) -> tuple[Path, Path]:
+    """A self-signed certificate and its key, with an address or an end of its own."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    request = folder / "request.pem"
+    (folder / "ca.conf").write_text(_AUTHORITY.format(folder=folder, name=name, address=address))
+    (folder / "index.txt").write_text("")
+    (folder / "serial").write_text("01\n")
+    _openssl(
+        *("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+        *("-subj", f"/CN={name}", "-keyout", str(key), "-out", str(request)),
+    )
+    _openssl(
+        *("ca", "-batch", "-selfsign", "-notext", "-config", str(folder / "ca.conf")),
+        *("-extensions", "names", "-keyfile", str(key), "-in", str(request)),
+        *("-startdate", "20200101000000Z", "-out", str(certificate)),
+        *("-enddate", "20200201000000Z" if is_expired else "20991231000000Z"),
+    )
+    return certificate, key
+
+
+def _openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=30)

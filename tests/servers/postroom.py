@@ -35,7 +35,8 @@ def command(*arguments: str) -> list[str]:
 
 def environment(data: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """This environment without anybody's own settings of Postroom."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("POSTROOM_")}
+    ours = ("POSTROOM_", "MAIL_IMAP_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     own = {"POSTROOM_DATA_DIR": str(data), "POSTROOM_SMTP_LISTEN": "127.0.0.1:0"}
     return {**kept, **own, **(extra or {})}
 

@@ -81,7 +81,7 @@ def _collect(part: Part, contents: Contents, limits: Limits, *, is_root: bool = 
     elif part.children:
         for child in part.children:
             _collect(child, contents, limits)
-    elif _is_body(part, is_root=is_root):
+    elif is_body(part, is_root=is_root):
         _add_body(part, contents, limits)
         if part.disposition[1].get("filename"):
             contents.attachments.append(_attachment(part, contents, limits))
@@ -110,7 +110,8 @@ def _collect_alternative(part: Part, contents: Contents, limits: Limits) -> None
         contents.note(defect)
 
 
-def _is_body(part: Part, *, is_root: bool) -> bool:
+def is_body(part: Part, *, is_root: bool) -> bool:
+    """Whether a part is text of the mail and no file; a root is the whole mail."""
     if part.content_type not in ("text/plain", "text/html", "text/enriched", "text/richtext"):
         return False
     disposition, parameters = part.disposition

@@ -70,7 +70,7 @@ def read_message(raw: bytes, limits: Limits) -> ParsedMessage:
     junk = _LEADING_JUNK.match(raw)
     root = splitter.read_part(junk.end() if junk else 0, len(raw), depth=0)
     contents = collect(root, limits)
-    words = _words(contents, limits)
+    words = read_words(contents, limits)
     for defect in (*splitter.defects, *words.defects):
         contents.note(defect)
     return _assemble(raw, root, contents, words, limits)
@@ -83,7 +83,7 @@ _UNREADABLE = ParsedMessage(
 )  # fmt: skip
 
 
-class _Words:
+class Words:
     """The text of a mail and what came to light while reading it."""
 
     def __init__(self, html_left: int) -> None:
@@ -98,8 +98,9 @@ class _Words:
         self.defects: list[str] = []
 
 
-def _words(contents: Contents, limits: Limits) -> _Words:
-    words = _Words(limits.html_bytes)
+def read_words(contents: Contents, limits: Limits) -> Words:
+    """The text of the bodies, and what is odd about it."""
+    words = Words(limits.html_bytes)
     texts = [_body_text(body, words, limits) for body in contents.bodies]
     text = "\n\n".join(text for text in texts if text.strip())
     if len(text) > limits.text_chars:
@@ -113,7 +114,7 @@ def _words(contents: Contents, limits: Limits) -> _Words:
     return words
 
 
-def _body_text(body: Body, words: _Words, limits: Limits) -> str:
+def _body_text(body: Body, words: Words, limits: Limits) -> str:
     if body.html is None:
         return body.plain or ""
     rendered = html_to_text(body.html[: words.html_left + 1], limits)
@@ -130,7 +131,7 @@ def _body_text(body: Body, words: _Words, limits: Limits) -> str:
     return f"{rendered.text}\n\n{plain}" if is_abridged else plain
 
 
-def _take(rendered: HtmlText, words: _Words) -> None:
+def _take(rendered: HtmlText, words: Words) -> None:
     words.hidden += rendered.hidden
     words.links += rendered.links
     words.remote_images += rendered.remote_images
@@ -144,7 +145,7 @@ def _is_pointer(plain: str, rendered: str) -> bool:
 
 
 def _assemble(
-    raw: bytes, root: Part, contents: Contents, words: _Words, limits: Limits
+    raw: bytes, root: Part, contents: Contents, words: Words, limits: Limits
 ) -> ParsedMessage:
     fields = root.fields
     addresses = _addresses(fields, contents, limits)
@@ -197,7 +198,7 @@ def _addresses(fields: Fields, contents: Contents, limits: Limits) -> tuple[Addr
 
 
 def _security(
-    addresses: tuple[Address, ...], contents: Contents, words: _Words, *, is_list: bool
+    addresses: tuple[Address, ...], contents: Contents, words: Words, *, is_list: bool
 ) -> Security:
     return Security(
         hidden_text=tuple(words.hidden),

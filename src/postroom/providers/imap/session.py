@@ -1,0 +1,375 @@
+"""A lease of a connection, in our words: the port `ImapSession`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from postroom.errors import Conflict, NotFound, TooLarge
+from postroom.mail.charsets import clean, guess
+from postroom.model.imap import (
+    ImapAccount,
+    ImapCopyOf,
+    ImapCriteria,
+    ImapDescription,
+    ImapFound,
+    ImapLocator,
+    ImapMailbox,
+    ImapPart,
+    ImapPieces,
+    ImapSection,
+    ImapSummary,
+)
+from postroom.providers.imap.client import Client, Listed, together
+from postroom.providers.imap.errors import Final, imap_errors
+from postroom.providers.imap.faults import Refused, Unreadable
+from postroom.providers.imap.names import decode_name, spellings
+from postroom.providers.imap.questions import Question
+from postroom.providers.imap.responses import Opened, Row
+from postroom.providers.imap.searching import Search
+from postroom.providers.imap.structures import read_structure
+
+T = TypeVar("T")
+PREVIEW_CHARS = 200
+"""The longest preview of a server (RFC 8970)."""
+
+HEADER_BYTES = 32 * 1024
+_FIELDS_BYTES = 8_192
+_FIELDS = (
+    b"BODY.PEEK[HEADER.FIELDS (DATE FROM SUBJECT CONTENT-TYPE CONTENT-TRANSFER-ENCODING)]<0.%d>"
+    % _FIELDS_BYTES
+)
+_TEXT_BYTES = 6_144
+_TEXT = b"BODY.PEEK[TEXT]<0.%d>" % _TEXT_BYTES
+_CHUNK_BYTES = 1024 * 1024
+_HIDDEN = frozenset((r"\noselect", r"\nonexistent"))
+_USES = {
+    use.lower(): use
+    for use in (r"\All", r"\Archive", r"\Drafts", r"\Flagged", r"\Junk", r"\Sent", r"\Trash")
+}
+
+
+@dataclass(slots=True)
+class Session:
+    """A connection to one account, for the time of one piece of work."""
+
+    account: ImapAccount
+    client: Client
+    _open: tuple[str, int] | None = None
+    _is_writable: bool = False
+    _names: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        return self.client.capabilities
+
+    async def mailboxes(self) -> list[ImapMailbox]:
+        with imap_errors(self.account):
+            listed = await self.client.list()
+        found = [_mailbox(row) for row in listed if not row.attributes & _HIDDEN]
+        return sorted(found, key=_order)
+
+    # Searching.
+
+    async def find(
+        self,
+        mailbox: str,
+        criteria: ImapCriteria,
+        *,
+        limit: int,
+        most: int,
+        uidvalidity: int | None = None,
+        below: int | None = None,
+    ) -> ImapFound:
+        question = Question(criteria, limit, most, below)
+
+        async def search(name: bytes) -> ImapFound:
+            def check(opened: Opened) -> None:
+                self._note_open(mailbox, opened, expected=uidvalidity)
+
+            return await Search(self.client, name, check).run(question)
+
+        with imap_errors(self.account):
+            return await self._named(mailbox, search)
+
+    async def summaries(
+        self,
+        mailbox: str,
+        uidvalidity: int,
+        uids: Sequence[int],
+        *,
+        snippet_chars: int | None,
+        into: dict[int, ImapSummary],
+    ) -> None:
+        by_preview = self._has_previews(snippet_chars)
+        with imap_errors(self.account):
+            await self._ensure(mailbox, uidvalidity)
+            extra = b"" if snippet_chars is None else b"PREVIEW" if by_preview else _TEXT
+            await self._summarise(uids, extra, into)
+            bare = [uid for uid in uids if uid in into and into[uid].preview is None]
+            if by_preview and bare:
+                # QUIRK: Cyrus has previews only of mail for which it made them at delivery.
+                self.client.has_previews = len(bare) < len(uids)
+                await self._summarise(bare, _TEXT, into)
+
+    def _has_previews(self, snippet_chars: int | None) -> bool:
+        if snippet_chars is None or snippet_chars > PREVIEW_CHARS:
+            return False
+        return self.client.can("PREVIEW") and self.client.has_previews
+
+    async def _summarise(
+        self, uids: Sequence[int], extra: bytes, into: dict[int, ImapSummary]
+    ) -> None:
+        wanted = frozenset(uids)
+
+        def take(row: Row) -> None:
+            if row.uid in wanted and row.flags is not None and row.has_header_fields:
+                into[row.uid] = _summary(row)
+
+        items = b" ".join((b"UID FLAGS INTERNALDATE", _FIELDS, extra)).rstrip()
+        await self.client.fetch(uids, items, take, literal_bytes=2 * (_FIELDS_BYTES + _TEXT_BYTES))
+
+    # Reading.
+
+    async def describe(self, at: ImapLocator) -> ImapDescription | None:
+        with imap_errors(self.account):
+            try:
+                return await self._describe(at, b"BODYSTRUCTURE")
+            except Unreadable:
+                if self.client.connection.is_closed:
+                    raise
+                # QUIRK: what some servers say of the structure of a broken mail cannot be read.
+                return await self._describe(at, b"")
+
+    async def _describe(self, at: ImapLocator, structure: bytes) -> ImapDescription | None:
+        fetched = b"BODY.PEEK[HEADER]<0.%d>" % HEADER_BYTES
+        items = b" ".join((b"UID FLAGS INTERNALDATE RFC822.SIZE", fetched, structure)).rstrip()
+        row = await self._row(at, items, 2 * HEADER_BYTES)
+        if row is None:
+            return None
+        header = row.data(b"BODY[HEADER]")
+        return ImapDescription(
+            row.flags or (),
+            row.arrived_at,
+            row.number(b"RFC822.SIZE"),
+            header,
+            len(header) >= HEADER_BYTES,
+            _structure(row),
+        )
+
+    async def pieces(
+        self, at: ImapLocator, sections: Sequence[ImapSection], sized: Sequence[str] = ()
+    ) -> ImapPieces:
+        sized = sized if self.client.can("BINARY") else ()
+        sizes = [b"BINARY.SIZE[%s]" % number.encode() for number in sized]
+        items = b" ".join((b"UID", *map(_section, sections), *sizes))
+        literal_bytes = 2 * sum(section.size_bytes for section in sections) + 1024
+        with imap_errors(self.account):
+            try:
+                row = await self._row(at, items, literal_bytes)
+            except Refused:
+                if not sized:
+                    raise
+                return await self.pieces(at, sections)
+        if row is None:
+            raise NotFound(f"{self.account.account_id}: the message is gone from {at.mailbox}")
+        return ImapPieces(
+            {s: row.data(_item(s.number))[: s.size_bytes] for s in sections},
+            {n: row.number(b"BINARY.SIZE[%s]" % n.encode()) for n in sized},
+        )
+
+    async def source(self, at: ImapLocator, most_bytes: int) -> tuple[bytes, int] | None:
+        items = b"UID RFC822.SIZE BODY.PEEK[]<0.%d>" % most_bytes
+        with imap_errors(self.account):
+            row = await self._row(at, items, 2 * most_bytes)
+        if row is None:
+            return None
+        raw = row.data(b"BODY[]")[:most_bytes]
+        size = row.number(b"RFC822.SIZE")
+        # QUIRK: some servers only guess RFC822.SIZE; what came whole is as long as it is.
+        return raw, max(size, len(raw)) if len(raw) == most_bytes else len(raw)
+
+    async def whole(self, at: ImapLocator, most_bytes: int) -> ImapCopyOf | None:
+        with imap_errors(self.account):
+            row = await self._row(at, b"UID FLAGS INTERNALDATE", 0)
+            if row is None:
+                return None
+            raw = bytearray()
+            while True:
+                section = ImapSection("", _CHUNK_BYTES, len(raw))
+                chunk = (await self.pieces(at, [section])).sections[section]
+                raw += chunk
+                if len(chunk) < _CHUNK_BYTES:
+                    break
+                if len(raw) > most_bytes:
+                    raise TooLarge(f"the message is over the limit of {most_bytes} bytes")
+        flags = tuple(flag for flag in row.flags or () if flag.lower() != r"\recent")
+        return ImapCopyOf(bytes(raw), flags, row.arrived_at)
+
+    async def _row(self, at: ImapLocator, items: bytes, literal_bytes: int) -> Row | None:
+        """What the server says of one message, with the mailbox opened in the same round trip."""
+        rows: list[Row] = []
+
+        def take(row: Row) -> None:
+            # Servers may tell of changed flags at any time; what was asked for has our UID.
+            if row.uid == at.uid:
+                rows.append(row)
+
+        async def fetch(name: bytes) -> None:
+            fetching = self.client.fetch([at.uid], items, take, literal_bytes=literal_bytes)
+            if self._open == (at.mailbox, at.uidvalidity):
+                await fetching
+                return
+            opened, _ = await together(self.client.examine(name), fetching)
+            self._note_open(at.mailbox, opened, expected=at.uidvalidity)
+
+        if at.uid == 0:
+            await self._ensure(at.mailbox, at.uidvalidity)
+            return None
+        await self._named(at.mailbox, fetch)
+        return _merged(rows)
+
+    # Writing: the mailbox is open and known to be the right one before anything is changed.
+
+    async def exists(self, at: ImapLocator, *, for_writing: bool = True) -> bool:
+        with imap_errors(self.account):
+            await self._ensure(at.mailbox, at.uidvalidity, for_writing=for_writing)
+            return at.uid != 0 and await self._row(at, b"UID", 0) is not None
+
+    async def change_flags(
+        self, at: ImapLocator, *, add: Sequence[str] = (), remove: Sequence[str] = ()
+    ) -> None:
+        with imap_errors(self.account):
+            await self._ensure(at.mailbox, at.uidvalidity, for_writing=True)
+            for change, flags in (("+", add), ("-", remove)):
+                if flags:
+                    await self.client.store(at.uid, change, flags)
+
+    async def flags(self, at: ImapLocator) -> tuple[str, ...] | None:
+        with imap_errors(self.account):
+            row = await self._row(at, b"UID FLAGS", 0)
+        return row.flags if row is not None else None
+
+    async def copy(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
+        return await self._put(at, mailbox, self.client.copy, for_writing=False)
+
+    async def move(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
+        return await self._put(at, mailbox, self.client.move, for_writing=True)
+
+    async def _put(
+        self,
+        at: ImapLocator,
+        mailbox: str,
+        put: Callable[[int, bytes], Awaitable[tuple[int, int] | None]],
+        *,
+        for_writing: bool,
+    ) -> ImapLocator | None:
+        with imap_errors(self.account):
+            await self._ensure(at.mailbox, at.uidvalidity, for_writing=for_writing)
+            place = await self._named(mailbox, lambda name: put(at.uid, name))
+        return self._locator(mailbox, place)
+
+    async def append(self, mailbox: str, message: ImapCopyOf) -> ImapLocator | None:
+        with imap_errors(self.account):
+            place = await self._named(
+                mailbox,
+                lambda name: self.client.append(
+                    name, message.raw, message.flags, message.arrived_at
+                ),
+            )
+        return self._locator(mailbox, place)
+
+    async def expunge(self, at: ImapLocator) -> None:
+        with imap_errors(self.account):
+            await self._ensure(at.mailbox, at.uidvalidity, for_writing=True)
+            await self.client.expunge(at.uid)
+
+    def _locator(self, mailbox: str, place: tuple[int, int] | None) -> ImapLocator | None:
+        return ImapLocator(self.account.account_id, mailbox, *place) if place else None
+
+    # Opening.
+
+    async def _ensure(self, mailbox: str, uidvalidity: int, *, for_writing: bool = False) -> None:
+        """Open a mailbox unless it is open; refuse one that is not the expected one."""
+        if self._open == (mailbox, uidvalidity) and (self._is_writable or not for_writing):
+            return
+        opening = self.client.select if for_writing else self.client.examine
+        opened = await self._named(mailbox, opening)
+        self._note_open(mailbox, opened, expected=uidvalidity)
+        self._is_writable = for_writing
+        if for_writing and opened.is_read_only:
+            raise Final(f"{self.account.account_id}: {mailbox} can only be read")
+
+    def _note_open(self, mailbox: str, opened: Opened, *, expected: int | None) -> None:
+        self._open, self._is_writable = None, False
+        if expected is not None and opened.uidvalidity != expected:
+            raise Conflict(
+                f"{mailbox} is not the mailbox it was: its UIDVALIDITY is {opened.uidvalidity}, "
+                f"not {expected}, and old ids may name other messages; search again",
+                uidvalidity=opened.uidvalidity,
+                expected=expected,
+            )
+        self._open = mailbox, opened.uidvalidity
+
+    async def _named(self, mailbox: str, action: Callable[[bytes], Awaitable[T]]) -> T:
+        """Do something with a mailbox under the spelling by which the server knows it."""
+        if mailbox in self._names:
+            return await action(self._names[mailbox])
+        *others, last = spellings(mailbox, is_utf8=self.client.has_utf8_names)
+        for name in others:
+            try:
+                result = await action(name)
+            except Refused as refusal:
+                if refusal.word != "NO":
+                    raise
+                continue
+            self._names[mailbox] = name
+            return result
+        return await action(last)
+
+
+def _mailbox(row: Listed) -> ImapMailbox:
+    use = next((use for name, use in _USES.items() if name in row.attributes), None)
+    return ImapMailbox(clean(decode_name(row.name)), row.delimiter, use)
+
+
+def _order(mailbox: ImapMailbox) -> tuple[bool, bool, str]:
+    return mailbox.name.upper() != "INBOX", mailbox.special_use is None, mailbox.name
+
+
+def _summary(row: Row) -> ImapSummary:
+    text, preview = row.items.get(b"BODY[TEXT]"), row.items.get(b"PREVIEW")
+    return ImapSummary(
+        row.uid,
+        row.flags or (),
+        row.arrived_at,
+        row.header_fields(),
+        preview=guess(preview) if isinstance(preview, bytes) else None,
+        text=row.data(b"BODY[TEXT]") if text is not None else None,
+    )
+
+
+def _structure(row: Row) -> ImapPart | None:
+    value = row.items.get(b"BODYSTRUCTURE")
+    try:
+        return read_structure(value) if value is not None else None
+    except Unreadable:
+        return None
+
+
+def _merged(rows: list[Row]) -> Row | None:
+    """Some servers tell in two responses what was asked in one command."""
+    if not rows:
+        return None
+    items = {name: value for row in rows for name, value in row.items.items()}
+    return Row(rows[0].sequence, items)
+
+
+def _item(number: str) -> bytes:
+    return b"BODY[%s]" % number.encode().upper()
+
+
+def _section(section: ImapSection) -> bytes:
+    place = (section.number.encode(), section.offset, section.size_bytes)
+    return b"BODY.PEEK[%s]<%d.%d>" % place

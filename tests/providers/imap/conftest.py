@@ -1,0 +1,75 @@
+"""Real servers, one of each kind for all tests of a worker; each test has its own mailboxes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from postroom.model.imap import ImapAccount, ImapTimeouts
+from postroom.providers.imap.provider import ImapAccounts
+from tests.servers.cyrus import Cyrus
+from tests.servers.dovecot import PASSWORD, Dovecot
+from tests.servers.outside import Outside, Server, outside
+
+AS_ROOT = pytest.mark.may_skip("Cyrus starts only as root")
+
+
+def account(server: Server, user: str = "alice", **changes: object) -> ImapAccount:
+    """A login at a real server, over TLS that is verified."""
+    given = {"port": server.imaps, "ca_file": server.certificate, **changes}
+    return ImapAccount("default", "127.0.0.1", user, PASSWORD, **given)  # type: ignore[arg-type]
+
+
+def local(port: int, **changes: object) -> ImapAccount:
+    """A login at a server of ours, in the clear."""
+    given = {"port": port, "security": "none", **changes}
+    return ImapAccount("default", "127.0.0.1", "ana", "s3cret", **given)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def connected(
+    *accounts: ImapAccount, timeouts: ImapTimeouts | None = None
+) -> AsyncIterator[ImapAccounts]:
+    """Live accounts that are left in the end."""
+    live = ImapAccounts(accounts, timeouts or ImapTimeouts(), is_write_enabled=True)
+    try:
+        yield live
+    finally:
+        await live.close()
+
+
+@pytest.fixture(scope="session")
+def dovecot() -> Iterator[Dovecot]:
+    with Dovecot() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cyrus() -> Iterator[Cyrus]:
+    if os.getuid() != 0:
+        pytest.skip("Cyrus starts only as root")
+    with Cyrus() as server:
+        yield server
+
+
+@pytest.fixture(params=["dovecot", pytest.param("cyrus", marks=AS_ROOT)])
+def server(request: pytest.FixtureRequest) -> Server:
+    """What holds for one server holds for another."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def box(server: Server) -> Iterator[Outside]:
+    """A mailbox of the test's own."""
+    with outside(server, "alice") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def live(server: Server) -> AsyncIterator[ImapAccounts]:
+    async with connected(account(server)) as accounts:
+        yield accounts

@@ -1,0 +1,167 @@
+"""One call is one command, whatever is in it."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+
+from postroom.errors import MailError
+from postroom.model.imap import ImapCopyOf, ImapCriteria, ImapLocator
+from postroom.ports.imap import ImapSession
+from postroom.providers.imap.arguments import flag_list, mailbox, uid_sets, words
+from postroom.providers.imap.connection import _segments
+from postroom.providers.imap.names import decode_name, encode_name, spellings
+from tests.providers.imap.conftest import connected, local
+from tests.servers.imap_script import mails, scripted
+
+AT = ImapLocator("default", "INBOX", 7, 1)
+NASTY = (
+    "a\r\nb LOGOUT",
+    "a\nb LOGOUT",
+    "a\rb",
+    "a\0b",
+    "a\x7fb",
+    "{5}",
+    "{5+}",
+    "a {3}\r\nxyz",
+    '"',
+    "\\",
+    '\\"',
+    "a) b",
+    "a] b",
+    "*",
+    "%",
+    "NIL",
+    "nil",
+    "&AAo-",
+    "&",
+    "",
+    " ",
+    "\u2028",
+    "\u0085",
+    "é",
+    "日本",
+    "😀",
+)
+PIECES = (*NASTY, "x", "1 OR ALL", "(", ")", "~", "\t", "\x1b", "\x80", "\ufeff", "\ud7ff")
+
+
+def is_one_command(data: bytes) -> bool:
+    """Read as a strict server does: one line, with literals skipped by their length."""
+    at = 0
+    while True:
+        end = data.find(b"\r\n", at)
+        if end < 0 or b"\n" in data[at:end] or b"\r" in data[at:end] or b"\0" in data[at:end]:
+            return False
+        literal = re.search(rb"\{(\d+)\+?\}$", data[at:end])
+        if literal is None:
+            return end + 2 == len(data)
+        at = end + 2 + int(literal[1])
+
+
+def test_half_a_million_texts_make_one_command_each_or_none():
+    chance = random.Random(11)
+    makers: tuple[Callable[[str], object], ...] = (
+        words,
+        lambda text: mailbox(text.encode()),
+        lambda text: mailbox(spellings(text, is_utf8=False)[0]),
+        lambda text: flag_list([text]),
+    )
+    made = 0
+    for number in range(500_000):
+        text = "".join(chance.choices(PIECES, k=chance.randint(1, 4)))
+        try:
+            piece = makers[number % 4](text)
+        except ValueError:
+            continue
+        made += 1
+        segments = _segments([b"P1", b"X", piece, b"Y"], chance.choice(("", "+", "-")))
+        assert is_one_command(b"".join(segments)), text
+
+    assert made > 100_000
+
+
+SAYS: dict[str, Callable[[ImapSession, str], object]] = {
+    "find": lambda s, text: s.find(text, ImapCriteria(), limit=1, most=9),
+    "query": lambda s, text: s.find("INBOX", ImapCriteria(query=text), limit=1, most=9),
+    "subject": lambda s, text: s.find("INBOX", ImapCriteria(subject=text), limit=1, most=9),
+    "describe": lambda s, text: s.describe(ImapLocator("default", text, 7, 1)),
+    "copy": lambda s, text: s.copy(AT, text),
+    "move": lambda s, text: s.move(AT, text),
+    "append": lambda s, text: s.append(text, ImapCopyOf(b"x\r\nA1 LOGOUT\r\n", (), None)),
+    "append a flag": lambda s, text: s.append("INBOX", ImapCopyOf(b"x", (text,), None)),
+    "flags": lambda s, text: s.change_flags(AT, add=[text]),
+}
+ALLOWED = re.compile(
+    rb"P\d+ (?:CAPABILITY|LOGIN|ID|EXAMINE|SELECT|STATUS|UID SEARCH|UID FETCH|UID STORE|UID COPY"
+    rb"|UID MOVE|APPEND|LOGOUT|NOOP|FETCH)\b"
+)
+
+
+@pytest.mark.parametrize("what", SAYS)
+async def test_a_server_is_told_only_what_we_meant(what):
+    async with (
+        scripted(mailboxes={b"INBOX": mails(3)}) as server,
+        connected(local(server.port)) as live,
+    ):
+        for text in NASTY:
+            async with live.session("default") as session:
+                try:
+                    await SAYS[what](session, text)  # type: ignore[misc]
+                except (MailError, ValueError, KeyError):
+                    session.client.connection.close("next")
+
+    assert all(is_one_command(line) for line in server.lines), server.lines
+    assert all(ALLOWED.match(line) for line in server.lines), server.lines
+
+
+@pytest.mark.parametrize(
+    "name", ["INBOX", "a/b", "R&D", "Entwürfe", "日本語/x", "😀", "~peter", "&"]
+)
+def test_names_survive_the_way_there_and_back(name):
+    assert name == decode_name(encode_name(name).encode())
+    assert encode_name(name).isascii()
+
+
+@pytest.mark.parametrize("wire", [b"&bad", b"&2D3-", b"a&", b"&AGE-", b"\xff", b"&ZeVnLIqe"])
+def test_a_name_that_is_no_utf7_is_shown_as_it_is_and_found_again(wire):
+    shown = decode_name(wire)
+
+    assert shown.encode() in spellings(shown, is_utf8=False) or b"\xff" in wire
+
+
+def test_uids_become_short_sets():
+    assert [b"1:3,7,9:10"] == list(uid_sets([10, 9, 7, 1, 2, 3, 3]))
+    sets = list(uid_sets(range(1, 20_000, 2)))
+    assert all(len(part) < 2_100 for part in sets)
+    assert 10_000 == sum(part.count(b",") + 1 for part in sets)
+
+
+async def test_a_plain_name_goes_without_quotes_and_others_with():
+    names = {b"INBOX": mails(1), b"With space": mails(1)}
+    async with (
+        scripted(mailboxes=names) as server,
+        connected(local(server.port)) as live,
+        live.session("default") as session,
+    ):
+        await session.find("INBOX", ImapCriteria(), limit=1, most=9)
+        await session.find("With space", ImapCriteria(), limit=1, most=9)
+
+    examined = [line for line in server.commands() if line.startswith(b"EXAMINE")]
+    assert [b"EXAMINE INBOX", b'EXAMINE "With space"'] == examined
+
+
+async def test_a_charset_is_named_only_when_a_text_needs_one():
+    async with (
+        scripted() as server,
+        connected(local(server.port)) as live,
+        live.session("default") as session,
+    ):
+        await session.find("INBOX", ImapCriteria(subject="Hello"), limit=1, most=9)
+        await session.find("INBOX", ImapCriteria(subject="Hallö"), limit=1, most=9)
+
+    searches = [line for line in server.commands() if b"SUBJECT" in line]
+    assert [False, True] == [b"CHARSET UTF-8" in line for line in searches]

@@ -1,0 +1,160 @@
+"""Connections are few, kept warm, lent to one at a time, and given up when in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from postroom.errors import ProviderError, ProviderTimeout
+from postroom.model.imap import ImapCriteria, ImapTimeouts
+from postroom.providers.imap.faults import Disconnected, TimedOut
+from postroom.providers.imap.pool import MOST_CONNECTIONS
+from tests.mails import mail
+from tests.providers.imap.conftest import account, connected, local
+from tests.servers.imap_script import Told, scripted
+from tests.servers.outside import outside
+from tests.servers.proxy import proxied
+
+ALL = ImapCriteria()
+
+
+async def test_a_second_piece_of_work_uses_the_same_connection():
+    async with scripted() as server, connected(local(server.port)) as live:
+        for _ in range(5):
+            await live.read("default", lambda session: session.mailboxes())
+
+    assert 1 == server.connections
+
+
+async def test_no_more_connections_than_a_few():
+    async with scripted() as server, connected(local(server.port)) as live:
+        await asyncio.gather(
+            *(live.read("default", lambda session: session.mailboxes()) for _ in range(40))
+        )
+
+    assert server.connections <= MOST_CONNECTIONS
+
+
+async def test_who_finds_all_in_use_waits_no_longer_than_for_a_connection():
+    quick = ImapTimeouts(connect_s=0.2)
+    async with (
+        scripted() as server,
+        connected(local(server.port), timeouts=quick) as live,
+        AsyncExitStack() as held,
+    ):
+        for _ in range(MOST_CONNECTIONS):
+            await held.enter_async_context(live.session("default"))
+
+        with pytest.raises(ProviderTimeout, match="in use"):
+            await live.read("default", lambda session: session.mailboxes())
+
+
+async def test_work_that_is_cancelled_half_way_takes_its_connection_along():
+    asked = asyncio.Event()
+
+    def silent(_: Told) -> bytes:
+        asked.set()
+        return b""
+
+    async with scripted(replies={"LIST": silent}) as server, connected(local(server.port)) as live:
+        work = asyncio.ensure_future(live.read("default", lambda session: session.mailboxes()))
+        await asked.wait()
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        found = await live.read(
+            "default", lambda session: session.find("INBOX", ALL, limit=1, most=9)
+        )
+
+    assert 5 == found.total
+    assert 2 == server.connections
+
+
+async def test_a_connection_that_the_server_ended_is_replaced():
+    async with (
+        scripted() as server,
+        proxied(server.port) as proxy,
+        connected(local(proxy.port)) as live,
+    ):
+        await live.read("default", lambda session: session.mailboxes())
+        proxy.cut_all()
+        await asyncio.sleep(0.05)
+        async with live.session("default") as session:
+            await session.mailboxes()
+
+    assert 2 == server.connections
+
+
+async def test_a_connection_nobody_uses_is_left(monkeypatch):
+    monkeypatch.setattr("postroom.providers.imap.pool.KEPT_S", 0.05)
+    left = asyncio.Event()
+    async with scripted() as server, connected(local(server.port)) as live:
+        await live.read("default", lambda session: session.mailboxes())
+        (pool,) = live._pools.values()
+        ((client, _),) = pool._idle
+        monkeypatch.setattr(client.connection, "connection_lost", lambda _: left.set())
+        await asyncio.wait_for(left.wait(), 10)
+
+        assert client.connection.is_closed
+        assert [] == pool._idle
+
+
+async def test_leaving_says_good_bye():
+    async with scripted() as server, connected(local(server.port)) as live:
+        await live.read("default", lambda session: session.mailboxes())
+        await live.close()
+
+    assert server.lines[-1].endswith(b" LOGOUT\r\n")
+
+
+async def test_where_nobody_listens_the_error_says_so():
+    async with connected(local(1)) as live:
+        with pytest.raises(ProviderError, match="no connection"):
+            await live.read("default", lambda session: session.mailboxes())
+
+
+async def test_changes_in_a_mailbox_are_told_while_we_wait(dovecot):
+    with outside(dovecot, "alice") as box:
+        async with connected(account(dovecot)) as live, live.session("default") as session:
+            client = session.client
+            await client.examine(box.name.encode())
+            stop = asyncio.get_running_loop().create_future()
+            waiting = asyncio.ensure_future(
+                client.watch(stop, lambda: stop.done() or stop.set_result(None))
+            )
+            await asyncio.sleep(0)
+            box.append(mail("New"))
+            await asyncio.wait_for(waiting, 30)
+
+            assert stop.done()
+            assert not client.connection.is_busy
+
+
+async def test_waiting_ends_by_itself_and_can_begin_again(monkeypatch):
+    monkeypatch.setattr("postroom.providers.imap.client.IDLE_S", 0.05)
+    async with (
+        scripted(replies={"IDLE": b"+ idling\r\n"}) as server,
+        connected(local(server.port)) as live,
+        live.session("default") as session,
+    ):
+        for _ in range(3):
+            stop = asyncio.get_running_loop().create_future()
+            await session.client.watch(stop, lambda: None)
+
+    words = [line.split()[-1] for line in server.lines if line.strip()]
+    assert 3 == words.count(b"IDLE") == words.count(b"DONE")
+
+
+@pytest.mark.parametrize("end", [b"+ idling\r\n* BYE enough\r\n", b"+ idling\r\n"])
+async def test_a_connection_that_dies_while_we_wait_is_noticed(monkeypatch, end):
+    monkeypatch.setattr("postroom.providers.imap.client.IDLE_S", 0.05)
+    quick = ImapTimeouts(socket_s=0.2)
+    async with (
+        scripted(replies={"IDLE": end}, is_dead_in_idle=True) as server,
+        connected(local(server.port), timeouts=quick) as live,
+        live.session("default") as session,
+    ):
+        stop = asyncio.get_running_loop().create_future()
+        with pytest.raises((TimedOut, Disconnected)):
+            await session.client.watch(stop, lambda: None)
