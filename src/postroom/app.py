@@ -19,6 +19,7 @@ from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, ne
 from postroom.operations.rates import Rates
 from postroom.pipeline.house import House
 from postroom.pipeline.parsing import Parser
+from postroom.ports.imap import LiveImap
 from postroom.ports.inbound import Fetcher, Inbound
 from postroom.ports.sender import Sender
 
@@ -179,6 +180,16 @@ def _fetcher(settings: Settings) -> Fetcher:
     return HttpsFetcher(Guard(settings.webhook_allow), settings.limits.message_bytes)
 
 
+def _live_imap(settings: Settings) -> LiveImap | None:
+    """The live accounts, if there are any; connections are made when they are used."""
+    if not settings.imap.accounts:
+        return None
+    from postroom.providers.imap.provider import ImapAccounts
+
+    live = settings.imap
+    return ImapAccounts(live.accounts, live.timeouts, is_write_enabled=live.is_write_enabled)
+
+
 @asynccontextmanager
 async def open_app(settings: Settings) -> AsyncIterator[App]:
     """Open the store and the blobs that the settings name, and close them in the end."""
@@ -191,10 +202,12 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = await open_store(settings.data_dir / "postroom.db")
     parser = Parser(settings.limits)
+    imap = _live_imap(settings)
     try:
         house = House(
             store=store,
             blobs=FileBlobs(settings.data_dir / "blobs"),
+            imap=imap,
             limits=settings.limits,
             parser=parser,
             domains=settings.domains,
@@ -208,5 +221,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
         rates = Rates(per_second=limits.requests_per_second, burst=limits.requests_burst)
         yield App(settings, house, Cursors(await store.secret()), rates)
     finally:
+        if imap is not None:
+            await imap.close()
         await parser.close()
         await store.close()

@@ -44,6 +44,7 @@ class Caller:
     scopes: frozenset[Scope] = ALL_SCOPES
     inboxes: Visible = None
     is_metered: bool = True
+    accounts: frozenset[str] | None = None
 
 
 OWNER = Caller(key_id="owner", is_metered=False)

@@ -38,10 +38,17 @@ class Cursors:
         return Page(found.rows, found.total, request.limit, found.offset, next_cursor=cursor)
 
     def _issue(self, place: Place, question: bytes) -> str:
-        body = json.dumps(place, separators=(",", ":")).encode()
-        return _text(body + self._sign(body, question))
+        return self.seal(json.dumps(place, separators=(",", ":")).encode(), question)
 
     def _open(self, cursor: str, question: bytes) -> Place:
+        return tuple(json.loads(self.unseal(cursor, question)))
+
+    def seal(self, body: bytes, question: bytes) -> str:
+        """A cursor that carries *body*, good for *question* only."""
+        return _text(body + self._sign(body, question))
+
+    def unseal(self, cursor: str, question: bytes) -> bytes:
+        """What a cursor carries. Raises InvalidInput if it is forged, or of another question."""
         try:
             data = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         except ValueError:
@@ -49,7 +56,7 @@ class Cursors:
         body, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
         if _text(data) != cursor or not hmac.compare_digest(signature, self._sign(body, question)):
             raise InvalidInput(_NOT_OURS)
-        return tuple(json.loads(body))
+        return body
 
     def _sign(self, body: bytes, question: bytes) -> bytes:
         return hmac.digest(self.secret, question + body, "sha256")[:_SIGNATURE_BYTES]

@@ -42,6 +42,7 @@ async def authenticate(house: House, secret: str | None) -> Caller:
         key_id=key.id,
         scopes=frozenset(Scope(scope) for scope in key.scopes),
         inboxes=None if key.inboxes is None else frozenset(key.inboxes),
+        accounts=None if key.accounts is None else frozenset(key.accounts),
     )
 
 

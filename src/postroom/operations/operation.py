@@ -21,12 +21,14 @@ T = TypeVar("T")
 class Operation(Generic[R, T]):
     """`async def verb_noun(ctx, request) -> result`, with the scope that it needs.
 
-    `destroys` marks what cannot be taken back; surfaces warn of it.
+    `destroys` marks what cannot be taken back; surfaces warn of it. `gate` may refuse every call
+    before its arguments are looked at.
     """
 
     run: Callable[[Context, R], Awaitable[T]]
     scope: Scope
     destroys: bool = False
+    gate: Callable[[Context], None] | None = None
 
     @property
     def name(self) -> str:
@@ -53,10 +55,10 @@ class Operation(Generic[R, T]):
 
 
 def operation(
-    scope: Scope, *, destroys: bool = False
+    scope: Scope, *, destroys: bool = False, gate: Callable[[Context], None] | None = None
 ) -> Callable[[Callable[[Context, R], Awaitable[T]]], Operation[R, T]]:
     """Make a use case of a function."""
-    return lambda run: Operation(run, scope, destroys)
+    return lambda run: Operation(run, scope, destroys, gate)
 
 
 async def call(ctx: Context, operation: Operation[Any, T], arguments: Mapping[str, Any]) -> T:
@@ -74,4 +76,6 @@ async def call(ctx: Context, operation: Operation[Any, T], arguments: Mapping[st
             f"this needs a key with the scope {operation.scope}; "
             f"yours has {', '.join(sorted(ctx.caller.scopes)) or 'none'}"
         )
+    if operation.gate is not None:
+        operation.gate(ctx)
     return await operation.run(ctx, parse_request(operation.request, arguments))

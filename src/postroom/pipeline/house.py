@@ -13,6 +13,7 @@ from postroom.pipeline.counts import Counts
 from postroom.pipeline.parsing import Parser
 from postroom.pipeline.watch import Watch
 from postroom.ports.blobs import BlobStore
+from postroom.ports.imap import LiveImap
 from postroom.ports.inbound import Inbound
 from postroom.ports.poster import NoPoster, Poster
 from postroom.ports.store import Store
@@ -29,6 +30,7 @@ class House:
 
     store: Store
     blobs: BlobStore
+    imap: LiveImap | None = None
     limits: Limits = field(default_factory=Limits)
     domains: tuple[str, ...] = ("postroom.localhost",)
     trust: Trust = Trust()
