@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from tests.contract.doors import Door, RestDoor, open_door
+from tests.contract.live import agent, at_work, box, dovecot, live_server, there, variables
 from tests.mails import mail
 from tests.servers.postroom import Running, running
+
+__all__ = ["agent", "at_work", "box", "dovecot", "live_server", "there", "variables"]
 
 
 @pytest.fixture(scope="session")

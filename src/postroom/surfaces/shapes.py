@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from postroom.model.attachment import Attachment, AttachmentContent
 from postroom.model.event import Event, Waited
+from postroom.model.live import LiveReading, LiveSearch, LiveSource
 from postroom.model.message import Message, MessageRow, ThreadMessage
 from postroom.model.outbox import OutboxEntry
 from postroom.model.page import Page
@@ -28,6 +29,9 @@ CARRIES_MAIL = (
     Attachment,
     AttachmentContent,
     Event,
+    LiveReading,
+    LiveSearch,
+    LiveSource,
     Message,
     MessageRow,
     OutboxEntry,
@@ -133,7 +137,7 @@ def _shape_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
     def write(shape: Any) -> dict[str, Any]:
         values = ((name, getattr(shape, name), optional) for name, optional in shown)
         return {
-            name: to_json(value)
+            name.removesuffix("_"): to_json(value)
             for name, value, optional in values
             if not (optional and value is None)
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from time import perf_counter
 from typing import Any
 
 from msgspec.json import decode
@@ -22,22 +23,26 @@ log = logging.getLogger(__name__)
 
 async def call_tool(ctx: Context, tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
     """Run a tool and shape its result for the protocol; it fails only in the answer."""
+    started = perf_counter()
     try:
         result = await call(ctx, tool.operation, tool.arguments(given))
-        body = tool.present(answer(tool.operation, result))
+        body, is_error = tool.present(answer(tool.operation, result)), False
     except MailError as error:
-        return _failure(tool, error)
+        body, is_error = _failure(tool, error), True
     except Exception:
         log.exception("tool.failed", extra={"tool": tool.name})
-        return _failure(tool, MailError("something went wrong on our side; our log says what"))
-    return _result(body if tool.whole else fit(body, tool.go_on), is_error=False)
+        fault = MailError("something went wrong on our side; our log says what")
+        body, is_error = _failure(tool, fault), True
+    if not (tool.whole or is_error):
+        body = fit(body, tool.go_on)
+    return _result(tool.stamp(body, perf_counter() - started), is_error=is_error)
 
 
-def _failure(tool: Tool, error: MailError) -> dict[str, Any]:
+def _failure(tool: Tool, error: MailError) -> Body:
     """An error that repeats what was wrong, but not all of it if that was long."""
     explained = tool.explain(error)
     short = fit(explained, tool.go_on, MOST_ERROR_CHARS)
-    return _result({name: short[name] for name in explained}, is_error=True)
+    return {name: short[name] for name in explained}
 
 
 def _result(body: Body, *, is_error: bool) -> dict[str, Any]:

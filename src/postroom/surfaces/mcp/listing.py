@@ -81,4 +81,6 @@ def output_schema(tool: Tool) -> Schema:
     names = tool.answers or (_PAGE if "results" in schema else schema)
     typed = {name: schema[name] for name in names if isinstance(schema[name].get("type"), str)}
     properties = {name: _outline(value) for name, value in typed.items()}
-    return {"type": "object", "properties": {**properties, "error": {"type": "object"}}}
+    shape = tool.outline({"type": "object", "properties": properties})
+    shape["properties"]["error"] = {"type": "object"}
+    return shape

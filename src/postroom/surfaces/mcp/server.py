@@ -77,6 +77,12 @@ def make_server(
     )
 
 
+def _tools(app: App, toolsets: Iterable[str], *, read_only: bool) -> list[Tool]:
+    """What this house shows: live tools are of use only where there is a live account."""
+    useful = ("imap",) if app.house.imap is not None else ()
+    return choose_tools(toolsets, read_only=read_only, useful=useful)
+
+
 def catalogue_hash() -> str:
     """A name for the whole list of tools: it changes when any word of it does."""
     return hashlib.sha256(as_text(describe(choose_tools())).encode()).hexdigest()
@@ -98,7 +104,7 @@ async def serve_stdio(
 
     This owns the process: stdout is its own from here on, and after it the process ends soon.
     """
-    server = make_server(app, choose_tools(toolsets, read_only=read_only), lambda _: caller)
+    server = make_server(app, _tools(app, toolsets, read_only=read_only), lambda _: caller)
     with anyio.CancelScope() as serving:
         _on_signals(serving.cancel)
         async with stdio_streams(app.settings.limits.request_bytes) as (incoming, outgoing):
@@ -118,5 +124,5 @@ def http_app(
     """The endpoint for `/mcp` of the HTTP server; its `lifespan` belongs into that server's."""
     from postroom.surfaces.mcp.http import McpEndpoint, caller_of
 
-    server = make_server(app, choose_tools(toolsets, read_only=read_only), caller_of)
+    server = make_server(app, _tools(app, toolsets, read_only=read_only), caller_of)
     return McpEndpoint(server, door, app.settings.limits.request_bytes)

@@ -18,6 +18,10 @@ def _as_it_is(body: Body) -> Body:
     return body
 
 
+def _unstamped(body: Body, _: float) -> Body:
+    return body
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tool:
     """What an agent sees of an operation.
@@ -26,7 +30,9 @@ class Tool:
     the list (it is still taken), `pin` fixes one. `elsewhere` maps an argument that the tool does
     not take to the tool that does. `answers` names the parts of an answer that are worth a place
     in the list of tools. `present` and `explain` give answers and errors the shape of the tool's
-    contract. `go_on` says how to read what did not fit; a `whole` answer is never cut.
+    contract; `stamp` adds to both what goes with every answer, given the seconds it took, and
+    `outline` says what `present` does to the schema. `go_on` says how to read what did not fit; a
+    `whole` answer is never cut.
     """
 
     name: str
@@ -41,6 +47,8 @@ class Tool:
     answers: tuple[str, ...] = ()
     present: Callable[[Body], Body] = _as_it_is
     explain: Callable[[MailError], Body] = explain_error
+    stamp: Callable[[Body, float], Body] = _unstamped
+    outline: Callable[[Body], Body] = _as_it_is
     go_on: str = "ask for less: a smaller limit, or fewer extras"
     whole: bool = False
 

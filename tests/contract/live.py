@@ -1,0 +1,147 @@
+"""Live IMAP as an outside agent has it: the official client, a Postroom, a real Dovecot."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import jsonschema
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.servers.dovecot import PASSWORD, Dovecot
+from tests.servers.outside import Outside, Server, outside
+from tests.servers.postroom import Running, environment, running
+
+Body = dict[str, Any]
+
+
+def account_variables(server: Server, account: str, user: str) -> dict[str, str]:
+    """What to set for a live account."""
+    values = {
+        "HOST": "127.0.0.1",
+        "PORT": str(server.imaps),
+        "USER": user,
+        "PASS": PASSWORD,
+        "CA_FILE": str(server.certificate),
+    }
+    return {f"MAIL_IMAP_{account}_{name}": value for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Calls tools and checks of every answer what must hold for all of them."""
+
+    client: Client
+
+    async def call(self, tool: str, /, **arguments: Any) -> Body:
+        """The whole answer, or the whole error."""
+        result = await self.client.call_tool(tool, arguments)
+        body = result.structured_content
+        assert body is not None
+        assert body == json.loads(result.content[0].text)  # type: ignore[union-attr]
+        assert ("error" in body) is bool(result.is_error)
+        listed = {tool.name: tool for tool in (await self.client.list_tools()).tools}
+        jsonschema.validate(body, listed[tool].output_schema)
+        return body
+
+    async def data(self, tool: str, /, **arguments: Any) -> Body:
+        """What a call that worked gives, in whole or in part."""
+        body = await self.call(tool, **arguments)
+        assert "error" not in body, body
+        data: Body = body["data"]
+        return data
+
+    async def error(self, tool: str, /, **arguments: Any) -> Body:
+        """What a call that was refused says."""
+        body = await self.call(tool, **arguments)
+        assert "error" in body, body
+        error: Body = body["error"]
+        return error
+
+
+@asynccontextmanager
+async def agent_over_http(server: Running) -> AsyncIterator[Agent]:
+    headers = {"Authorization": f"Bearer {server.key}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=120) as http:
+        transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
+        async with Client(transport) as client:
+            yield Agent(client)
+
+
+@asynccontextmanager
+async def agent_over_stdio(
+    data: Path, variables: dict[str, str], *options: str
+) -> AsyncIterator[Agent]:
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "postroom", "mcp", *options],
+        env=environment(data, variables),
+    )
+    async with Client(parameters) as client:
+        yield Agent(client)
+
+
+@pytest.fixture(scope="session")
+def dovecot() -> Iterator[Dovecot]:
+    with Dovecot() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def variables(dovecot: Dovecot) -> dict[str, str]:
+    """Two accounts, and leave to change them."""
+    return {
+        **account_variables(dovecot, "DEFAULT", "alice"),
+        **account_variables(dovecot, "WORK", "bob"),
+        "MAIL_IMAP_WRITE_ENABLED": "true",
+    }
+
+
+@pytest.fixture(scope="session")
+def live_server(
+    tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str]
+) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("live") / "data", **variables) as started:
+        yield started
+
+
+@pytest.fixture
+async def agent(live_server: Running) -> AsyncIterator[Agent]:
+    """An agent over HTTP; over stdio the tools are the same, which one test shows."""
+    async with agent_over_http(live_server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def box(dovecot: Dovecot) -> Iterator[Outside]:
+    """A mailbox of the test's own, in the account `default`."""
+    with outside(dovecot, "alice") as opened:
+        yield opened
+
+
+@pytest.fixture
+def there(dovecot: Dovecot) -> Iterator[Outside]:
+    """Another mailbox of the account `default`."""
+    with outside(dovecot, "alice") as opened:
+        yield opened
+
+
+@pytest.fixture
+def at_work(dovecot: Dovecot) -> Iterator[Outside]:
+    """A mailbox of the account `work`."""
+    with outside(dovecot, "bob") as opened:
+        yield opened
+
+
+def id_of(box: Outside, uid: int, account: str = "default") -> str:
+    """The message_id of a message, as the contract writes it."""
+    return f"imap:{account}:{box.name}:{box.uidvalidity}:{uid}"
