@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build bench-import bench-search bench-start corpora fuzz bench-post faults clean
+.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-search bench-start corpora fuzz bench-post faults clean
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -31,6 +31,10 @@ pins: setup ## Write constraints/ anew after a change of dependencies (UPGRADE=1
 
 build: setup ## Build the wheel into dist/, byte for byte the same each time
 	@scripts/build dist
+
+bench-imap: setup ## Measure a page of live IMAP with 50 ms of latency beside a simple client
+	@scripts/system-packages test
+	@.venv/bin/python -m bench.imap
 
 bench-import: ## Measure the import of a mailbox: make bench-import MBOX=some.mbox
 	@scripts/setup run

@@ -90,6 +90,8 @@ REQUIREMENTS = {
     "imap:move-fallback": Requirement("002", "without MOVE: a copy and a deletion"),
     "imap:delete": Requirement("002", "a deletion of this one message"),
     "imap:delete-confirm": Requirement("002", "confirm must be true"),
+    "imap:cost-search": Requirement("issue 6", "a warm page of 50 takes 3 round trips at most"),
+    "imap:cost-get": Requirement("issue 6", "a message takes 3 round trips, 100 KB of 25 MB"),
     "imap:environment": Requirement("002", "accounts and timeouts come from the environment"),
 }
 

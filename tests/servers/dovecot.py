@@ -22,6 +22,8 @@ from tests.servers.ports import free_ports, wait_for_greeting
 USERS = ("alice", "bob", "carol", "dave")
 PASSWORD = "correct horse"
 _TOKEN_SECRET = b"test-oauth-secret"
+_MOST_NAMES = 50_000
+"""A file has at most 65,000 names on some systems."""
 
 _CONFIGURATION = """
 base_dir = {home}/run
@@ -153,20 +155,18 @@ class Dovecot:
     def fill(self, user: str, mailbox: str, count: int, raw: bytes) -> None:
         """Make a mailbox of many messages that are all the same, faster than any delivery."""
         box = self.home / "home" / user / "mail" / f".{mailbox}"
+        firsts = [box / "cur" / f"{n}.0.x:2," for n in range(0, count, _MOST_NAMES)]
         for name in ("cur", "new", "tmp"):
             (box / name).mkdir(parents=True)
-        first = box / "cur" / "0.0.x:2,"
-        first.write_bytes(raw)
-        for number in range(1, count):
-            # A file has at most 65,000 names on some systems.
-            if number % 50_000 == 0:
-                first = box / "cur" / f"{number}.0.x:2,"
-                first.write_bytes(raw)
-            else:
+        for number in range(count):
+            first = firsts[number // _MOST_NAMES]
+            if number % _MOST_NAMES:
                 os.link(first, box / "cur" / f"{number}.0.x:2,")
+            else:
+                first.write_bytes(raw)
         if os.getuid() == 0:
             roles = _roles()
-            for path in (box, *box.rglob("*")):
+            for path in (box, *box.iterdir(), *firsts):
                 shutil.chown(path, roles["owner"], roles["group"])
 
     def _write(self, key: Path) -> None:
