@@ -1,4 +1,4 @@
-"""Every error has a code of contract 001."""
+"""Every error has a code of contract 001, and one of contract 002."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from postroom import errors
 from postroom.errors import MailError, NotFound, ProviderTimeout, RateLimited, StorageFull
 from postroom.surfaces.mcp.explaining import CODES, explain_error
+from postroom.surfaces.mcp.toolsets import imap_envelope
 
 
 def kinds(error: type[MailError] = MailError) -> set[str]:
@@ -18,7 +19,7 @@ def test_every_kind_of_error_has_a_code():
         e.code for e in vars(errors).values() if isinstance(e, type) and issubclass(e, MailError)
     }
 
-    assert ours == set(CODES)
+    assert ours == set(CODES) == set(imap_envelope.CODES)
     assert kinds() >= ours
 
 
@@ -50,3 +51,13 @@ def test_a_provider_s_failure_says_what_it_said():
 @pytest.mark.parametrize(("error", "again"), [(StorageFull("full"), True), (NotFound("no"), None)])
 def test_what_may_work_later_says_so(error, again):
     assert again == explain_error(error)["error"]["details"].get("retryable")
+
+
+def test_live_mail_has_the_codes_and_the_body_of_its_own_contract():
+    of_contract = {"invalid_input", "auth_failed", "not_found", "timeout", "conflict", "internal"}
+
+    explained = imap_envelope.explain_error(RateLimited("too fast", retry_after=7))
+
+    assert of_contract == set(imap_envelope.CODES.values())
+    details = {"kind": "rate_limited", "retry_after": 7}
+    assert {"code": "internal", "message": "too fast", "details": details} == explained["error"]

@@ -13,7 +13,7 @@ from postroom.operations import messages
 from postroom.surfaces.mcp import toolsets
 from postroom.surfaces.mcp.listing import describe
 from postroom.surfaces.mcp.tool import Tool
-from postroom.surfaces.mcp.toolsets import TOOLSETS, choose_tools
+from postroom.surfaces.mcp.toolsets import ON_DEMAND, TOOLSETS, choose_tools
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tools" / "tools.json"
 KB = 1024
@@ -50,7 +50,7 @@ def compact(value: Any) -> str:
 
 
 def listed() -> list[dict[str, Any]]:
-    return describe(choose_tools())
+    return describe(choose_tools(useful=ON_DEMAND))
 
 
 def parameters() -> list[Any]:
@@ -83,7 +83,7 @@ def test_the_default_list_stays_small():
     assert len(compact(listed()).encode()) < 36 * KB
 
 
-@pytest.mark.parametrize("name", TOOLSETS)
+@pytest.mark.parametrize("name", [*TOOLSETS, *ON_DEMAND])
 def test_a_toolset_alone_stays_small(name):
     assert len(compact(describe(choose_tools([name]))).encode()) < 16 * KB
 
@@ -137,6 +137,16 @@ def test_a_tool_says_what_it_is_and_what_an_answer_may_be(tool):
             {
                 "readOnlyHint": False,
                 "destructiveHint": False,
+                "idempotentHint": False,
+                "openWorldHint": True,
+            },
+        ),
+        ("imap_get_message", {"readOnlyHint": True, "openWorldHint": True}),
+        (
+            "imap_delete_message",
+            {
+                "readOnlyHint": False,
+                "destructiveHint": True,
                 "idempotentHint": False,
                 "openWorldHint": True,
             },

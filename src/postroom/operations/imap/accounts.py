@@ -69,7 +69,7 @@ def check_gate(ctx: Context) -> None:
 
 
 class ListLiveAccounts(Request):
-    """List the configured live IMAP accounts."""
+    """List the configured live IMAP accounts: names and servers, no secrets."""
 
 
 @operation(Scope.READ)

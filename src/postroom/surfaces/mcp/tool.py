@@ -32,7 +32,7 @@ class Tool:
     in the list of tools. `present` and `explain` give answers and errors the shape of the tool's
     contract; `stamp` adds to both what goes with every answer, given the seconds it took, and
     `outline` says what `present` does to the schema. `go_on` says how to read what did not fit; a
-    `whole` answer is never cut.
+    `whole` answer is never cut. What a tool that `is_elsewhere` works on is not kept here.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Tool:
     outline: Callable[[Body], Body] = _as_it_is
     go_on: str = "ask for less: a smaller limit, or fewer extras"
     whole: bool = False
+    is_elsewhere: bool = False
 
     @property
     def is_read_only(self) -> bool:
@@ -63,12 +64,12 @@ class Tool:
         Two of the four say nothing about a tool that only reads, and are left out.
         """
         if self.is_read_only:
-            return {"readOnlyHint": True, "openWorldHint": False}
+            return {"readOnlyHint": True, "openWorldHint": self.is_elsewhere}
         return {
             "readOnlyHint": False,
             "destructiveHint": self.operation.destroys,
             "idempotentHint": self.is_idempotent,
-            "openWorldHint": self.operation.scope is Scope.SEND,
+            "openWorldHint": self.is_elsewhere or self.operation.scope is Scope.SEND,
         }
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:

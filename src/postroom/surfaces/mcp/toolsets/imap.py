@@ -24,7 +24,7 @@ def _tool(
     title: str,
     operation: Operation[Any, Any],
     summarise: Summarise,
-    follow: Follow = words.after_failure,
+    follow: Follow,
     **more: Any,
 ) -> Tool:
     return Tool(
@@ -36,6 +36,7 @@ def _tool(
         stamp=stamp,
         outline=outline,
         whole=True,
+        is_elsewhere=True,
         **more,
     )
 
@@ -74,18 +75,21 @@ TOOLS = (
         "Read a live message",
         reading.get_live_message,
         words.message,
+        words.after_reading,
     ),
     _tool(
         "imap_get_message_raw",
         "Read the source of a live message",
         reading.get_live_message_raw,
         words.source,
+        words.after_source,
     ),
     _tool(
         "imap_update_message_flags",
         "Flag a live message",
         flags.update_live_flags,
         words.flags,
+        words.after_flags,
         is_idempotent=True,
     ),
     _tool(
@@ -93,17 +97,20 @@ TOOLS = (
         "Copy a live message",
         transfers.copy_live_message,
         words.copy,
+        words.after_change,
     ),
     _tool(
         "imap_move_message",
         "Move a live message",
         transfers.move_live_message,
         words.move,
+        words.after_change,
     ),
     _tool(
         "imap_delete_message",
         "Delete a live message",
         transfers.delete_live_message,
         words.deletion,
+        words.after_change,
     ),
 )

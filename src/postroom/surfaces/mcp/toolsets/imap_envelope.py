@@ -68,6 +68,7 @@ def stamp(body: Body, seconds: float) -> Body:
 def outline(schema: Body) -> Body:
     """The schema of an answer in its envelope."""
     data = {name: shape for name, shape in schema["properties"].items() if name != "untrusted"}
+    data["next_action"] = {"type": "object"}
     return {
         "type": "object",
         "properties": {

@@ -164,14 +164,51 @@ def after_search(data: Body) -> Body:
     return _step("Nothing was found; search with other criteria", "imap_search_messages", **where)
 
 
+def after_reading(data: Body) -> Body | None:
+    """What is left out of a message is in its source."""
+    if data["status"] != "partial":
+        return after_failure(data)
+    message_id = data["message"]["message_id"]
+    return _step(
+        "Read the source for what is missing", "imap_get_message_raw", message_id=message_id
+    )
+
+
+def after_source(data: Body) -> Body | None:
+    """What is cut of a source may be read in parts that are made for reading."""
+    if data["status"] != "partial":
+        return after_failure(data)
+    message_id = data["message_id"]
+    return _step(
+        "Read the message instead of its source", "imap_get_message", message_id=message_id
+    )
+
+
+def after_flags(data: Body) -> Body | None:
+    """See which flags a message has in the end."""
+    if data["status"] != "partial":
+        return after_failure(data)
+    message_id = data["message_id"]
+    return _step("See which flags it has now", "imap_get_message", message_id=message_id)
+
+
+def after_change(data: Body) -> Body | None:
+    """A message that went half the way is still where it was, or in both places."""
+    if data["status"] != "partial":
+        return after_failure(data)
+    mailbox = data.get("source_mailbox") or data["mailbox"]
+    where = {"account_id": _account(data), "mailbox": mailbox}
+    return _step("See what is in the mailbox now", "imap_search_messages", **where)
+
+
 def after_failure(data: Body) -> Body | None:
-    """What to do when something went wrong; nothing otherwise."""
-    if data["status"] == "ok":
-        return None
-    account_id = data.get("account_id") or data["source_account_id"]
-    if data["status"] == "failed":
-        return _repair(data, account_id)
-    return None
+    """What to do when nothing worked; nothing otherwise."""
+    return _repair(data, _account(data)) if data["status"] == "failed" else None
+
+
+def _account(data: Body) -> str:
+    account_id: str = data.get("account_id") or data["source_account_id"]
+    return account_id
 
 
 def _repair(data: Body, account_id: str) -> Body:
