@@ -19,7 +19,7 @@ class Bounds:
 
     wall_s: float = 10.0
     cpu_s: int = 10
-    memory_bytes: int = 1024 * 1024 * 1024
+    memory_bytes: int = 512 * 1024 * 1024
     answer_bytes: int = 1024 * 1024
 
 

@@ -1,0 +1,48 @@
+"""Work that a process of its own must survive: each function does one bad thing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+
+def shout(data: bytes, argument: int) -> str:
+    return data.decode().upper() * argument
+
+
+def refuse(data: bytes, argument: int) -> str:
+    raise ValueError("I would rather\nnot")
+
+
+def loop(data: bytes, argument: int) -> str:
+    while True:
+        pass
+
+
+def hoard(data: bytes, argument: int) -> str:
+    return str(len([bytes(argument) for _ in range(1_000)]))
+
+
+def babble(data: bytes, argument: int) -> str:
+    return "x" * argument
+
+
+def crash(data: bytes, argument: int) -> str:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return "still here"
+
+
+def write_file(data: bytes, argument: int) -> str:
+    Path(data.decode()).write_bytes(b"x")
+    return "written"
+
+
+def connect(data: bytes, argument: int) -> str:
+    socket.create_connection(("127.0.0.1", argument), 5).close()
+    return "connected"
+
+
+def environment(data: bytes, argument: int) -> str:
+    return " ".join(sorted(os.environ))

@@ -1,0 +1,102 @@
+"""Work on what strangers sent, in a process that can be killed and has little power."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from postroom.blocking.processes import Bounds, WorkFailed, in_process
+from tests.servers import strange_work as work
+
+MB = 1024 * 1024
+LONG = Bounds(wall_s=120, cpu_s=120)
+"""For work that ends by itself: a busy machine may take its time."""
+
+
+async def test_what_the_work_returns_comes_back():
+    assert "ÄHMÄHM" == await in_process(work.shout, "ähm".encode(), 2, LONG)
+
+
+async def test_large_data_gets_through():
+    assert 5 * MB == len(await in_process(work.shout, b"x" * (5 * MB), 1, _answers(6 * MB)))
+
+
+def _answers(size: int) -> Bounds:
+    return Bounds(wall_s=120, cpu_s=120, answer_bytes=size)
+
+
+@pytest.mark.parametrize(
+    ("bad", "argument", "bounds", "said"),
+    [
+        (work.refuse, 0, LONG, "I would rather not"),
+        (work.loop, 0, Bounds(wall_s=0.5), r"not done within 0\.5 seconds"),
+        (work.loop, 0, Bounds(wall_s=120, cpu_s=1), "crashed"),
+        (work.hoard, 10 * MB, LONG, "MemoryError"),
+        (work.babble, 2 * MB, LONG, "more than 1048576 bytes"),
+        (work.crash, 0, LONG, "crashed"),
+    ],
+)
+async def test_work_that_goes_wrong_is_told_and_leaves_nothing_behind(bad, argument, bounds, said):
+    with pytest.raises(WorkFailed, match=said):
+        await in_process(bad, b"data", argument, bounds)
+
+    assert [] == children()
+
+
+async def test_work_that_nobody_waits_for_any_more_is_killed():
+    waiting = asyncio.ensure_future(in_process(work.loop, b"", 0, LONG))
+    while not children():
+        await asyncio.wait([waiting], timeout=0.01)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+    assert waiting.cancelled()
+    assert [] == children()
+
+
+def children() -> list[int]:
+    """The processes that we started and that still run."""
+    found = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = [row.split(maxsplit=1) for row in found.stdout.splitlines()]
+    return [int(pid) for pid, command in rows if "postroom.blocking.worker" in command]
+
+
+async def test_the_work_can_write_no_file(tmp_path: Path):
+    target = tmp_path / "file"
+
+    with pytest.raises(WorkFailed):
+        await in_process(work.write_file, str(target).encode(), 0, LONG)
+
+    assert not target.exists() or b"" == target.read_bytes()
+
+
+async def test_the_work_sees_none_of_our_secrets(monkeypatch):
+    monkeypatch.setenv("MAIL_IMAP_DEFAULT_PASS", "secret")
+
+    names = (await in_process(work.environment, b"", 0, LONG)).split()
+
+    assert not [name for name in names if "MAIL" in name]
+
+
+@pytest.mark.may_skip("not every kernel takes the network away from a process")
+async def test_the_work_has_no_network():
+    if not _may_unshare():
+        pytest.skip("this kernel does not let us")
+    with socket.create_server(("127.0.0.1", 0)) as listening, pytest.raises(WorkFailed):
+        await in_process(work.connect, b"", listening.getsockname()[1], LONG)
+
+
+def _may_unshare() -> bool:
+    trying = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x50000000) != 0)"
+    return 0 == subprocess.run([sys.executable, "-c", trying], check=False).returncode
