@@ -1,0 +1,148 @@
+"""Live tools on a line that breaks: what is said to be whole is whole, and done once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.app import App, open_app
+from postroom.config import read_settings
+from postroom.model.key import OWNER
+from postroom.providers.imap.provider import ImapAccounts
+from postroom.surfaces.mcp.calling import call_tool
+from postroom.surfaces.mcp.toolsets import choose_tools
+from tests.servers.imap_script import ScriptedImap, mails, scripted
+from tests.servers.proxy import Proxy, proxied
+
+TOOLS = {tool.name: tool for tool in choose_tools(["imap"])}
+ID = "imap:default:INBOX:7:2"
+READS: dict[str, dict[str, Any]] = {
+    "imap_list_mailboxes": {},
+    "imap_search_messages": {"mailbox": "INBOX", "include_snippet": True},
+    "imap_get_message": {"message_id": ID},
+    "imap_get_message_raw": {"message_id": ID},
+}
+CHANGES: dict[str, dict[str, Any]] = {
+    "imap_update_message_flags": {"message_id": ID, "add_flags": [r"\Seen"]},
+    "imap_copy_message": {"message_id": ID, "destination_mailbox": "Archive"},
+    "imap_move_message": {"message_id": ID, "destination_mailbox": "Archive"},
+    "imap_delete_message": {"message_id": ID, "confirm": True},
+}
+PLACES = 120
+FOR_GOOD = 1_000_000
+
+
+@dataclass(frozen=True)
+class Line:
+    """A house, a server, and what is between them."""
+
+    app: App
+    server: ScriptedImap
+    proxy: Proxy
+
+    async def call(self, tool: str) -> dict[str, Any]:
+        """The data of an answer, without what differs from call to call."""
+        arguments = (READS | CHANGES)[tool]
+        result = await call_tool(self.app.context(OWNER), TOOLS[tool], arguments)
+        body: dict[str, Any] = result["structuredContent"]
+        assert "data" in body, body
+        return body["data"]
+
+    async def size(self, tool: str) -> int:
+        """How many bytes the server says until a call on a new connection is answered."""
+        self.proxy.cut_after = None
+        await self.leave()
+        self.proxy.reset()
+        await self.call(tool)
+        return self.proxy.bytes_from_server
+
+    async def cut(self, offset: int, times: int) -> None:
+        """Have the next connections end after so many bytes of the server."""
+        await self.leave()
+        self.proxy.cut_after, self.proxy.cuts = offset, times
+
+    async def leave(self) -> None:
+        """End what is open, and wait until the house has noticed."""
+        self.proxy.cut_all()
+        live = self.app.house.imap
+        assert isinstance(live, ImapAccounts)
+        clients = [client for pool in live._pools.values() for client, _ in pool._idle]
+        while not all(client.connection.is_closed for client in clients):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def line(tmp_path: Path) -> AsyncIterator[Line]:
+    boxes = {b"INBOX": mails(10), b"Archive": {}}
+    async with scripted(mailboxes=boxes) as server, proxied(server.port) as proxy:
+        values = {"HOST": "127.0.0.1", "PORT": proxy.port, "USER": "ana", "PASS": "secret"}
+        values |= {"SECURE": "false", "INSECURE": "true"}
+        variables = {f"MAIL_IMAP_DEFAULT_{name}": str(value) for name, value in values.items()}
+        variables |= {"POSTROOM_DATA_DIR": str(tmp_path), "MAIL_IMAP_WRITE_ENABLED": "true"}
+        async with open_app(read_settings(variables).settings) as app:
+            yield Line(app, server, proxy)
+
+
+def places(size: int) -> range:
+    return range(0, size, max(1, size // PLACES))
+
+
+@pytest.mark.parametrize("tool", READS)
+async def test_a_line_that_breaks_once_makes_no_difference(tmp_path, tool):
+    async with line(tmp_path) as opened:
+        size = await opened.size(tool)
+        whole = await opened.call(tool)
+        for offset in places(size):
+            await opened.cut(offset, 1)
+
+            assert whole == await opened.call(tool), offset
+
+
+@pytest.mark.parametrize("tool", READS)
+async def test_half_an_answer_is_never_said_to_be_whole(tmp_path, tool):
+    async with line(tmp_path) as opened:
+        size = await opened.size(tool)
+        whole = await opened.call(tool)
+        for offset in places(size):
+            await opened.cut(offset, FOR_GOOD)
+            answer = await opened.call(tool)
+
+            if answer["status"] == "ok":
+                assert whole == answer, offset
+                continue
+            assert answer["issues"][0]["retryable"], offset
+            assert answer["next_action"]["tool"] in TOOLS
+            rows = answer.get("messages", [])
+            assert rows == [row for row in whole.get("messages", []) if row in rows]
+
+
+@pytest.mark.parametrize("tool", CHANGES)
+async def test_a_change_on_a_line_that_breaks_is_done_once_or_not_at_all(tmp_path, tool):
+    async with line(tmp_path) as opened:
+        size = await opened.size(tool)
+        for offset in places(size):
+            opened.server.mailboxes |= {b"INBOX": mails(10), b"Archive": {}}
+            before = state(opened.server)
+            await opened.cut(offset, FOR_GOOD)
+            answer = await opened.call(tool)
+
+            is_done = before != state(opened.server)
+            assert len(opened.server.mailboxes[b"Archive"]) <= 1
+            assert len(opened.server.mailboxes[b"INBOX"]) >= 9
+            if answer["status"] == "ok":
+                assert is_done, offset
+            else:
+                assert answer["issues"], offset
+
+
+def state(server: ScriptedImap) -> dict[bytes, dict[int, frozenset[bytes]]]:
+    return {
+        name: {uid: frozenset(mail.flags) for uid, mail in box.items()}
+        for name, box in server.mailboxes.items()
+    }
