@@ -11,16 +11,12 @@ from typing import Any
 
 import pytest
 
-from postroom.app import App, open_app
-from postroom.config import read_settings
-from postroom.model.key import OWNER
+from postroom.app import App
 from postroom.providers.imap.provider import ImapAccounts
-from postroom.surfaces.mcp.calling import call_tool
-from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.servers.imap_script import ScriptedImap, mails, scripted
 from tests.servers.proxy import Proxy, proxied
+from tests.surfaces.mcp.live import TOOLS, account_at, answer, house_with
 
-TOOLS = {tool.name: tool for tool in choose_tools(["imap"])}
 ID = "imap:default:INBOX:7:2"
 READS: dict[str, dict[str, Any]] = {
     "imap_list_mailboxes": {},
@@ -48,11 +44,9 @@ class Line:
 
     async def call(self, tool: str) -> dict[str, Any]:
         """The data of an answer, without what differs from call to call."""
-        arguments = (READS | CHANGES)[tool]
-        result = await call_tool(self.app.context(OWNER), TOOLS[tool], arguments)
-        body: dict[str, Any] = result["structuredContent"]
-        assert "data" in body, body
-        return body["data"]
+        body = await answer(self.app, tool, **(READS | CHANGES)[tool])
+        data: dict[str, Any] = body["data"]
+        return data
 
     async def size(self, tool: str) -> int:
         """How many bytes the server says until a call on a new connection is answered."""
@@ -80,13 +74,12 @@ class Line:
 @asynccontextmanager
 async def line(tmp_path: Path) -> AsyncIterator[Line]:
     boxes = {b"INBOX": mails(10), b"Archive": {}}
-    async with scripted(mailboxes=boxes) as server, proxied(server.port) as proxy:
-        values = {"HOST": "127.0.0.1", "PORT": proxy.port, "USER": "ana", "PASS": "secret"}
-        values |= {"SECURE": "false", "INSECURE": "true"}
-        variables = {f"MAIL_IMAP_DEFAULT_{name}": str(value) for name, value in values.items()}
-        variables |= {"POSTROOM_DATA_DIR": str(tmp_path), "MAIL_IMAP_WRITE_ENABLED": "true"}
-        async with open_app(read_settings(variables).settings) as app:
-            yield Line(app, server, proxy)
+    async with (
+        scripted(mailboxes=boxes) as server,
+        proxied(server.port) as proxy,
+        house_with(tmp_path, account_at(proxy.port)) as app,
+    ):
+        yield Line(app, server, proxy)
 
 
 def places(size: int) -> range:
@@ -111,14 +104,14 @@ async def test_half_an_answer_is_never_said_to_be_whole(tmp_path, tool):
         whole = await opened.call(tool)
         for offset in places(size):
             await opened.cut(offset, FOR_GOOD)
-            answer = await opened.call(tool)
+            found = await opened.call(tool)
 
-            if answer["status"] == "ok":
-                assert whole == answer, offset
+            if found["status"] == "ok":
+                assert whole == found, offset
                 continue
-            assert answer["issues"][0]["retryable"], offset
-            assert answer["next_action"]["tool"] in TOOLS
-            rows = answer.get("messages", [])
+            assert found["issues"][0]["retryable"], offset
+            assert found["next_action"]["tool"] in TOOLS
+            rows = found.get("messages", [])
             assert rows == [row for row in whole.get("messages", []) if row in rows]
 
 
@@ -130,15 +123,15 @@ async def test_a_change_on_a_line_that_breaks_is_done_once_or_not_at_all(tmp_pat
             opened.server.mailboxes |= {b"INBOX": mails(10), b"Archive": {}}
             before = state(opened.server)
             await opened.cut(offset, FOR_GOOD)
-            answer = await opened.call(tool)
+            found = await opened.call(tool)
 
             is_done = before != state(opened.server)
             assert len(opened.server.mailboxes[b"Archive"]) <= 1
             assert len(opened.server.mailboxes[b"INBOX"]) >= 9
-            if answer["status"] == "ok":
+            if found["status"] == "ok":
                 assert is_done, offset
             else:
-                assert answer["issues"], offset
+                assert found["issues"], offset
 
 
 def state(server: ScriptedImap) -> dict[bytes, dict[int, frozenset[bytes]]]:

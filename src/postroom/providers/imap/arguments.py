@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 _PLAIN_NAME = re.compile(rb"[A-Za-z0-9_./&+,=@$#!:;<>?^|~-]+")
 _CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
-_FLAG = re.compile(r"\\?[A-Za-z0-9_.$+/:;<>=@!#&'|~^?,`-]{1,100}")
+_FLAG = re.compile(r"""\\?[A-Za-z0-9_.$+/:;<>=@!#&'|~^?,`\[}-]{1,100}""", re.ASCII)
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _SET_BYTES = 2_000
 
@@ -62,11 +62,16 @@ def words(text: str) -> Piece:
     return quoted(data) if data.isascii() else Bytes(data)
 
 
+def is_flag(text: str) -> bool:
+    """Whether a text can be a flag; not all that servers show as flags can be sent."""
+    return _FLAG.fullmatch(text) is not None
+
+
 def flag_list(flags: Iterable[str]) -> bytes:
     """Flags in parentheses. Raises ValueError for what cannot be a flag."""
     flags = list(flags)
     for flag in flags:
-        if not _FLAG.fullmatch(flag):
+        if not is_flag(flag):
             raise ValueError(f"{flag!r} cannot be a flag")
     return b"(" + " ".join(flags).encode("ascii") + b")"
 

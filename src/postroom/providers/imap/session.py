@@ -21,6 +21,7 @@ from postroom.model.imap import (
     ImapSection,
     ImapSummary,
 )
+from postroom.providers.imap.arguments import is_flag
 from postroom.providers.imap.client import Client, Listed, together
 from postroom.providers.imap.errors import Final, imap_errors
 from postroom.providers.imap.faults import Refused, Unreadable
@@ -35,6 +36,9 @@ PREVIEW_CHARS = 200
 """The longest preview of a server (RFC 8970)."""
 
 HEADER_BYTES = 32 * 1024
+_STRUCTURE_BYTES = 512 * 1024
+"""Names of files that are not ASCII come as literals, one for each."""
+
 _FIELDS_BYTES = 8_192
 _FIELDS = (
     b"BODY.PEEK[HEADER.FIELDS (DATE FROM SUBJECT CONTENT-TYPE CONTENT-TRANSFER-ENCODING)]<0.%d>"
@@ -145,7 +149,7 @@ class Session:
     async def _describe(self, at: ImapLocator, structure: bytes) -> ImapDescription | None:
         fetched = b"BODY.PEEK[HEADER]<0.%d>" % HEADER_BYTES
         items = b" ".join((b"UID FLAGS INTERNALDATE RFC822.SIZE", fetched, structure)).rstrip()
-        row = await self._row(at, items, 2 * HEADER_BYTES)
+        row = await self._row(at, items, 2 * HEADER_BYTES + (_STRUCTURE_BYTES if structure else 0))
         if row is None:
             return None
         header = row.data(b"BODY[HEADER]")
@@ -204,7 +208,7 @@ class Session:
                     break
                 if len(raw) > most_bytes:
                     raise TooLarge(f"the message is over the limit of {most_bytes} bytes")
-        flags = tuple(flag for flag in row.flags or () if flag.lower() != r"\recent")
+        flags = tuple(f for f in row.flags or () if is_flag(f) and f.lower() != r"\recent")
         return ImapCopyOf(bytes(raw), flags, row.arrived_at)
 
     async def _row(self, at: ImapLocator, items: bytes, literal_bytes: int) -> Row | None:

@@ -134,14 +134,11 @@ def after_verification(data: Body) -> Body:
 def after_mailboxes(data: Body) -> Body:
     """Search the first mailbox, which is INBOX if there is one."""
     account_id = data["account_id"]
-    if not data["mailboxes"]:
+    if data["status"] == "failed":
         return _repair(data, account_id)
-    return _step(
-        "Search a mailbox",
-        "imap_search_messages",
-        account_id=account_id,
-        mailbox=data["mailboxes"][0]["name"],
-    )
+    first = data["mailboxes"][0]["name"] if data["mailboxes"] else "INBOX"
+    where = {"account_id": account_id, "mailbox": first}
+    return _step("Search a mailbox", "imap_search_messages", **where)
 
 
 def after_search(data: Body) -> Body:
@@ -214,8 +211,7 @@ def _account(data: Body) -> str:
 def _repair(data: Body, account_id: str) -> Body:
     """The tool that tells more about what went wrong."""
     issue = data["issues"][0]
-    if issue["code"] == "not_found":
-        return _step("See which mailboxes there are", "imap_list_mailboxes", account_id=account_id)
-    if issue["code"] in ("auth_failed", "timeout") or issue["stage"].startswith("connect"):
+    is_lost = issue["code"] in ("auth_failed", "timeout") or issue["stage"].startswith("connect")
+    if is_lost or "mailboxes" in data:
         return _step("See whether the account works", "imap_verify_account", account_id=account_id)
     return _step("See which mailboxes there are", "imap_list_mailboxes", account_id=account_id)

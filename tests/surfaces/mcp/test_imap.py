@@ -1,0 +1,166 @@
+"""Live tools on servers that are odd: the truth about what was done, and a way to go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.servers.imap_script import Mail, Told, mails, scripted
+from tests.surfaces.mcp.live import TOOLS, account_at, answer, house_with
+
+ID = "imap:default:INBOX:7:2"
+
+
+def boxes() -> dict[bytes, dict[int, Mail]]:
+    return {b"INBOX": mails(5), b"Archive": {}}
+
+
+async def test_an_account_without_any_mailbox_is_no_failure(tmp_path):
+    async with (
+        scripted(mailboxes={}) as server,
+        house_with(tmp_path, account_at(server.port)) as app,
+    ):
+        body = await answer(app, "imap_list_mailboxes")
+
+    assert ("ok", [], "0 mailboxes") == (
+        body["data"]["status"],
+        body["data"]["mailboxes"],
+        body["summary"],
+    )
+    assert body["data"]["next_action"]["tool"] in TOOLS
+
+
+async def test_a_server_that_refuses_to_remove_one_message_keeps_it_and_that_is_said(tmp_path):
+    """As Proton Bridge does, which says that it has UIDPLUS."""
+    replies = {"UID EXPUNGE": b"{tag} NO not here\r\n"}
+    async with (
+        scripted(mailboxes=boxes(), replies=replies) as server,
+        house_with(tmp_path, account_at(server.port)) as app,
+    ):
+        body = await answer(app, "imap_delete_message", message_id=ID, confirm=True)
+
+    data = body["data"]
+    assert ("partial", 2, 1) == (data["status"], data["steps_attempted"], data["steps_succeeded"])
+    assert ["internal", "not_expunged"] == [issue["code"] for issue in data["issues"]]
+    assert "not here" in data["issues"][0]["message"]
+    assert body["summary"].startswith("The message was flagged as deleted but not removed")
+    assert ("imap_search_messages", {"account_id": "default", "mailbox": "INBOX"}) == (
+        data["next_action"]["tool"],
+        data["next_action"]["arguments"],
+    )
+    assert 5 == len(server.mailboxes[b"INBOX"])
+    assert not [line for line in server.lines if b" EXPUNGE" in line and b"UID EXPUNGE" not in line]
+
+
+@pytest.mark.parametrize("refused", ["UID MOVE", "UID COPY", "UID STORE"])
+async def test_a_move_that_fails_never_says_moved(tmp_path, refused):
+    capabilities = "IMAP4rev1 UIDPLUS" + (" MOVE" if refused == "UID MOVE" else "")
+    replies = {refused: b"{tag} NO disk full\r\n"}
+    async with (
+        scripted(mailboxes=boxes(), replies=replies, capabilities=capabilities) as server,
+        house_with(tmp_path, account_at(server.port)) as app,
+    ):
+        body = await answer(app, "imap_move_message", message_id=ID, destination_mailbox="Archive")
+
+    assert "was moved" not in body["summary"]
+    assert "disk full" in body["summary"]
+    assert ("partial" if refused == "UID STORE" else "failed") == body["data"]["status"]
+    assert 2 in server.mailboxes[b"INBOX"]
+    assert (refused == "UID STORE") == bool(server.mailboxes[b"Archive"])
+
+
+async def test_flags_that_no_server_takes_are_left_behind_in_a_copy(tmp_path):
+    odd = boxes()
+    odd[b"INBOX"][2].flags = {rb"\Seen", b"[Imap]/Old", b"\xc3\xa9t\xc3\xa9"}
+    async with (
+        scripted(mailboxes=odd) as here,
+        scripted(mailboxes=boxes()) as there,
+        house_with(tmp_path, account_at(here.port), account_at(there.port, "WORK")) as app,
+    ):
+        body = await answer(
+            app,
+            "imap_copy_message",
+            message_id=ID,
+            destination_account_id="work",
+            destination_mailbox="Archive",
+        )
+
+    assert ("ok", "imap:work:Archive:7:1") == (
+        body["data"]["status"],
+        body["data"]["new_message_id"],
+    )
+    assert rb"\Seen" in there.mailboxes[b"Archive"][1].flags
+
+
+async def test_a_copy_goes_without_keywords_where_they_are_refused(tmp_path):
+    def append(told: Told) -> bytes | None:
+        return b"{tag} NO keywords are not allowed\r\n" if b"$Todo" in told.rest else None
+
+    tagged = boxes()
+    tagged[b"INBOX"][2].flags = {rb"\Seen", b"$Todo"}
+    async with (
+        scripted(mailboxes=tagged) as here,
+        scripted(mailboxes=boxes(), replies={"APPEND": append}) as there,
+        house_with(tmp_path, account_at(here.port), account_at(there.port, "WORK")) as app,
+    ):
+        body = await answer(
+            app,
+            "imap_copy_message",
+            message_id=ID,
+            destination_account_id="work",
+            destination_mailbox="Archive",
+        )
+
+    data = body["data"]
+    assert ("partial", ["flags_not_kept"]) == (data["status"], [i["code"] for i in data["issues"]])
+    assert body["summary"].startswith("The message was copied to Archive")
+    assert {rb"\Seen"} == there.mailboxes[b"Archive"][1].flags
+
+
+async def test_a_search_that_contradicts_itself_is_not_said_to_be_empty(tmp_path):
+    """As IMAP4rev2 of one provider does: ESEARCH is empty, whatever is there."""
+    replies = {
+        "UID SEARCH": lambda told: (
+            b"* ESEARCH (TAG {tag}) UID COUNT 0\r\n{tag} OK\r\n" if b"RETURN" in told.rest else None
+        )
+    }
+    async with (
+        scripted(mailboxes=boxes(), replies=replies) as server,
+        house_with(tmp_path, account_at(server.port)) as app,
+    ):
+        body = await answer(app, "imap_search_messages", mailbox="INBOX")
+
+    data = body["data"]
+    assert ("partial", 5, 5) == (data["status"], data["total"], data["returned"])
+    assert ["search_inconsistent"] == [issue["code"] for issue in data["issues"]]
+
+
+async def test_flags_that_were_not_kept_are_not_said_to_be(tmp_path):
+    async with (
+        scripted(mailboxes=boxes(), replies={"UID STORE": b"{tag} OK sure\r\n"}) as server,
+        house_with(tmp_path, account_at(server.port)) as app,
+    ):
+        body = await answer(app, "imap_update_message_flags", message_id=ID, add_flags=["$Todo"])
+
+    data = body["data"]
+    assert ("failed", False, []) == (data["status"], data["applied_add_flags"], data["flags"])
+    assert ["not_applied"] == [issue["code"] for issue in data["issues"]]
+    assert body["summary"].startswith("No flag was changed")
+
+
+async def test_a_wrong_password_is_told_and_the_password_is_not(tmp_path):
+    replies = {"LOGIN": b"{tag} NO [AUTHENTICATIONFAILED] secret is wrong\r\n"}
+    async with (
+        scripted(replies=replies) as server,
+        house_with(tmp_path, account_at(server.port)) as app,
+    ):
+        bodies = [
+            await answer(app, "imap_search_messages", mailbox="INBOX"),
+            await answer(app, "imap_get_message", message_id=ID),
+            await answer(app, "imap_delete_message", message_id=ID, confirm=True),
+        ]
+
+    for body in bodies:
+        data = body["data"]
+        assert ("failed", "auth_failed") == (data["status"], data["issues"][0]["code"])
+        assert "imap_verify_account" == data["next_action"]["tool"]
+        assert "secret is" not in str(body)
