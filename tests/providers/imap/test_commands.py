@@ -11,8 +11,7 @@ import pytest
 from postroom.errors import MailError
 from postroom.model.imap import ImapCopyOf, ImapCriteria, ImapLocator
 from postroom.ports.imap import ImapSession
-from postroom.providers.imap.arguments import flag_list, mailbox, uid_sets, words
-from postroom.providers.imap.connection import _segments
+from postroom.providers.imap.arguments import command_segments, flag_list, mailbox, uid_sets, words
 from postroom.providers.imap.names import decode_name, encode_name, spellings
 from tests.providers.imap.conftest import connected, local
 from tests.servers.imap_script import mails, scripted
@@ -78,7 +77,7 @@ def test_half_a_million_texts_make_one_command_each_or_none():
         except ValueError:
             continue
         made += 1
-        segments = _segments([b"P1", b"X", piece, b"Y"], chance.choice(("", "+", "-")))
+        segments = command_segments([b"P1", b"X", piece, b"Y"], chance.choice(("", "+", "-")))
         assert is_one_command(b"".join(segments)), text
 
     assert made > 100_000

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.model.key import OWNER
+from postroom.surfaces.mcp.calling import call_tool
 from tests.servers.imap_script import Mail, Told, mails, scripted
 from tests.surfaces.mcp.live import TOOLS, account_at, answer, house_with
 
@@ -164,3 +166,24 @@ async def test_a_wrong_password_is_told_and_the_password_is_not(tmp_path):
         assert ("failed", "auth_failed") == (data["status"], data["issues"][0]["code"])
         assert "imap_verify_account" == data["next_action"]["tool"]
         assert "secret is" not in str(body)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("imap_search_messages", {"mailbox": "\ud800"}),
+        ("imap_search_messages", {"mailbox": "INBOX", "query": "a\udfffb"}),
+        ("imap_get_message", {"message_id": "imap:default:\ud800:7:2"}),
+        ("imap_copy_message", {"message_id": ID, "destination_mailbox": "a\ud800"}),
+        ("imap_update_message_flags", {"message_id": ID, "add_flags": ["\ud800"]}),
+    ],
+)
+async def test_text_that_no_wire_can_carry_is_refused_before_it_is_sent(tmp_path, tool, arguments):
+    async with (
+        scripted(mailboxes=boxes()) as server,
+        house_with(tmp_path, account_at(server.port)) as app,
+    ):
+        result = await call_tool(app.context(OWNER), TOOLS[tool], arguments)
+
+    assert "invalid_input" == result["structuredContent"]["error"]["code"]
+    assert 0 == server.connections

@@ -12,6 +12,7 @@ from postroom.operations.imap.accounts import AccountId
 from postroom.operations.request import Request
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_HALF = re.compile(r"[\ud800-\udfff]")
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -19,6 +20,8 @@ def without_controls(text: str) -> str:
     """Pass on a text without ASCII control characters. Raises ValueError."""
     if _CONTROL.search(text):
         raise ValueError("must not contain control characters")
+    if _HALF.search(text):
+        raise ValueError("must not contain half of a surrogate pair, which is no letter")
     return text
 
 

@@ -14,6 +14,8 @@ _CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 _FLAG = re.compile(r"""\\?[A-Za-z0-9_.$+/:;<>=@!#&'|~^?,`\[}-]{1,100}""", re.ASCII)
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _SET_BYTES = 2_000
+_MINUS_BYTES = 4_096
+_LINE_END = re.compile(rb"[\r\n\0]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +113,24 @@ def _ranges(uids: list[int]) -> Iterator[bytes]:
         if following != one + 1:
             yield b"%d" % one if start == one else b"%d:%d" % (start, one)
             start = following
+
+
+def command_segments(pieces: Sequence[Piece], literals: str) -> list[bytes]:
+    """A command cut where the server has to consent first; pieces are joined by spaces."""
+    segments = [b""]
+    for number, piece in enumerate(pieces):
+        space = b" " if number else b""
+        if isinstance(piece, bytes):
+            if _LINE_END.search(piece):
+                raise ValueError("a command must stay one line")
+            segments[-1] += space + piece
+            continue
+        size = len(piece.data)
+        may_go = literals == "+" or (literals == "-" and size <= _MINUS_BYTES)
+        if may_go and not piece.asks_first:
+            segments[-1] += space + b"{%d+}\r\n" % size + piece.data
+        else:
+            segments[-1] += space + b"{%d}\r\n" % size
+            segments.append(piece.data)
+    segments[-1] += b"\r\n"
+    return segments

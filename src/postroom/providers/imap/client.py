@@ -39,7 +39,9 @@ from postroom.providers.imap.values import Value, parse_values
 
 A = TypeVar("A")
 B = TypeVar("B")
-LOGOUT_S = 2.0
+LOGOUT_S = 0.5
+"""A good-bye is only polite; who stops us does not want to wait for it."""
+
 IDLE_S = 240.0
 """How long one IDLE lasts: a dead link is noticed within five minutes (RFC 2177 asks for 29)."""
 

@@ -7,14 +7,13 @@ leak. An untagged response belongs to the oldest command that is not answered ye
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NoReturn
 
-from postroom.providers.imap.arguments import Bytes, Piece
+from postroom.providers.imap.arguments import Bytes, Piece, command_segments
 from postroom.providers.imap.compression import Compression
 from postroom.providers.imap.faults import (
     Disconnected,
@@ -34,8 +33,6 @@ SLOWEST_BYTES_PER_S = 20_000
 MOST_UNTAGGED = 250_000
 _LITERAL_BYTES = 64 * 1024
 _CHUNK_BYTES = 64 * 1024
-_MINUS_BYTES = 4_096
-_LINE_END = re.compile(rb"[\r\n\0]")
 
 Take = Callable[[Frame], None]
 
@@ -267,7 +264,7 @@ class Connection(asyncio.Protocol):
         if self.is_closed:
             raise Disconnected(self._reason)
         tag = b"P%d" % next(self._numbers)
-        segments = _segments([tag, pending.name.encode(), *pieces], literals)
+        segments = command_segments([tag, pending.name.encode(), *pieces], literals)
         self._pending[tag] = pending
         carried = (waiting.literal_bytes for waiting in self._pending.values())
         self._framer.literal_bytes = max(_LITERAL_BYTES, *carried)
@@ -359,24 +356,3 @@ class Connection(asyncio.Protocol):
             raise NotSecure(f"TLS failed: {shown(str(error))}") from error
         assert transport is not None
         self._transport = transport
-
-
-def _segments(pieces: Sequence[Piece], literals: str) -> list[bytes]:
-    """A command cut where the server has to consent first; pieces are joined by spaces."""
-    segments = [b""]
-    for number, piece in enumerate(pieces):
-        space = b" " if number else b""
-        if isinstance(piece, bytes):
-            if _LINE_END.search(piece):
-                raise ValueError("a command must stay one line")
-            segments[-1] += space + piece
-            continue
-        size = len(piece.data)
-        may_go = literals == "+" or (literals == "-" and size <= _MINUS_BYTES)
-        if may_go and not piece.asks_first:
-            segments[-1] += space + b"{%d+}\r\n" % size + piece.data
-        else:
-            segments[-1] += space + b"{%d}\r\n" % size
-            segments.append(piece.data)
-    segments[-1] += b"\r\n"
-    return segments

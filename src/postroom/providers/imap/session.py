@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from postroom.errors import Conflict, NotFound, TooLarge
-from postroom.mail.charsets import clean, guess
 from postroom.model.imap import (
     ImapAccount,
     ImapCopyOf,
@@ -16,20 +15,25 @@ from postroom.model.imap import (
     ImapFound,
     ImapLocator,
     ImapMailbox,
-    ImapPart,
     ImapPieces,
     ImapSection,
     ImapSummary,
 )
 from postroom.providers.imap.arguments import is_flag
-from postroom.providers.imap.client import Client, Listed, together
+from postroom.providers.imap.client import Client, together
 from postroom.providers.imap.errors import Final, imap_errors
 from postroom.providers.imap.faults import Refused, Unreadable
-from postroom.providers.imap.names import decode_name, spellings
+from postroom.providers.imap.names import spellings
 from postroom.providers.imap.questions import Question
 from postroom.providers.imap.responses import Opened, Row
 from postroom.providers.imap.searching import Search
-from postroom.providers.imap.structures import read_structure
+from postroom.providers.imap.shapes import (
+    mailbox_of,
+    mailbox_order,
+    merged,
+    structure_of,
+    summary_of,
+)
 
 T = TypeVar("T")
 PREVIEW_CHARS = 200
@@ -48,10 +52,6 @@ _TEXT_BYTES = 6_144
 _TEXT = b"BODY.PEEK[TEXT]<0.%d>" % _TEXT_BYTES
 _CHUNK_BYTES = 1024 * 1024
 _HIDDEN = frozenset((r"\noselect", r"\nonexistent"))
-_USES = {
-    use.lower(): use
-    for use in (r"\All", r"\Archive", r"\Drafts", r"\Flagged", r"\Junk", r"\Sent", r"\Trash")
-}
 
 
 @dataclass(slots=True)
@@ -71,8 +71,8 @@ class Session:
     async def mailboxes(self) -> list[ImapMailbox]:
         with imap_errors(self.account):
             listed = await self.client.list()
-        found = [_mailbox(row) for row in listed if not row.attributes & _HIDDEN]
-        return sorted(found, key=_order)
+        found = [mailbox_of(row) for row in listed if not row.attributes & _HIDDEN]
+        return sorted(found, key=mailbox_order)
 
     # Searching.
 
@@ -129,7 +129,7 @@ class Session:
 
         def take(row: Row) -> None:
             if row.uid in wanted and row.flags is not None and row.has_header_fields:
-                into[row.uid] = _summary(row)
+                into[row.uid] = summary_of(row)
 
         items = b" ".join((b"UID FLAGS INTERNALDATE", _FIELDS, extra)).rstrip()
         await self.client.fetch(uids, items, take, literal_bytes=2 * (_FIELDS_BYTES + _TEXT_BYTES))
@@ -159,7 +159,7 @@ class Session:
             row.number(b"RFC822.SIZE"),
             header,
             len(header) >= HEADER_BYTES,
-            _structure(row),
+            structure_of(row),
         )
 
     async def pieces(
@@ -232,7 +232,7 @@ class Session:
             await self._ensure(at.mailbox, at.uidvalidity)
             return None
         await self._named(at.mailbox, fetch)
-        return _merged(rows)
+        return merged(rows)
 
     # Writing: the mailbox is open and known to be the right one before anything is changed.
 
@@ -331,43 +331,6 @@ class Session:
             self._names[mailbox] = name
             return result
         return await action(last)
-
-
-def _mailbox(row: Listed) -> ImapMailbox:
-    use = next((use for name, use in _USES.items() if name in row.attributes), None)
-    return ImapMailbox(clean(decode_name(row.name)), row.delimiter, use)
-
-
-def _order(mailbox: ImapMailbox) -> tuple[bool, bool, str]:
-    return mailbox.name.upper() != "INBOX", mailbox.special_use is None, mailbox.name
-
-
-def _summary(row: Row) -> ImapSummary:
-    text, preview = row.items.get(b"BODY[TEXT]"), row.items.get(b"PREVIEW")
-    return ImapSummary(
-        row.uid,
-        row.flags or (),
-        row.arrived_at,
-        row.header_fields(),
-        preview=guess(preview) if isinstance(preview, bytes) else None,
-        text=row.data(b"BODY[TEXT]") if text is not None else None,
-    )
-
-
-def _structure(row: Row) -> ImapPart | None:
-    value = row.items.get(b"BODYSTRUCTURE")
-    try:
-        return read_structure(value) if value is not None else None
-    except Unreadable:
-        return None
-
-
-def _merged(rows: list[Row]) -> Row | None:
-    """Some servers tell in two responses what was asked in one command."""
-    if not rows:
-        return None
-    items = {name: value for row in rows for name, value in row.items.items()}
-    return Row(rows[0].sequence, items)
 
 
 def _item(number: str) -> bytes:
