@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,15 +62,17 @@ async def test_work_that_nobody_waits_for_any_more_is_killed():
 
 
 def children() -> list[int]:
-    """The processes that we started and that still run."""
-    found = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    rows = [row.split(maxsplit=1) for row in found.stdout.splitlines()]
-    return [int(pid) for pid, command in rows if "postroom.blocking.worker" in command]
+    """The workers that we started and that still run."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            if (
+                int(parent) == os.getpid()
+                and b"blocking.worker" in (folder / "cmdline").read_bytes()
+            ):
+                found.append(int(folder.name))
+    return found
 
 
 async def test_the_work_can_write_no_file(tmp_path: Path):
