@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 
 
@@ -46,3 +47,11 @@ def connect(data: bytes, argument: int) -> str:
 
 def environment(data: bytes, argument: int) -> str:
     return " ".join(sorted(os.environ))
+
+
+def read_file(data: bytes, argument: int) -> str:
+    return Path(data.decode()).read_text()
+
+
+def find_module(data: bytes, argument: int) -> str:
+    return "found" if data.decode() in sys.modules else "missing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -24,9 +24,17 @@ class Bounds:
 
 
 async def in_process(
-    work: Callable[[bytes, int], str], data: bytes, argument: int, bounds: Bounds
+    work: Callable[[bytes, int], str],
+    data: bytes,
+    argument: int,
+    bounds: Bounds,
+    *,
+    imports: Sequence[str] = (),
 ) -> str:
     """Run *work*, a function of a module, on bytes of which nobody knows what they do.
+
+    It can open nothing any more, neither files nor connections; the modules it *imports* are
+    loaded before.
 
     Raises:
         WorkFailed: it took too long or too much, crashed, or refused.
@@ -35,7 +43,7 @@ async def in_process(
         sys.executable,
         *("-c", "from postroom.blocking.worker import main; main()"),
         *(work.__module__, work.__qualname__, str(argument)),
-        *(str(bounds.cpu_s), str(bounds.memory_bytes)),
+        *(str(bounds.cpu_s), str(bounds.memory_bytes), *imports),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

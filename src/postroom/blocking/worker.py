@@ -13,23 +13,32 @@ _NO_NETWORK = 0x40000000 | 0x10000000
 
 def main() -> None:
     """Read bytes, call a function on them, write the text it returns, or why there is none."""
-    module, name, argument, cpu_s, memory_bytes = sys.argv[1:]
-    _give_up_power(int(cpu_s), int(memory_bytes))
+    module, name, argument, cpu_s, memory_bytes, *imports = sys.argv[1:]
+    _limit(int(cpu_s), int(memory_bytes))
+    work = getattr(import_module(module), name)
+    for needed in imports:
+        import_module(needed)
+    _shut_the_doors()
     data = sys.stdin.buffer.read()
     try:
-        text = getattr(import_module(module), name)(data, int(argument))
+        text = work(data, int(argument))
     except Exception as error:  # noqa: BLE001, whatever it is, it is the answer
         sys.stdout.buffer.write(_shown(error).encode("utf-8", "replace"))
         sys.exit(1)
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
 
 
-def _give_up_power(cpu_s: int, memory_bytes: int) -> None:
+def _limit(cpu_s: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # A kernel may refuse; then the limits above have to do.
+
+
+def _shut_the_doors() -> None:
+    """Open nothing from here on; what is open already can still be used."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+    # A second lock: a network of its own with nothing in it. A kernel may refuse that.
     unshare = getattr(ctypes.CDLL(None), "unshare", None)
     if unshare is not None:
         unshare(_NO_NETWORK)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from postroom.mail.charsets import clean
 
+NEEDS = ("pypdfium2", "encodings.utf_16_le")
+"""The modules that are loaded only when a PDF is read."""
+
 
 def pdf_text(data: bytes, max_chars: int) -> str:
     """The text of the first pages, as far as *max_chars* characters and one more.

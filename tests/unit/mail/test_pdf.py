@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from postroom.blocking.processes import Bounds, WorkFailed, in_process
-from postroom.mail.pdf import pdf_text
+from postroom.mail.pdf import NEEDS, pdf_text
 from postroom.surfaces.cli.demo.pdf import make_pdf
 
 MB = 1024 * 1024
@@ -81,7 +81,9 @@ HOSTILE = {
 
 
 async def test_the_text_of_a_good_one():
-    assert "Invoice 4711\nTotal: 99 EUR" == await in_process(pdf_text, GOOD, CHARS, BOUNDS)
+    assert "Invoice 4711\nTotal: 99 EUR" == await in_process(
+        pdf_text, GOOD, CHARS, BOUNDS, imports=NEEDS
+    )
 
 
 def test_one_character_more_than_asked_for_tells_that_there_is_more():
@@ -91,11 +93,12 @@ def test_one_character_more_than_asked_for_tells_that_there_is_more():
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_one_gives_little_text_or_none(name):
     try:
-        text = await in_process(pdf_text, HOSTILE[name], CHARS, BOUNDS)
+        text = await in_process(pdf_text, HOSTILE[name], CHARS, BOUNDS, imports=NEEDS)
     except WorkFailed as failure:
         text = str(failure)
 
     assert len(text) <= CHARS + 1
+    assert "open files" not in text
 
 
 @pytest.mark.parametrize("step", [7, 61])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from postroom.blocking.processes import Bounds, WorkFailed, in_process
-from postroom.mail.pdf import pdf_text
+from postroom.mail.pdf import NEEDS, pdf_text
 from postroom.mail.remote import RemotePart, fill
 from postroom.model.imap import ImapLocator, ImapSection
 from postroom.model.limits import MB
@@ -96,7 +96,7 @@ class PdfReader:
             return
         try:
             async with room:
-                text = await in_process(pdf_text, data, self.chars, Bounds())
+                text = await in_process(pdf_text, data, self.chars, Bounds(), imports=NEEDS)
         except WorkFailed as failure:
             self._fail("extraction_failed", f"no text of part {part.number}: {failure}")
             return
