@@ -94,7 +94,7 @@ class Cyrus:
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
         self._passwords.close()
         shutil.rmtree(self.home, ignore_errors=True)
 

@@ -149,7 +149,7 @@ class Dovecot:
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
         shutil.rmtree(self.home, ignore_errors=True)
 
     def fill(self, user: str, mailbox: str, count: int, raw: bytes) -> None:

@@ -21,7 +21,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_for_greeting(
-    port: int, process: subprocess.Popen[bytes], log: Path, *, within_s: float = 30
+    port: int, process: subprocess.Popen[bytes], log: Path, *, within_s: float = 120
 ) -> None:
     """Return when the server says `* OK`; raise with its log when it ends or stays silent."""
     end = time.monotonic() + within_s

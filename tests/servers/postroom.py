@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_PATIENCE_S = 30
+_PATIENCE_S = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def running(data: Path, **extra: str) -> Iterator[Running]:
         yield Running(url, key, data, process)
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def free_port() -> int:

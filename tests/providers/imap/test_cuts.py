@@ -54,8 +54,7 @@ class Page:
 
 @asynccontextmanager
 async def behind_a_proxy(port: int) -> AsyncIterator[tuple[Proxy, ImapAccounts]]:
-    quick = ImapTimeouts(connect_s=5, greeting_s=5, socket_s=5)
-    async with proxied(port) as proxy, connected(local(proxy.port), timeouts=quick) as live:
+    async with proxied(port) as proxy, connected(local(proxy.port)) as live:
         yield proxy, live
 
 
@@ -173,7 +172,7 @@ async def test_a_warm_connection_that_died_unnoticed_is_replaced(monkeypatch):
 
 
 async def test_a_line_that_falls_silent_is_a_time_out():
-    quick = ImapTimeouts(connect_s=5, greeting_s=5, socket_s=0.3)
+    quick = ImapTimeouts(socket_s=2)
     async with (
         scripted(mailboxes={b"INBOX": mails(SIZE)}) as server,
         proxied(server.port) as proxy,

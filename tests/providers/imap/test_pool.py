@@ -37,8 +37,25 @@ async def test_no_more_connections_than_a_few():
     assert server.connections <= MOST_CONNECTIONS
 
 
+async def test_new_connections_take_the_place_of_those_that_rest():
+    """Each verification connects anew, and a server allows only so many."""
+    async with (
+        scripted() as server,
+        proxied(server.port) as proxy,
+        connected(local(proxy.port)) as live,
+    ):
+        for _ in range(3 * MOST_CONNECTIONS):
+            async with live.fresh_session("default") as session:
+                await session.mailboxes()
+                assert len(live._pools["default"]._idle) < MOST_CONNECTIONS
+        open_now = [talk for talk in proxy._open if not talk.client.is_closing()]
+
+    assert 3 * MOST_CONNECTIONS == server.connections
+    assert len(open_now) <= MOST_CONNECTIONS
+
+
 async def test_who_finds_all_in_use_waits_no_longer_than_for_a_connection():
-    quick = ImapTimeouts(connect_s=0.2)
+    quick = ImapTimeouts(connect_s=2)
     async with (
         scripted() as server,
         connected(local(server.port), timeouts=quick) as live,
@@ -94,7 +111,7 @@ async def test_a_connection_nobody_uses_is_left(monkeypatch):
         (pool,) = live._pools.values()
         ((client, _),) = pool._idle
         monkeypatch.setattr(client.connection, "connection_lost", lambda _: left.set())
-        await asyncio.wait_for(left.wait(), 10)
+        await asyncio.wait_for(left.wait(), 60)
 
         assert client.connection.is_closed
         assert [] == pool._idle
@@ -125,7 +142,7 @@ async def test_changes_in_a_mailbox_are_told_while_we_wait(dovecot):
             )
             await asyncio.sleep(0)
             box.append(mail("New"))
-            await asyncio.wait_for(waiting, 30)
+            await asyncio.wait_for(waiting, 60)
 
             assert stop.done()
             assert not client.connection.is_busy
@@ -149,7 +166,7 @@ async def test_waiting_ends_by_itself_and_can_begin_again(monkeypatch):
 @pytest.mark.parametrize("end", [b"+ idling\r\n* BYE enough\r\n", b"+ idling\r\n"])
 async def test_a_connection_that_dies_while_we_wait_is_noticed(monkeypatch, end):
     monkeypatch.setattr("postroom.providers.imap.client.IDLE_S", 0.05)
-    quick = ImapTimeouts(socket_s=0.2)
+    quick = ImapTimeouts(socket_s=2)
     async with (
         scripted(replies={"IDLE": end}, is_dead_in_idle=True) as server,
         connected(local(server.port), timeouts=quick) as live,

@@ -27,6 +27,7 @@ class Pool:
         self.account = account
         self._timeouts = timeouts
         self._places = asyncio.Semaphore(MOST_CONNECTIONS)
+        self._leased = 0
         self._idle: list[tuple[Client, float]] = []
         self._reaper: asyncio.TimerHandle | None = None
 
@@ -38,6 +39,7 @@ class Pool:
             ImapFault: there is none to be had.
         """
         await self._take_place()
+        self._leased += 1
         try:
             client = await self._client(fresh=fresh, checked=checked)
             client.leases += 1
@@ -46,6 +48,7 @@ class Pool:
             finally:
                 self._give_back(client)
         finally:
+            self._leased -= 1
             self._places.release()
 
     async def _take_place(self) -> None:
@@ -64,7 +67,14 @@ class Pool:
             client.connection.patience_s = PATIENCE_S if has_rested else None
             if not checked or await _is_alive(client):
                 return client
+        self._make_room()
         return await connect(self.account, self._timeouts)
+
+    def _make_room(self) -> None:
+        """Leave what rests where one more would be too many: servers count, too."""
+        while self._idle and len(self._idle) + self._leased > MOST_CONNECTIONS:
+            client, _ = self._idle.pop(0)
+            client.connection.close("another one takes its place")
 
     def _give_back(self, client: Client) -> None:
         """Keep what is good for another lease; what was left half-way is not."""
