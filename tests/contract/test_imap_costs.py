@@ -105,6 +105,7 @@ async def test_a_mailbox_of_100_000_messages_works(
 ) -> None:
     with outside(dovecot, "alice", huge) as box:
         uid = box.append(mail("The needle", "Found."))
+        assert [uid] == box.find("SUBJECT", "needle")  # from here on the server has an index
     error = await counted.error("imap_search_messages", mailbox=huge)
     proxy.reset()
 

@@ -48,8 +48,11 @@ class Outside:
         return int(re.search(rb"APPENDUID \d+ (\d+)", data[0])[1])  # type: ignore[index]
 
     def uids(self) -> list[int]:
+        return self.find("ALL")
+
+    def find(self, *keys: str) -> list[int]:
         self._select()
-        return [int(uid) for uid in self._ask("UID SEARCH", "ALL")[0].split()]
+        return [int(uid) for uid in self._ask("UID SEARCH", *keys)[0].split()]
 
     def flags(self, uid: int) -> set[str]:
         self._select()
@@ -113,7 +116,7 @@ def outside(
 ) -> Iterator[Outside]:
     """Log in with another client and open a mailbox there, a new one if none is named."""
     context = ssl.create_default_context(cafile=str(server.certificate))
-    with imaplib.IMAP4_SSL("127.0.0.1", server.imaps, ssl_context=context, timeout=30) as imap:
+    with imaplib.IMAP4_SSL("127.0.0.1", server.imaps, ssl_context=context, timeout=300) as imap:
         imap.login(user, PASSWORD)
         box = Outside(imap, name or "", wire_name or name or "")
         if name is None or wire_name is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from postroom.errors import MailError
 from postroom.model.imap import ImapCopyOf, ImapCriteria, ImapLocator
 from postroom.ports.imap import ImapSession
 from postroom.providers.imap.arguments import command_segments, flag_list, mailbox, uid_sets, words
+from postroom.providers.imap.client import Client, together
+from postroom.providers.imap.connection import Connection
 from postroom.providers.imap.names import decode_name, encode_name, spellings
 from tests.providers.imap.conftest import connected, local
 from tests.servers.imap_script import mails, scripted
@@ -164,3 +167,33 @@ async def test_a_charset_is_named_only_when_a_text_needs_one():
 
     searches = [line for line in server.commands() if b"SUBJECT" in line]
     assert [False, True] == [b"CHARSET UTF-8" in line for line in searches]
+
+
+class Recorder(asyncio.Transport):
+    """A transport that goes nowhere and keeps what it was to send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def write(self, data: object) -> None:
+        assert isinstance(data, bytes)
+        self.writes.append(data)
+
+    def abort(self) -> None:
+        pass
+
+
+async def test_commands_that_are_started_together_travel_together():
+    """Two packets would let a slow line count two round trips."""
+    line, connection = Recorder(), Connection(socket_s=60)
+    connection.connection_made(line)
+    connection.data_received(b"* OK ready\r\n")
+    client = Client(connection)
+    both = asyncio.ensure_future(together(client.examine(b"INBOX"), client.search([b"ALL"])))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    connection.data_received(b"* 0 EXISTS\r\nP1 OK\r\n* SEARCH\r\nP2 OK\r\n")
+    await both
+
+    assert [b"P1 EXAMINE INBOX\r\nP2 UID SEARCH ALL\r\n"] == line.writes

@@ -74,6 +74,7 @@ class Connection(asyncio.Protocol):
         self._sending = asyncio.Lock()
         self._may_write = asyncio.Event()
         self._may_write.set()
+        self._unsent: list[bytes] = []
         self._consent: asyncio.Future[bytes] | None = None
         self._transport: asyncio.Transport | None = None
         self._reason = "the connection was closed"
@@ -282,14 +283,26 @@ class Connection(asyncio.Protocol):
         return not pending.done.done() and self._consent.exception() is None
 
     async def _write(self, pending: Pending, data: bytes, timeout_s: float) -> None:
-        assert self._transport is not None
         for start in range(0, len(data), _CHUNK_BYTES):
             chunk = data[start : start + _CHUNK_BYTES]
             if self.is_closed:
                 raise Disconnected(self._reason)
-            self._transport.write(self._compression.pack(chunk) if self._compression else chunk)
+            self._push(self._compression.pack(chunk) if self._compression else chunk)
+            if len(data) > _CHUNK_BYTES:
+                self._flush()
             if not self._may_write.is_set():
                 await self._within(self._may_write.wait(), timeout_s, pending.name)
+
+    def _push(self, data: bytes) -> None:
+        """Send soon: commands that are started together travel together, in one packet."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(data)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent and not self.is_closed and self._transport is not None:
+            self._transport.write(b"".join(unsent))
 
     async def _within(self, waiting: Awaitable[object], timeout_s: float, name: str) -> None:
         try:
