@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -14,6 +15,7 @@ from postroom.config.readers import (
     read_integer,
     read_key,
     read_path,
+    read_text,
     read_truth,
     read_url,
     read_words,
@@ -83,13 +85,13 @@ class Setting:
 
 
 def _relay(raw: object) -> str:
-    url = _text(raw)
+    url = read_text(raw)
     parse_relay_url(url)
     return url
 
 
 def _listen(raw: object) -> str | None:
-    text = _text(raw)
+    text = read_text(raw)
     if text.lower() in ("none", "off"):
         return None
     if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):\d{1,5}", text):
@@ -98,7 +100,7 @@ def _listen(raw: object) -> str | None:
 
 
 def _address(raw: object) -> str:
-    address = _text(raw)
+    address = read_text(raw)
     if not re.fullmatch(r"[^@\s]{1,64}@[^@\s]{1,255}", address):
         raise ValueError("must be an address, such as catchall@example.com")
     return address.lower()
@@ -109,13 +111,13 @@ def _networks(raw: object) -> tuple[IPv4Network | IPv6Network, ...]:
     if not isinstance(items, (list, tuple)):
         raise ValueError("must be networks, such as 10.0.0.0/8, several with commas")
     try:
-        return tuple(ip_network(_text(item).strip()) for item in items)
+        return tuple(ip_network(read_text(item).strip()) for item in items)
     except ValueError:
         raise ValueError("must be networks, such as 10.0.0.0/8, several with commas") from None
 
 
 def _login(raw: object) -> str:
-    login = _text(raw)
+    login = read_text(raw)
     if not re.fullmatch(r"[!-9;-~]{1,100}:[!-~]{8,100}", login):
         raise ValueError("must be name:password, the password of 8 characters or more")
     return login
@@ -128,7 +130,7 @@ def _topics(raw: object) -> tuple[str, ...]:
     items = raw.split(",") if isinstance(raw, str) else raw
     if not isinstance(items, (list, tuple)):
         raise ValueError("must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail")
-    topics = tuple(_text(item).strip() for item in items)
+    topics = tuple(read_text(item).strip() for item in items)
     if not all(
         re.fullmatch(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w.-]{1,256}", t) for t in topics
     ):
@@ -137,7 +139,7 @@ def _topics(raw: object) -> tuple[str, ...]:
 
 
 def _selector(raw: object) -> str:
-    selector = _text(raw)
+    selector = read_text(raw)
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?", selector):
         raise ValueError("must be a DNS label, such as mail2026")
     return selector
@@ -234,8 +236,10 @@ SETTINGS: tuple[Setting, ...] = (
         "an address",
         "The inbox that gets mail to unknown addresses of our domains.",
     ),
-    Setting("tls_cert", _path, "a PEM file", "The certificate for STARTTLS of the SMTP listener."),
-    Setting("tls_key", _path, "a PEM file", "The key of that certificate."),
+    Setting(
+        "tls_cert", read_path, "a PEM file", "The certificate for STARTTLS of the SMTP listener."
+    ),
+    Setting("tls_key", read_path, "a PEM file", "The key of that certificate."),
     Setting(
         "relay_url",
         _relay,
@@ -250,7 +254,9 @@ SETTINGS: tuple[Setting, ...] = (
         "Private networks that webhooks may be in.",
         "none",
     ),
-    Setting("dkim_key", _path, "a PEM file", "The key that signs outgoing mail (RSA or Ed25519)."),
+    Setting(
+        "dkim_key", read_path, "a PEM file", "The key that signs outgoing mail (RSA or Ed25519)."
+    ),
     Setting(
         "dkim_selector",
         _selector,
@@ -260,27 +266,27 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "mailgun_signing_key",
-        _key,
+        read_key,
         "8 to 256 characters",
         "Mailgun's HTTP webhook signing key, to receive mail from its routes.",
         is_secret=True,
     ),
     Setting(
         "sendgrid_public_key",
-        _key,
+        read_key,
         "8 to 256 characters",
         "The public key of SendGrid's security policy, to receive from Inbound Parse.",
     ),
     Setting(
         "resend_signing_secret",
-        _key,
+        read_key,
         "8 to 256 characters",
         "The signing secret of Resend's webhook, to receive mail from it.",
         is_secret=True,
     ),
     Setting(
         "resend_api_key",
-        _key,
+        read_key,
         "8 to 256 characters",
         "The API key that fetches the mail that Resend tells of.",
         is_secret=True,
@@ -301,7 +307,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "inbound_window_s",
-        partial(_integer, 30, 86_400),
+        partial(read_integer, 30, 86_400),
         "30 to 86400",
         "How old the signature of Mailgun, SendGrid or Resend may be, in seconds.",
         "300",
