@@ -49,6 +49,13 @@ REQUIREMENTS = {
     "attachments:bad-base64": Requirement("004", "invalid base64 is a clear error"),
     "attachments:send-reply": Requirement("004", "with thread_id the mail joins the thread"),
     "attachments:send-email": Requirement("004", "send_email is unchanged and takes no files"),
+    "memory:search-tool": Requirement("003", "memory_search: key, summary, relevance; pages"),
+    "memory:fulltext-tool": Requirement("003", "memory_fulltext_search: AND, OR, highlighting"),
+    "memory:validation": Requirement("003", "wrong parameters are a descriptive error"),
+    "memory:output": Requirement("003", "results are shaped like those of other memory tools"),
+    "memory:registration": Requirement("003", "with search enabled both tools are listed"),
+    "memory:schema": Requirement("003", "every parameter has a description and an example"),
+    "memory:compatibility": Requirement("003", "a tool says the same as its REST endpoint"),
 }
 
 

@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 
 from postroom import __version__
 from postroom.app import App
-from postroom.model.key import OWNER, Caller
+from postroom.model.key import OWNERS_AGENT, Caller
 from postroom.surfaces.mcp.calling import call_tool
 from postroom.surfaces.mcp.fitting import as_text
 from postroom.surfaces.mcp.listing import describe
@@ -77,6 +77,11 @@ def make_server(
     )
 
 
+def switched_off(app: App) -> frozenset[str]:
+    """The features that a setting has switched off; their tools are not shown."""
+    return frozenset() if app.settings.memory_search else frozenset({"memory_search"})
+
+
 def catalogue_hash() -> str:
     """A name for the whole list of tools: it changes when any word of it does."""
     return hashlib.sha256(as_text(describe(choose_tools())).encode()).hexdigest()
@@ -92,13 +97,15 @@ async def serve_stdio(
     *,
     toolsets: Iterable[str] = (),
     read_only: bool = False,
-    caller: Caller = OWNER,
+    caller: Caller = OWNERS_AGENT,
 ) -> None:
     """Serve the client at the other end of stdin and stdout until it leaves or a signal comes.
 
     This owns the process: stdout is its own from here on, and after it the process ends soon.
     """
-    server = make_server(app, choose_tools(toolsets, read_only=read_only), lambda _: caller)
+    agent = replace(caller, is_owner=False)
+    tools = choose_tools(toolsets, read_only=read_only, without=switched_off(app))
+    server = make_server(app, tools, lambda _: agent)
     with anyio.CancelScope() as serving:
         _on_signals(serving.cancel)
         async with stdio_streams(app.settings.limits.request_bytes) as (incoming, outgoing):
@@ -118,5 +125,6 @@ def http_app(
     """The endpoint for `/mcp` of the HTTP server; its `lifespan` belongs into that server's."""
     from postroom.surfaces.mcp.http import McpEndpoint, caller_of
 
-    server = make_server(app, choose_tools(toolsets, read_only=read_only), caller_of)
+    tools = choose_tools(toolsets, read_only=read_only, without=switched_off(app))
+    server = make_server(app, tools, caller_of)
     return McpEndpoint(server, door, app.settings.limits.request_bytes)

@@ -26,7 +26,8 @@ class Tool:
     the list (it is still taken), `pin` fixes one. `elsewhere` maps an argument that the tool does
     not take to the tool that does. `answers` names the parts of an answer that are worth a place
     in the list of tools. `present` and `explain` give answers and errors the shape of the tool's
-    contract. `go_on` says how to read what did not fit; a `whole` answer is never cut.
+    contract. `go_on` says how to read what did not fit; a `whole` answer is never cut. A setting
+    may switch a `feature` off, and its tools with it.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Tool:
     explain: Callable[[MailError], Body] = explain_error
     go_on: str = "ask for less: a smaller limit, or fewer extras"
     whole: bool = False
+    feature: str | None = None
 
     @property
     def is_read_only(self) -> bool:

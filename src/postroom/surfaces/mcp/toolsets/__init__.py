@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from postroom.errors import InvalidInput
 from postroom.surfaces.mcp.tool import Tool
-from postroom.surfaces.mcp.toolsets import inbox, mail
+from postroom.surfaces.mcp.toolsets import inbox, mail, memory
 
 TOOLSETS: dict[str, Sequence[Tool]] = {
     "inbox": inbox.TOOLS,
     "mail": mail.TOOLS,
+    "memory": memory.TOOLS,
 }
 
 
-def choose_tools(toolsets: Iterable[str] | None = None, *, read_only: bool = False) -> list[Tool]:
+def choose_tools(
+    toolsets: Iterable[str] | None = None,
+    *,
+    read_only: bool = False,
+    without: Collection[str] = (),
+) -> list[Tool]:
     """The tools of these toolsets, of all if none are named; a tool of two comes once.
+
+    Those of a feature in *without* are left out.
 
     Raises:
         InvalidInput: there is no such toolset.
@@ -27,7 +35,11 @@ def choose_tools(toolsets: Iterable[str] | None = None, *, read_only: bool = Fal
     for tool in (tool for toolset in chosen for tool in toolset):
         if tools.setdefault(tool.name, tool) is not tool:
             raise RuntimeError(f"two different tools are named {tool.name}")
-    return [tool for tool in tools.values() if tool.is_read_only or not read_only]
+    return [
+        tool
+        for tool in tools.values()
+        if (tool.is_read_only or not read_only) and tool.feature not in without
+    ]
 
 
 def _toolset(name: str) -> Sequence[Tool]:
