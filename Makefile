@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build bench-import bench-search bench-start corpora fuzz bench-post faults clean
+.PHONY: help run setup test check unit format pins build bench-import bench-memory bench-search bench-start corpora fuzz bench-post faults clean
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -35,6 +35,10 @@ build: setup ## Build the wheel into dist/, byte for byte the same each time
 bench-import: ## Measure the import of a mailbox: make bench-import MBOX=some.mbox
 	@scripts/setup run
 	@.venv/bin/python bench/import_mbox.py "$(MBOX)"
+
+bench-memory: ## Measure how well and how fast memories are found: make bench-memory N=100000
+	@scripts/setup run
+	@.venv/bin/python -m bench.memory --memories $(or $(N),100000)
 
 bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep]
 	@scripts/setup run
