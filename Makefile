@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-search bench-start corpora fuzz bench-post faults clean
+.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-memory bench-search bench-start corpora fuzz bench-post faults clean
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -39,6 +39,10 @@ bench-imap: setup ## Measure a page of live IMAP with 50 ms of latency beside a 
 bench-import: ## Measure the import of a mailbox: make bench-import MBOX=some.mbox
 	@scripts/setup run
 	@.venv/bin/python bench/import_mbox.py "$(MBOX)"
+
+bench-memory: ## Measure how well and how fast memories are found: make bench-memory N=100000
+	@scripts/setup run
+	@.venv/bin/python -m bench.memory --memories $(or $(N),100000)
 
 bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep]
 	@scripts/setup run

@@ -19,6 +19,7 @@ from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, ne
 from postroom.operations.rates import Rates
 from postroom.pipeline.house import House
 from postroom.pipeline.parsing import Parser
+from postroom.ports.embedder import Embedder
 from postroom.ports.imap import LiveImap
 from postroom.ports.inbound import Fetcher, Inbound
 from postroom.ports.sender import Sender
@@ -109,6 +110,24 @@ class App:
     async def _keep_owner_key(self, secret: str) -> None:
         now = self.house.clock().replace(microsecond=0)
         await self.house.store.add_key(_owner_key(now), hash_secret(secret))
+
+
+def _embedder(settings: Settings) -> Embedder | None:
+    """What the settings choose; none of it is loaded before it is used."""
+    if settings.embeddings == "none" or not settings.memory_search:
+        return None
+    from postroom.providers.embeddings.recent import RecentEmbedder
+
+    if settings.embeddings == "bundled":
+        from postroom.providers.embeddings.bundled import BundledEmbedder
+
+        return RecentEmbedder(BundledEmbedder())
+    from postroom.providers.embeddings.endpoint import EndpointEmbedder
+
+    endpoint = EndpointEmbedder(
+        settings.embeddings, settings.embeddings_model, settings.embeddings_key
+    )
+    return RecentEmbedder(endpoint)
 
 
 def _owner_key(now: datetime) -> Key:
@@ -203,6 +222,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
     store = await open_store(settings.data_dir / "postroom.db")
     parser = Parser(settings.limits)
     imap = _live_imap(settings)
+    embedder = _embedder(settings)
     try:
         house = House(
             store=store,
@@ -216,6 +236,8 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             poster=HttpPoster(Guard(settings.webhook_allow)),
             inbound=make_inbound(settings),
             has_relay=settings.relay_url is not None,
+            embedder=embedder,
+            memory_search=settings.memory_search,
         )
         limits = settings.limits
         rates = Rates(per_second=limits.requests_per_second, burst=limits.requests_burst)
@@ -223,5 +245,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
     finally:
         if imap is not None:
             await imap.close()
+        if embedder is not None:
+            await embedder.close()
         await parser.close()
         await store.close()

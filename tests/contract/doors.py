@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import httpx2
 from mcp import Client
@@ -32,6 +33,13 @@ PATHS = {
     "get_attachment_content": ("GET", "/v1/attachments/{attachment_id}/content"),
     "send_message": ("POST", "/v1/messages"),
     "reply_to_message": ("POST", "/v1/messages/{message_id}/reply"),
+    "memory_add": ("POST", "/v1/memories"),
+    "memory_get": ("GET", "/v1/memories/{key}"),
+    "memory_update": ("PATCH", "/v1/memories/{key}"),
+    "memory_delete": ("DELETE", "/v1/memories/{key}"),
+    "memory_list": ("GET", "/v1/memories"),
+    "memory_search": ("GET", "/v1/memories/search"),
+    "memory_fulltext_search": ("GET", "/v1/memories/fulltext"),
 }
 """Where REST has each tool."""
 
@@ -50,6 +58,13 @@ COMMANDS = {
     "get_attachment_content": "attachment content",
     "send_message": "send",
     "reply_to_message": "message reply",
+    "memory_add": "memory add",
+    "memory_get": "memory show",
+    "memory_update": "memory update",
+    "memory_delete": "memory delete",
+    "memory_list": "memory list",
+    "memory_search": "memory search",
+    "memory_fulltext_search": "memory keywords",
 }
 """Where the command line has each tool."""
 
@@ -82,8 +97,8 @@ class RestDoor:
         left = {**arguments, **({"format": "base64"} if tool == "get_attachment_content" else {})}
         for name in list(left):
             if f"{{{name}}}" in path:
-                path = path.replace(f"{{{name}}}", str(left.pop(name)))
-        if method == "GET":
+                path = path.replace(f"{{{name}}}", quote(str(left.pop(name)), safe=""))
+        if method in ("GET", "DELETE"):
             response = await self.http.request(method, path, params=_plain(left))
         else:
             response = await self.http.request(method, path, json=left)

@@ -93,6 +93,13 @@ REQUIREMENTS = {
     "imap:cost-search": Requirement("issue 6", "a warm page of 50 takes 3 round trips at most"),
     "imap:cost-get": Requirement("issue 6", "a message takes 3 round trips, 100 KB of 25 MB"),
     "imap:environment": Requirement("002", "accounts and timeouts come from the environment"),
+    "memory:search-tool": Requirement("003", "memory_search: key, summary, relevance; pages"),
+    "memory:fulltext-tool": Requirement("003", "memory_fulltext_search: AND, OR, highlighting"),
+    "memory:validation": Requirement("003", "wrong parameters are a descriptive error"),
+    "memory:output": Requirement("003", "results are shaped like those of other memory tools"),
+    "memory:registration": Requirement("003", "with search enabled both tools are listed"),
+    "memory:schema": Requirement("003", "every parameter has a description and an example"),
+    "memory:compatibility": Requirement("003", "a tool says the same as its REST endpoint"),
 }
 
 

@@ -118,3 +118,37 @@ async def test_what_one_door_does_every_other_sees(
     seen = [await door.call("get_message", message_id=message_id) for door in doors.values()]
     assert [["L0", "L1", "L2", "L3"]] * 4 == [message["labels"] for message in seen]
     assert [["Box 3"]] * 4 == [message["mailboxes"] for message in seen]
+
+
+async def test_every_door_knows_the_same(doors: dict[str, Door], inbox: ThisInbox) -> None:
+    name = {"namespace": inbox.id}
+    received = await inbox.receive("Bank", "We are paid to 7.", sender="eve@evil.example")
+    link = [{"type": "source", "to": received["message_id"], "weight": 0.5}]
+    for kind, door in doors.items():
+        text = f"Said {kind}: the café pays <b>invoices</b> late."
+        extras = {"tags": ["x", kind]} if kind != "cli" else {}
+        await door.call("memory_add", key=f"by/{kind} é", text=text, **extras, **name)
+    await doors["rest"].call("memory_add", key="bank", text="They are 7.", links=link, **name)
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("memory_list", {}),
+        ("memory_list", {"limit": 2, "offset": 1}),
+        ("memory_list", {"tags": ["x", "rest"]}),
+        ("memory_list", {"linked_to": received["message_id"]}),
+        ("memory_get", {"key": "by/cli é"}),
+        ("memory_get", {"key": "bank", "include_history": True}),
+        ("memory_search", {"query": "who is late with a bill?"}),
+        ("memory_search", {"query": "invoice", "limit": 1, "offset": 1}),
+        ("memory_fulltext_search", {"keywords": 'invoice,"the café"', "operator": "AND"}),
+        ("memory_fulltext_search", {"keywords": "rest,cli"}),
+        ("memory_search", {"query": "x", "limit": 101}),
+        ("memory_fulltext_search", {"keywords": ","}),
+        ("memory_fulltext_search", {"keywords": "x", "operator": "NOR"}),
+        ("memory_get", {"key": "nothing"}),
+        ("memory_update", {"key": "nothing", "text": "x"}),
+        ("memory_delete", {"key": "nothing"}),
+    ]
+
+    assert [] == await differences(doors, [(tool, {**asked, **name}) for tool, asked in calls])
+    beside = {"message_id": received["message_id"], "include_memories": True}
+    hybrid = {"q": "where do they get paid?", "inbox_id": inbox.id, "mode": "hybrid"}
+    assert [] == await differences(doors, [("get_message", beside), ("search_messages", hybrid)])

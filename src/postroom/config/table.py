@@ -57,6 +57,10 @@ class Settings:
     public_url: str | None = None
     toolsets: tuple[str, ...] = ()
     read_only: bool = False
+    memory_search: bool = True
+    embeddings: str = "bundled"
+    embeddings_model: str = "text-embedding-3-small"
+    embeddings_key: str | None = field(default=None, repr=False)
     limits: Limits = field(default_factory=Limits)
     imap: ImapSettings = field(default_factory=ImapSettings)
 
@@ -145,6 +149,23 @@ def _selector(raw: object) -> str:
     return selector
 
 
+def _embeddings(raw: object) -> str:
+    word = read_text(raw)
+    if word.lower() in ("bundled", "none"):
+        return word.lower()
+    try:
+        return read_url(word)
+    except ValueError:
+        raise ValueError("must be bundled, none, or like https://api.example.com/v1") from None
+
+
+def _model(raw: object) -> str:
+    name = read_text(raw)
+    if not re.fullmatch(r"[!-~]{1,128}", name):
+        raise ValueError("must be 1 to 128 visible ASCII characters without spaces")
+    return name
+
+
 _DOMAIN = r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
 _MOST = {"mime_depth": 100}
 """Where a hundred times the default would be too much."""
@@ -182,6 +203,7 @@ _LIMIT_SUMMARIES = {
     "sends_per_hour": "Messages that one key may send an hour.",
     "domain_sends_per_hour": "Messages that go to one domain an hour; more wait for the next.",
     "smtp_per_minute": "Mails a minute that one address may bring over SMTP.",
+    "memory_bytes": "The text of a memory.",
 }
 
 SETTINGS: tuple[Setting, ...] = (
@@ -333,5 +355,29 @@ SETTINGS: tuple[Setting, ...] = (
         "all",
     ),
     Setting("read_only", read_truth, "true or false", "Hide every MCP tool that writes.", "false"),
+    Setting(
+        "memory_search", read_truth, "true or false", "Whether memories can be searched.", "true"
+    ),
+    Setting(
+        "embeddings",
+        _embeddings,
+        "bundled, none, or a URL",
+        "What finds by meaning: our own model, nothing, or an endpoint like OpenAI's `/v1`.",
+        "bundled",
+    ),
+    Setting(
+        "embeddings_model",
+        _model,
+        "a name",
+        "The model that the endpoint shall use.",
+        "text-embedding-3-small",
+    ),
+    Setting(
+        "embeddings_key",
+        read_key,
+        "8 to 256 characters",
+        "The key for the endpoint.",
+        is_secret=True,
+    ),
     *(_limit(f.name, f.default) for f in fields(Limits) if isinstance(f.default, int)),
 )

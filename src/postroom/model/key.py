@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from postroom.model.inbox import Visible
+from postroom.model.memory import Namespaces
 
 
 class Scope(StrEnum):
@@ -38,17 +39,25 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is asking. `key_id` names whose limits and idempotency keys apply."""
+    """Who is asking. `key_id` names whose limits and idempotency keys apply.
+
+    `is_owner` says that it is the owner who speaks, and not an agent with the owner's rights.
+    """
 
     key_id: str
     scopes: frozenset[Scope] = ALL_SCOPES
     inboxes: Visible = None
     is_metered: bool = True
     accounts: frozenset[str] | None = None
+    namespaces: Namespaces = None
+    is_owner: bool = False
 
 
-OWNER = Caller(key_id="owner", is_metered=False)
-"""The person at the terminal, or the agent they started over stdio."""
+OWNER = Caller(key_id="owner", is_metered=False, is_owner=True)
+"""The person at the terminal."""
+
+OWNERS_AGENT = Caller(key_id="owner", is_metered=False)
+"""The agent that they started over stdio: it may do the same, but its word is not theirs."""
 
 POSTING = Caller(key_id="inbound", scopes=frozenset({Scope.WRITE}))
 """A provider that posts mail to us: it has no key, and its own signature is checked instead."""

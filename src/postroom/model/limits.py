@@ -31,3 +31,4 @@ class Limits:
     sends_per_hour: int = 1_000
     domain_sends_per_hour: int = 10_000
     smtp_per_minute: int = 60_000
+    memory_bytes: int = 64 * KB

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from postroom.model.attachment import Attachment, BlobKey
+from postroom.model.memory import RecalledMemory
 
 INTERNAL = {"internal": True}
 """Marks a field that no caller is shown."""
@@ -63,6 +64,7 @@ class MessageRow:
     mailboxes: tuple[str, ...]
     has_attachment: bool
     excerpt: str | None = None
+    relevance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ class Message:
     next_offset: int | None = field(default=None, kw_only=True)
     status: str | None = field(default=None, kw_only=True)
     recipients: tuple[Recipient, ...] | None = field(default=None, kw_only=True)
+    memories: tuple[RecalledMemory, ...] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

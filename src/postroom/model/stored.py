@@ -105,6 +105,7 @@ class NewSend:
     most_per_hour: int | None
     answered: str | None = None
     send_at: datetime | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

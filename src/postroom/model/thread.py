@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from postroom.model.memory import RecalledMemory
 from postroom.model.message import ThreadMessage
 
 
@@ -37,3 +38,4 @@ class Thread:
     labels: tuple[str, ...]
     messages: tuple[ThreadMessage, ...]
     has_more: bool
+    memories: tuple[RecalledMemory, ...] | None = None

@@ -14,6 +14,7 @@ from postroom.model.key import Caller, Key, Scope
 from postroom.model.page import Page
 from postroom.operations.context import Context
 from postroom.operations.inboxes import Name, inbox_of
+from postroom.operations.memories import NamespaceName
 from postroom.operations.operation import operation
 from postroom.operations.request import Id, Paged, Request
 from postroom.pipeline.house import House
@@ -43,6 +44,8 @@ async def authenticate(house: House, secret: str | None) -> Caller:
         scopes=frozenset(Scope(scope) for scope in key.scopes),
         inboxes=None if key.inboxes is None else frozenset(key.inboxes),
         accounts=None if key.accounts is None else frozenset(key.accounts),
+        namespaces=None if key.namespaces is None else frozenset(key.namespaces),
+        is_owner=key.id == OWNER_KEY_ID,
     )
 
 
@@ -62,6 +65,14 @@ class CreateKey(Request):
             examples=[["inb_7k2m9q"]],
         ),
     ] = None
+    namespaces: Annotated[
+        list[NamespaceName] | None,
+        Field(
+            max_length=1000,
+            description="The only namespaces of memories that exist for it; without: all.",
+            examples=[["support"]],
+        ),
+    ] = None
 
 
 @operation(Scope.ADMIN)
@@ -78,7 +89,7 @@ async def create_key(ctx: Context, request: CreateKey) -> Key:
         name=request.name,
         scopes=tuple(sorted(set(request.scopes))),
         inboxes=None if request.inboxes is None else tuple(dict.fromkeys(request.inboxes)),
-        namespaces=None,
+        namespaces=None if request.namespaces is None else tuple(dict.fromkeys(request.namespaces)),
         accounts=None,
         created_at=ctx.clock().replace(microsecond=0),
         last_used_at=None,
@@ -114,5 +125,7 @@ async def delete_key(ctx: Context, request: DeleteKey) -> None:
 
 
 def _refuse_if_limited(ctx: Context) -> None:
-    if ctx.visible is not None:
-        raise Forbidden("a key that is limited to inboxes cannot manage keys; use another key")
+    if ctx.visible is not None or ctx.caller.namespaces is not None:
+        raise Forbidden(
+            "a key that is limited to inboxes or namespaces cannot manage keys; use another key"
+        )

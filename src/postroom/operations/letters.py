@@ -28,6 +28,7 @@ from postroom.model.message import Message, Recipient
 from postroom.model.page import Slice
 from postroom.model.sending import Sent, overall_status
 from postroom.model.stored import NewMessage, NewSend
+from postroom.operations.confidences import warn_of_confidences
 from postroom.operations.context import Context
 from postroom.operations.enclosures import Enclosure, collect
 from postroom.operations.inboxes import inbox_of
@@ -55,7 +56,7 @@ class Sending(Request):
         Field(
             min_length=1,
             max_length=256,
-            description="Your own key for this send: repeat it and the mail goes out once.",
+            description="Your key for this send: repeated, the mail goes out once.",
             examples=["order-1042"],
         ),
     ] = None
@@ -156,6 +157,9 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
     check_size(raw, ctx.limits.message_bytes)
     (parsed,) = await ctx.parser.parse([raw])
     local = await inboxes_for(ctx, _recipients(outgoing))
+    warnings = await warn_of_confidences(
+        ctx, f"{parsed.subject}\n{parsed.text}", _recipients(outgoing)
+    )
     now_local = () if letter.send_at else dict.fromkeys(i.id for i in local.values())
     inboxes = [inbox.id, *now_local]
     async with put_away(ctx, [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes]) as copies:
@@ -170,6 +174,7 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
                 most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
                 answered=parent.message_id,
                 send_at=letter.send_at,
+                warnings=warnings,
             )
         )
 

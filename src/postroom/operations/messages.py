@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -15,8 +16,10 @@ from postroom.model.message import ActionResult, FailedAction, Message, MessageR
 from postroom.model.page import Page
 from postroom.model.stored import Change, MessageQuery
 from postroom.operations import forms
+from postroom.operations.confidences import recall_beside
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
+from postroom.operations.questions import recall_mail
 from postroom.operations.reading import read_message
 from postroom.operations.request import (
     Accepts,
@@ -66,8 +69,7 @@ class MessageFilter(Paged):
         Field(
             min_length=1,
             max_length=256,
-            description="Text to find, literally but in any case: "
-            "in subject, body, sender or attachment names.",
+            description="Literal text, in any case: in subject, body, sender or attachment names.",
             examples=["invoice.pdf"],
         ),
         SOUGHT,
@@ -184,6 +186,10 @@ async def list_messages(ctx: Context, request: ListMessages) -> Page[MessageRow]
     return ctx.cursors.page(request, found)
 
 
+_EXACT = {"properties": {"mode": {"enum": ["exact"]}}}
+_QUESTION = one_of("question", "q", "query").schema["anyOf"]
+
+
 class SearchMessages(MessageFilter):
     """Search messages by text and filters in one inbox, one thread or everywhere, newest first.
 
@@ -197,10 +203,11 @@ class SearchMessages(MessageFilter):
             *("inbox_id", "thread_id", "q", "query", "labels", "from", "to"),
             *("has_attachment", "after_date", "before_date", "mailbox"),
         ),
+        Together("question", ("mode", "q", "query"), {"anyOf": [_EXACT, *_QUESTION]}),
     )
     mode: Annotated[
-        Literal["exact"],
-        Field(description="exact: the text as it is written.", examples=["exact"]),
+        Literal["exact", "hybrid"],
+        Field(description="hybrid ranks by meaning.", examples=["hybrid"]),
     ] = "exact"
 
     @model_validator(mode="after")
@@ -209,6 +216,8 @@ class SearchMessages(MessageFilter):
             raise ValueError(
                 "at least one criterion is required, such as q, from, labels or inbox_id"
             )
+        if self.mode == "hybrid" and self.q is None:
+            raise ValueError("mode hybrid needs q: the question to answer")
         return self
 
     def _criteria(self) -> dict[str, Any]:
@@ -218,8 +227,15 @@ class SearchMessages(MessageFilter):
 
 @operation(Scope.READ)
 async def search_messages(ctx: Context, request: SearchMessages) -> Page[MessageRow]:
-    found = await ctx.store.messages(request.criteria(ctx))
+    criteria = request.criteria(ctx)
+    if request.mode == "exact":
+        found = await ctx.store.messages(criteria)
+    else:
+        found = await recall_mail(ctx, criteria, request.q or "")
     return ctx.cursors.page(request, found)
+
+
+IncludeMemories = Annotated[bool, Field(description="Add memories of its people.", examples=[True])]
 
 
 class GetMessage(Request):
@@ -238,6 +254,7 @@ class GetMessage(Request):
     include_quoted: Annotated[
         bool, Field(description="Add quoted text and signature apart.", examples=[True])
     ] = False
+    include_memories: IncludeMemories = False
     max_chars: Annotated[
         int,
         Field(ge=1, le=100_000, description="Cut each text here.", examples=[4000]),
@@ -247,7 +264,7 @@ class GetMessage(Request):
         Field(
             ge=0,
             le=2**53,
-            description="Read text on from next_offset of the answer before.",
+            description="Read text on from next_offset.",
             examples=[12000],
         ),
     ] = 0
@@ -255,9 +272,12 @@ class GetMessage(Request):
 
 @operation(Scope.READ)
 async def get_message(ctx: Context, request: GetMessage) -> Message:
+    message = await message_of(ctx, request.message_id)
+    if request.include_memories:
+        message = replace(message, memories=await recall_beside(ctx, message))
     return await read_message(
         ctx,
-        await message_of(ctx, request.message_id),
+        message,
         include_attachments=request.include_attachments,
         include_html=request.include_html,
         include_headers=request.include_headers,

@@ -13,8 +13,14 @@ from postroom.model.message import ThreadMessage
 from postroom.model.page import Page
 from postroom.model.stored import ThreadQuery
 from postroom.model.thread import Thread, ThreadRow
+from postroom.operations.confidences import recall_beside
 from postroom.operations.context import Context
-from postroom.operations.messages import LabelName, check_kinds, refuse_other_kind
+from postroom.operations.messages import (
+    IncludeMemories,
+    LabelName,
+    check_kinds,
+    refuse_other_kind,
+)
 from postroom.operations.operation import operation
 from postroom.operations.reading import fair_cut
 from postroom.operations.request import Id, OptionalId, Paged, Request
@@ -55,11 +61,14 @@ class GetThread(Request):
     include_text: Annotated[
         bool, Field(description="Add the whole texts, quotes included.", examples=[True])
     ] = False
+    include_memories: IncludeMemories = False
 
 
 @operation(Scope.READ)
 async def get_thread(ctx: Context, request: GetThread) -> Thread:
     thread = await thread_of(ctx, request.thread_id, limit=request.limit, before=request.before)
+    if request.include_memories:
+        thread = replace(thread, memories=await recall_beside(ctx, thread))
     return fit_thread(thread, include_text=request.include_text)
 
 

@@ -32,7 +32,7 @@ _SHOWN_CHARS = 12_000
 
 
 class WaitForMessage(Request):
-    """Wait until a mail arrives in an inbox or a thread, and return it at once.
+    """Wait until a mail arrives in an inbox or a thread, and return it.
 
     Good for replies, one-time codes and confirmation links. A time-out is no error: wait again
     with `since` of the answer, and nothing is missed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from postroom.pipeline.counts import Counts
 from postroom.pipeline.parsing import Parser
 from postroom.pipeline.watch import Watch
 from postroom.ports.blobs import BlobStore
+from postroom.ports.embedder import Embedder
 from postroom.ports.imap import LiveImap
 from postroom.ports.inbound import Inbound
 from postroom.ports.poster import NoPoster, Poster
@@ -36,6 +38,9 @@ class House:
     trust: Trust = Trust()
     catch_all: str | None = None
     has_relay: bool = False
+    embedder: Embedder | None = None
+    memory_search: bool = True
+    learning: asyncio.Lock = field(default_factory=asyncio.Lock)
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
     poster: Poster = field(default_factory=NoPoster)
     inbound: Mapping[str, Inbound] = field(default_factory=dict)

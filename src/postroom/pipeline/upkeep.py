@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from postroom.errors import MailError
 from postroom.pipeline.house import House
+from postroom.pipeline.learning import forget_other_models, learn_more
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +18,8 @@ SWEEP_EVERY = timedelta(hours=6)
 SWEEP_FIRST = timedelta(minutes=10)
 SWEEP_OLDER_THAN = timedelta(hours=24)
 TIDY_EVERY = timedelta(seconds=3)
+LEARN_EVERY = timedelta(seconds=2)
+FORGET_EVERY = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ def chores(house: House) -> tuple[Chore, ...]:
     """All that happens by itself."""
     return (
         Chore("tidy", TIDY_EVERY, TIDY_EVERY, house.store.tidy),
+        Chore("learn", LEARN_EVERY, LEARN_EVERY, lambda: learn_more(house)),
+        Chore("forget", LEARN_EVERY, FORGET_EVERY, lambda: forget_other_models(house)),
         Chore("sweep", SWEEP_FIRST, SWEEP_EVERY, lambda: sweep(house)),
     )
 

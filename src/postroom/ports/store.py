@@ -30,6 +30,7 @@ from postroom.model.stored import (
 from postroom.model.thread import Thread, ThreadRow
 from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
 from postroom.ports.bell import Bell
+from postroom.ports.memories import RecallsMemories, StoresMemories
 
 
 class StoresInboxes(Protocol):
@@ -323,6 +324,8 @@ class Store(
     StoresMessages,
     StoresThreads,
     StoresKeys,
+    StoresMemories,
+    RecallsMemories,
     GrantsLeases,
     KeepsDrafts,
     KeepsOutbox,

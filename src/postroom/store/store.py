@@ -31,6 +31,7 @@ from postroom.model.stored import (
 from postroom.model.thread import Thread, ThreadRow
 from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
 from postroom.ports.bell import Bell
+from postroom.store.memories import SqlMemories
 from postroom.store.search import checking as index_checking
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
@@ -71,8 +72,10 @@ class ClosableEngine(Engine, Protocol):
     async def close(self) -> None: ...
 
 
-class SqlStore:
+class SqlStore(SqlMemories):
     """A store on any engine that speaks SQL. See `ports.store` for what each method promises."""
+
+    _engine: ClosableEngine
 
     def __init__(self, engine: ClosableEngine) -> None:
         self._engine = engine

@@ -53,7 +53,14 @@ def to_json(value: Any) -> Any:
 def answer(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:
     """The whole answer of an operation: its shape, marked if it carries mail."""
     body: dict[str, Any] = to_json(result) if result is not None else {}
-    return {"untrusted": True, **body} if carries_mail(operation.result) else body
+    is_untrusted = carries_mail(operation.result) or came_from_mail(result)
+    return {"untrusted": True, **body} if is_untrusted else body
+
+
+def came_from_mail(result: Any) -> bool:
+    """Whether a memory in an answer says what some mail said."""
+    rows = result.results if isinstance(result, Page) else (result,)
+    return any(getattr(row, "trust", None) == "mail" for row in rows)
 
 
 @cache

@@ -100,7 +100,7 @@ def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch
 
     result = postroom("doctor", "-o", "json")
 
-    names = "python sqlite tools settings folder space port database blobs keys clock"
+    names = "python sqlite tools settings memory folder space port database blobs keys clock"
     assert dict.fromkeys(names.split(), ("ok", "")) == checks(result)
     assert 0 == result.code
 

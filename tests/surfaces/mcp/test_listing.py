@@ -43,6 +43,15 @@ MAIL = {
     "create_draft",
     "send_draft",
 }
+MEMORY = {
+    "memory_add",
+    "memory_get",
+    "memory_update",
+    "memory_delete",
+    "memory_list",
+    "memory_search",
+    "memory_fulltext_search",
+}
 
 
 def compact(value: Any) -> str:
@@ -73,6 +82,7 @@ def test_the_tools_are_those_that_were_reviewed(pytestconfig):
 def test_the_toolsets_hold_the_tools_of_their_contracts():
     assert {tool.name for tool in TOOLSETS["inbox"]} == INBOX
     assert {tool.name for tool in TOOLSETS["mail"]} == MAIL
+    assert {tool.name for tool in TOOLSETS["memory"]} == MEMORY
 
 
 def test_the_list_is_the_same_every_time():
@@ -80,7 +90,8 @@ def test_the_list_is_the_same_every_time():
 
 
 def test_the_default_list_stays_small():
-    assert len(compact(listed()).encode()) < 36 * KB
+    """Without a live account, that is: whoever has one has asked for its tools."""
+    assert len(compact(describe(choose_tools())).encode()) < 36 * KB
 
 
 @pytest.mark.parametrize("name", [*TOOLSETS, *ON_DEMAND])
@@ -168,9 +179,18 @@ def test_what_destroys_says_so():
 def test_read_only_hides_every_write():
     names = {tool.name for tool in choose_tools(read_only=True)}
 
+    reading = ("list_", "get_", "search_", "wait_", "memory_get", "memory_list", "memory_search")
     assert names == {
-        name for name in INBOX | MAIL if name.startswith(("list_", "get_", "search_", "wait_"))
+        name
+        for name in INBOX | MAIL | MEMORY
+        if name.startswith((*reading, "memory_fulltext_search"))
     }
+
+
+def test_a_feature_that_is_switched_off_takes_its_tools_along():
+    names = {tool.name for tool in choose_tools(["memory"], without={"memory_search"})}
+
+    assert names == MEMORY - {"memory_search", "memory_fulltext_search"}
 
 
 def test_a_tool_of_two_toolsets_is_listed_once():

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from postroom.model.event import FIRST
+from postroom.operations.memories import memory_add
+from postroom.operations.operation import call
 from postroom.surfaces.mcp.fitting import as_text
 from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.mails import deliver, mail, new_inbox
@@ -67,6 +69,12 @@ async def full(ctx):
         f"Message-ID: <{number}@x.example>\n".encode() + content
         for number, content in enumerate(HOSTILE.values())
     ]
+    for number in range(100):
+        text = NASTY * 10_000 if number == 0 else f"{NASTY} word {'x' * 400} {number}"
+        tags = [f"{'t' * 60}{place}" for place in range(20)]
+        change = {"key": str(number), "text": text, "summary": "s" * 200, "tags": tags}
+        await call(ctx, memory_add, change)
+        await call(ctx, memory_add, {**change, "text": text[:-1]})
     return inbox, [await deliver(ctx, inbox, content) for content in mails]
 
 
@@ -92,6 +100,10 @@ def greedy(inbox_id: str, message_id: str, thread_id: str) -> dict[str, list[dic
         "wait_for_message": [
             {"inbox_id": inbox_id, "timeout_s": 1, "since": since} for since in (FIRST, message_id)
         ],
+        "memory_get": [{"key": "0", "max_chars": 100_000, "include_history": True}],
+        "memory_list": [{}, {"limit": 100}],
+        "memory_search": [{"query": "word"}, {"query": NASTY + "word", "limit": 100}],
+        "memory_fulltext_search": [{"keywords": "word"}, {"keywords": "word", "limit": 100}],
     }
 
 

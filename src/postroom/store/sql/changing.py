@@ -9,10 +9,13 @@ from postroom.model.attachment import BlobKey
 from postroom.model.inbox import Visible
 from postroom.model.message import ActionResult, FailedAction
 from postroom.model.stored import Change
+from postroom.store.recall.mail import unshelve_mail
 from postroom.store.search.sets import change_message, moving_sets
 from postroom.store.search.sets import remove_message as unindex_message
 from postroom.store.sql.adding import put_names
 from postroom.store.sql.blobs import unused_of
+from postroom.store.sql.memories import forget_without_mail
+from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.names import is_hidden, name_of
 from postroom.store.sql.threading import recount
 from postroom.store.sql.values import caseless, flag_bits, from_text
@@ -117,6 +120,7 @@ def remove_message(
     if row is None or (visible is not None and row[6] not in visible):
         return None
     number, thread = row[0], row[2]
+    learnt = learnt_from(tx, "number = :number", number=number)
     files = tx.all("SELECT sha256 FROM attachments WHERE message = :message", message=number)
     for table in (
         "bodies",
@@ -131,4 +135,6 @@ def remove_message(
     tx.run("DELETE FROM messages WHERE number = :number", number=number)
     unindex_message(tx, number)
     recount(tx, thread)
+    unshelve_mail(tx, [number])
+    forget_without_mail(tx, learnt)
     return unused_of(tx, [row[7], *(file[0] for file in files)])

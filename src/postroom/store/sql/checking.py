@@ -64,6 +64,30 @@ CHECKS = {
         WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.number = x.thread AND t.inbox =
             x.inbox)
     """,
+    "memory {} is not in the index": """
+        SELECT key FROM memories m
+        WHERE NOT EXISTS (SELECT 1 FROM leaves l WHERE l.shelf = m.shelf AND l.what = m.number)
+    """,
+    "the index holds memory number {}, which does not exist": """
+        SELECT l.what FROM leaves l JOIN shelves s ON s.number = l.shelf
+        WHERE s.kind = 'memories'
+          AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.number = l.what)
+    """,
+    "the index holds message number {}, which does not exist": """
+        SELECT l.what FROM leaves l JOIN shelves s ON s.number = l.shelf
+        WHERE s.kind = 'mail' AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = l.what)
+    """,
+    "shelf {} counts its leaves wrong": """
+        SELECT s.name FROM shelves s
+        WHERE s.leaves <> (SELECT count(*) FROM leaves l WHERE l.shelf = s.number)
+           OR s.words <> (SELECT coalesce(sum(l.length), 0) FROM leaves l WHERE l.shelf = s.number)
+           OR s.tail <> (SELECT count(*) FROM leaves l
+                          WHERE l.shelf = s.number AND l.terms IS NOT NULL)
+    """,
+    "a link belongs to memory number {}, which does not exist": """
+        SELECT memory FROM memory_links x
+        WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.number = x.memory)
+    """,
 }
 """What must never be, each with the query that finds it."""
 

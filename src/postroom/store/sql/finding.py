@@ -40,6 +40,11 @@ def find_messages(tx: Transaction, query: MessageQuery, finder: Finder) -> Found
     return Found(found, answer.total, answer.offset, after)
 
 
+def matching_numbers(tx: Transaction, query: MessageQuery, finder: Finder) -> tuple[int, ...]:
+    """The numbers of one page of the messages that answer a question. Raises NotFound."""
+    return finder.find(tx, _wanted(tx, query)).numbers
+
+
 def _wanted(tx: Transaction, query: MessageQuery) -> Wanted:
     inboxes = visible_numbers(tx, query.visible)
     if query.inbox_id is not None:

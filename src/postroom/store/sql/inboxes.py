@@ -8,8 +8,11 @@ from postroom.errors import Conflict
 from postroom.model.attachment import BlobKey
 from postroom.model.inbox import STANDARD_MAILBOXES, Inbox, Visible
 from postroom.model.page import Found, Slice
+from postroom.store.recall.mail import unshelve_mail
 from postroom.store.search.jobs import remove_inbox as unindex_inbox
 from postroom.store.sql.blobs import unused_of
+from postroom.store.sql.memories import forget_without_mail
+from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.values import any_of, caseless, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -147,6 +150,8 @@ def remove_inbox(
            UNION SELECT sha256 FROM attachments WHERE inbox = :inbox""",
         inbox=number,
     )
+    learnt = learnt_from(tx, "inbox = :inbox", inbox=number)
+    gone = tx.all("SELECT number FROM messages WHERE inbox = :inbox", inbox=number)
     for table in _OF_MESSAGES:
         tx.run(
             f"DELETE FROM {table} WHERE message IN "
@@ -162,4 +167,6 @@ def remove_inbox(
         tx.run(f"DELETE FROM {table} WHERE inbox = :inbox", inbox=number)
     tx.run("DELETE FROM inboxes WHERE number = :inbox", inbox=number)
     unindex_inbox(tx, number)
+    unshelve_mail(tx, [row[0] for row in gone])
+    forget_without_mail(tx, learnt)
     return unused_of(tx, [row[0] for row in keys])

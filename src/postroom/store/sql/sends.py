@@ -65,7 +65,13 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         seconds(send.send_at or send.message.received_at),
         is_scheduled=send.send_at is not None,
     )
-    sent = Sent(added.message_id, added.thread_id, overall_status(recipients), recipients)
+    sent = Sent(
+        added.message_id,
+        added.thread_id,
+        overall_status(recipients),
+        recipients,
+        warnings=send.warnings or None,
+    )
     tx.run("DELETE FROM sends WHERE at <= :since", since=now - KEYS_KEPT_S)
     tx.run(
         INSERT_SEND,
@@ -112,7 +118,8 @@ def earlier_send(
 def _sent(answer: str) -> Sent:
     values = from_text(answer)
     recipients = tuple(Recipient(**recipient) for recipient in values.pop("recipients"))
-    return Sent(**values, recipients=recipients)
+    warnings = tuple(values.pop("warnings", None) or ()) or None
+    return Sent(**values, recipients=recipients, warnings=warnings)
 
 
 def _check_rate(tx: Transaction, send: NewSend, now: int) -> None:

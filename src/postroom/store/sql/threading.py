@@ -16,6 +16,7 @@ from postroom.mail.threads import (
     thread_keys,
 )
 from postroom.model.stored import NewMessage
+from postroom.store.sql.memory_links import follow_threads
 from postroom.store.sql.values import any_of, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -114,6 +115,7 @@ def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int
 
 def join_threads(tx: Transaction, into: int, others: Sequence[int]) -> None:
     """Move all messages of some threads into one, which the ids of the others then mean."""
+    follow_threads(tx, into, others)
     among, params = any_of("thread", others)
     tx.run(REMEMBER_THREADS.format(among=among), into=into, **params)
     for table in ("messages", "thread_ids", "thread_aliases"):

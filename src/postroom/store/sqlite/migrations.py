@@ -11,6 +11,7 @@ import secrets
 import apsw
 
 from postroom.errors import MailError
+from postroom.store.recall import schema as recall
 from postroom.store.search import schema as search
 
 STEPS: tuple[tuple[str, ...], ...] = (
@@ -268,6 +269,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX domain_sends_by_domain ON domain_sends (domain, at)",
         "CREATE INDEX domain_sends_by_time ON domain_sends (at)",
     ),
+    recall.TABLES,
 )
 
 

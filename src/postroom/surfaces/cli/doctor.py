@@ -71,6 +71,7 @@ async def _examine(session: Session) -> list[Finding]:
         fix = "correct them; `postroom config --help` lists the names, docs/settings.md the values"
         return [*findings, Finding("settings", "problem", str(error), fix)]
     findings.append(_ok("settings", "all of them can be read"))
+    findings.append(_memory(settings))
     findings += [*_folder(settings), await _port(settings)]
     if not settings.data_dir.exists():
         return findings
@@ -96,6 +97,18 @@ def _tools() -> Finding:
     from postroom.surfaces.mcp.server import catalogue_hash
 
     return _ok("tools", f"the catalogue of MCP tools is {catalogue_hash()}")
+
+
+def _memory(settings: Settings) -> Finding:
+    if not settings.memory_search:
+        fix = "set POSTROOM_MEMORY_SEARCH=true if agents shall search their memories"
+        return Finding("memory", "warning", "the search of memories is switched off", fix)
+    if settings.embeddings == "none":
+        fix = "set POSTROOM_EMBEDDINGS=bundled to find them by meaning too"
+        return Finding("memory", "warning", "memories are found by their words only", fix)
+    if settings.embeddings == "bundled":
+        return _ok("memory", "found by words and by meaning, with the bundled model")
+    return _ok("memory", f"found by words and by meaning, with {settings.embeddings}")
 
 
 def _folder(settings: Settings) -> Iterator[Finding]:

@@ -25,10 +25,13 @@ SHORTER = {
     "inboxes": "--inbox",
     "message_ids": "--message-id",
     "thread_ids": "--thread-id",
+    "namespaces": "--namespace",
+    "tags": "--tag",
+    "links": "--link",
 }
 """Other names of options: lists are given by repeating, so one is named in the singular."""
 
-FROM_FILE = {"body_text": "--text-file", "body_html": "--html-file"}
+FROM_FILE = {"body_text": "--text-file", "body_html": "--html-file", "text": "--text-file"}
 """Arguments whose text may come from a file."""
 
 
@@ -47,7 +50,11 @@ class Field:
 
     @property
     def is_enclosures(self) -> bool:
-        return self.is_list and self.schema["items"].get("type") == "object"
+        return self.name == "attachments"
+
+    @property
+    def is_links(self) -> bool:
+        return self.name == "links"
 
     @property
     def option(self) -> str:
@@ -87,7 +94,8 @@ class Field:
             spelling = f"{self.option}/--no-{self.option[2:]}"
             return click.Option([self.name, spelling], default=None, help=self.help)
         names = [self.name, self.option, *([SHORTER[self.name]] if self.name in SHORTER else [])]
-        metavar = "FILE" if self.is_bytes else _METAVARS.get(self.schema.get("type", ""), "TEXT")
+        metavar = _METAVARS.get(self.schema.get("type", ""), "TEXT")
+        metavar = "FILE" if self.is_bytes else "TYPE=TO" if self.is_links else metavar
         return click.Option(names, multiple=self.is_list, metavar=metavar, help=self.help)
 
     def given(self, values: Mapping[str, Any], alone: list[str], limits: Limits) -> Any:
@@ -105,6 +113,8 @@ class Field:
             del alone[: len(alone) if self.is_list else 1]
         if self.is_bytes and value is not None:
             return read_file(value, limits.message_bytes)
+        if self.is_links and value:
+            return [_link(item) for item in value if item != ""]
         if self.is_list and value:
             return [item for item in value if item != ""]
         return None if value == () else value
@@ -119,6 +129,14 @@ class Field:
 
 
 _METAVARS = {"integer": "NUMBER", "number": "NUMBER"}
+
+
+def _link(written: str) -> dict[str, str]:
+    """A link as the terminal takes it: `about=ana@example.com`."""
+    kind, is_there, to = written.partition("=")
+    if not is_there:
+        raise InvalidInput(f"link: write {written} with its type, such as about={written}")
+    return {"type": kind, "to": to}
 
 
 def _shown(default: Any) -> str:

@@ -11,6 +11,7 @@ from postroom.model.draft import Draft
 from postroom.model.event import Event, Waited
 from postroom.model.inbox import Inbox, Label
 from postroom.model.key import Key
+from postroom.model.memory import MemoryHit, MemoryRow
 from postroom.model.message import ActionResult, Message, MessageRow, ThreadMessage
 from postroom.model.outbox import OutboxEntry
 from postroom.model.page import Page
@@ -31,7 +32,9 @@ COLUMNS: dict[type, tuple[str, ...]] = {
     Draft: ("id", "updated_at", "to", "subject", "send_at"),
     OutboxEntry: ("message_id", "status", "attempts", "next_attempt_at", "subject"),
     Event: ("id", "at", "type", "inbox_id", "message_id"),
-    Key: ("id", "name", "scopes", "inboxes", "created_at", "last_used_at"),
+    Key: ("id", "name", "scopes", "inboxes", "namespaces", "created_at", "last_used_at"),
+    MemoryRow: ("key", "updated_at", "trust", "tags", "summary"),
+    MemoryHit: ("key", "relevance", "trust", "excerpt"),
 }
 """The fields of a row that a list shows."""
 

@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 
 from postroom import __version__
 from postroom.app import App
-from postroom.model.key import OWNER, Caller
+from postroom.model.key import OWNERS_AGENT, Caller
 from postroom.surfaces.mcp.calling import call_tool
 from postroom.surfaces.mcp.fitting import as_text
 from postroom.surfaces.mcp.listing import describe
@@ -80,7 +80,12 @@ def make_server(
 def _tools(app: App, toolsets: Iterable[str], *, read_only: bool) -> list[Tool]:
     """What this house shows: live tools are of use only where there is a live account."""
     useful = ("imap",) if app.house.imap is not None else ()
-    return choose_tools(toolsets, read_only=read_only, useful=useful)
+    return choose_tools(toolsets, read_only=read_only, useful=useful, without=switched_off(app))
+
+
+def switched_off(app: App) -> frozenset[str]:
+    """The features that a setting has switched off; their tools are not shown."""
+    return frozenset() if app.settings.memory_search else frozenset({"memory_search"})
 
 
 def catalogue_hash() -> str:
@@ -98,13 +103,14 @@ async def serve_stdio(
     *,
     toolsets: Iterable[str] = (),
     read_only: bool = False,
-    caller: Caller = OWNER,
+    caller: Caller = OWNERS_AGENT,
 ) -> None:
     """Serve the client at the other end of stdin and stdout until it leaves or a signal comes.
 
     This owns the process: stdout is its own from here on, and after it the process ends soon.
     """
-    server = make_server(app, _tools(app, toolsets, read_only=read_only), lambda _: caller)
+    agent = replace(caller, is_owner=False)
+    server = make_server(app, _tools(app, toolsets, read_only=read_only), lambda _: agent)
     with anyio.CancelScope() as serving:
         _on_signals(serving.cancel)
         async with stdio_streams(app.settings.limits.request_bytes) as (incoming, outgoing):

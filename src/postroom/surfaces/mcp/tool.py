@@ -32,7 +32,8 @@ class Tool:
     in the list of tools. `present` and `explain` give answers and errors the shape of the tool's
     contract; `stamp` adds to both what goes with every answer, given the seconds it took, and
     `outline` says what `present` does to the schema. `go_on` says how to read what did not fit; a
-    `whole` answer is never cut. What a tool that `is_elsewhere` works on is not kept here.
+    `whole` answer is never cut. What a tool that `is_elsewhere` works on is not kept here. A
+    setting may switch a `feature` off, and its tools with it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Tool:
     go_on: str = "ask for less: a smaller limit, or fewer extras"
     whole: bool = False
     is_elsewhere: bool = False
+    feature: str | None = None
 
     @property
     def is_read_only(self) -> bool:

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from postroom.app import App
 from postroom.config import ConfigError, Settings
 from postroom.errors import Forbidden, Unauthenticated
-from postroom.model.key import OWNER, Caller
+from postroom.model.key import OWNERS_AGENT, Caller
 
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 
@@ -59,7 +59,7 @@ class Door:
         client = scope.get("client")
         if client is not None and not is_loopback(client[0]):
             raise Unauthenticated("without keys, only this machine is served")
-        return OWNER
+        return OWNERS_AGENT
 
 
 def is_loopback(host: str) -> bool:

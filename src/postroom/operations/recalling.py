@@ -1,0 +1,136 @@
+"""Finding memories: by words and meaning, or by keywords."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from postroom.errors import FeatureDisabled, InvalidInput
+from postroom.mail.fold import fold
+from postroom.model.key import Scope
+from postroom.model.memory import Keyword, MemoryHit, shelf_of
+from postroom.model.page import Page
+from postroom.operations import forms
+from postroom.operations.context import Context
+from postroom.operations.memories import MemoryFilter, nothing, sees
+from postroom.operations.operation import operation
+from postroom.operations.questions import understand
+from postroom.operations.request import Accepts
+from postroom.pipeline.learning import finish_learning
+
+_MOST_TERMS = 64
+
+
+def check_switched_on(ctx: Context) -> None:
+    """Refuse when the search of memories is switched off. Raises FeatureDisabled."""
+    if not ctx.memory_search:
+        raise FeatureDisabled(
+            "the search of memories is switched off; POSTROOM_MEMORY_SEARCH=true switches it on"
+        )
+
+
+class MemorySearch(MemoryFilter):
+    """Search memories by meaning and by words, the most relevant first.
+
+    Ask in your own words. `relevance` is 0 to 1. memory_get reads one in full.
+    """
+
+    query: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=1000,
+            description="The question.",
+            examples=["how does Ana like to be billed?"],
+        ),
+        Accepts({"pattern": forms.SOUGHT}),
+    ]
+
+
+@operation(Scope.READ)
+async def memory_search(ctx: Context, request: MemorySearch) -> Page[MemoryHit]:
+    check_switched_on(ctx)
+    query = request.criteria(ctx)
+    if not fold(request.query):
+        raise InvalidInput("query: there is nothing to look for in it but space")
+    if not sees(ctx, request.namespace):
+        return nothing(query)
+    await finish_learning(ctx, shelf_of(request.namespace))
+    meant = await understand(ctx, request.query)
+    found = await ctx.store.recall(query, meant.terms, vector=meant.vector, model=meant.model)
+    return ctx.cursors.page(request, found)
+
+
+def _as_text(value: object) -> object:
+    """Accept a list where keywords with commas are wanted."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ",".join(value) + "," if value else ""
+    return value
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+class MemoryFulltextSearch(MemoryFilter):
+    """Search memories by keywords, stemmed and in any case; matches are in <mark> in `excerpt`."""
+
+    keywords: Annotated[
+        str,
+        BeforeValidator(_as_text),
+        Field(
+            min_length=1,
+            max_length=1000,
+            description='Keywords with commas (or spaces only); "…" is a phrase.',
+            examples=['invoice, "net 30"'],
+        ),
+        Accepts({"pattern": forms.SOUGHT}),
+    ]
+    operator: Annotated[
+        Literal["OR", "AND"],
+        BeforeValidator(_upper),
+        Field(description="Any or all keywords.", examples=["AND"]),
+    ] = "OR"
+
+
+@operation(Scope.READ)
+async def memory_fulltext_search(ctx: Context, request: MemoryFulltextSearch) -> Page[MemoryHit]:
+    check_switched_on(ctx)
+    query = request.criteria(ctx)
+    keywords = list(read_keywords(request.keywords))
+    if not keywords:
+        raise InvalidInput('keywords: give at least one word, such as invoice or "net 30"')
+    if not sees(ctx, request.namespace):
+        return nothing(query)
+    needs_all = request.operator == "AND"
+    found = await ctx.store.recall_keywords(query, keywords[:_MOST_TERMS], needs_all=needs_all)
+    return ctx.cursors.page(request, found)
+
+
+_PART = re.compile(r'["“„«](?P<phrase>[^"“”„«»]*)["”“»]|(?P<plain>[^,"“”„«»]+)')
+
+
+def read_keywords(text: str) -> Iterator[Keyword]:
+    """The keywords of a text: apart by commas, or if there is none by spaces; quoted ones whole.
+
+    What is no word, such as a dash, is passed over.
+    """
+    for part in _PART.finditer(text):
+        if part["phrase"] is not None:
+            yield from _keyword(part["phrase"], phrase=fold(part["phrase"]))
+        elif "," in text:
+            yield from _keyword(part["plain"])
+        else:
+            for word in part["plain"].split():
+                yield from _keyword(word)
+
+
+def _keyword(text: str, phrase: str | None = None) -> Iterator[Keyword]:
+    from postroom.mail.terms import terms_of
+
+    terms = tuple(terms_of(text))
+    if terms:
+        yield Keyword(terms, phrase)

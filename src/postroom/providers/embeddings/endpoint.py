@@ -1,0 +1,80 @@
+"""Vectors from a server that speaks the embeddings API of OpenAI."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+
+from postroom.errors import ProviderAuthFailed, ProviderError, ProviderTimeout
+from postroom.model.memory import Vector
+
+_TIMEOUT_S = 20.0
+_AT_ONCE = 64
+
+
+class EndpointEmbedder:
+    """`POST {url}/embeddings`. The texts of memories and mail go there: choose whom you trust."""
+
+    def __init__(self, url: str, name: str, key: str | None) -> None:
+        self.model = f"{name} at {url}"
+        self._name = name
+        self._http = httpx2.AsyncClient(
+            base_url=url,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=_TIMEOUT_S,
+        )
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each text. Raises ProviderError."""
+        vectors: list[Vector] = []
+        for start in range(0, len(texts), _AT_ONCE):
+            vectors += await self._ask(list(texts[start : start + _AT_ONCE]))
+        return vectors
+
+    async def _ask(self, texts: list[str]) -> list[Vector]:
+        with _wire_errors():
+            response = await self._http.post(
+                "/embeddings", json={"model": self._name, "input": texts}
+            )
+        if response.status_code in (401, 403):
+            raise ProviderAuthFailed("the embeddings endpoint refused our key")
+        if response.is_error:
+            raise ProviderError(f"the embeddings endpoint answered {response.status_code}")
+        return _vectors(response, len(texts))
+
+    async def close(self) -> None:
+        """Let the connections go."""
+        await self._http.aclose()
+
+
+@contextmanager
+def _wire_errors() -> Iterator[None]:
+    """Turn what the wire says into what we say."""
+    try:
+        yield
+    except httpx2.TimeoutException as error:
+        raise ProviderTimeout("the embeddings endpoint did not answer in time") from error
+    except httpx2.HTTPError as error:
+        raise ProviderError("the embeddings endpoint cannot be reached") from error
+
+
+def _vectors(response: httpx2.Response, count: int) -> list[Vector]:
+    try:
+        rows: list[Any] = sorted(response.json()["data"], key=lambda row: row["index"])
+        vectors = [_packed(row["embedding"]) for row in rows]
+    except (ValueError, KeyError, TypeError, OverflowError, struct.error) as error:
+        raise ProviderError("the embeddings endpoint answered something else") from error
+    if len(vectors) != count or len({len(vector) for vector in vectors}) > 1:
+        raise ProviderError(f"the embeddings endpoint gave {len(vectors)} vectors for {count}")
+    return vectors
+
+
+def _packed(numbers: list[float]) -> Vector:
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise ValueError("no direction")
+    return struct.pack(f"<{len(numbers)}f", *numbers)

@@ -1,0 +1,172 @@
+"""A shelf as one process has read it: kept in memory, and brought up to date before each search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from postroom.store.recall.folding import NUMBER, PLACE, TIMES
+from postroom.store.recall.vectors import Vectors
+from postroom.store.sql.values import any_of, from_text
+from postroom.store.transaction import Transaction
+
+Numbers = NDArray[np.intp]
+Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+K1, B = 1.2, 0.75
+"""The usual constants of BM25: how soon repeating a word stops to help, and what length costs."""
+
+STATE = "SELECT epoch, changes, next_leaf, leaves, words FROM shelves WHERE number = :shelf"
+SEGMENTS = "SELECT segment, leaves, lengths, dead FROM segments WHERE shelf = :shelf"
+NAMES = "SELECT segment FROM segments WHERE shelf = :shelf"
+TAIL = """
+    SELECT leaf, length, terms FROM leaves
+     WHERE shelf = :shelf AND terms IS NOT NULL AND leaf > :after ORDER BY leaf
+"""
+DEAD = "SELECT number, leaf FROM dead_leaves WHERE shelf = :shelf AND number > :after"
+WHAT = """
+    SELECT leaf, what FROM leaves WHERE shelf = :shelf AND leaf > :after AND leaf < :size
+     ORDER BY leaf
+"""
+POSTINGS = """
+    SELECT term, segment, entries FROM postings
+     WHERE shelf = :shelf AND segment {segments} AND term {terms}
+"""
+
+
+class Shelf:
+    """What is on a shelf, as arrays that a leaf's number leads into."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.vectors = Vectors(number)
+        self._start_anew(-1)
+
+    def _start_anew(self, epoch: int) -> None:
+        self._epoch, self._changes = epoch, -1
+        self._seen_dead = self._seen_tail = 0
+        self.size = self.living = 0
+        self._has_dead = False
+        self.what: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._seen_what = 0
+        self.alive: Mask = np.zeros(1024, np.bool_)
+        self._lengths: Floats = np.zeros(1024, np.float32)
+        self._norms: Floats = self._lengths
+        self._segments: dict[int, Numbers] = {}
+        self._tail: dict[str, tuple[list[int], list[int]]] = {}
+        self.vectors.start_anew()
+
+    def is_ahead_of(self, tx: Transaction) -> bool:
+        """Whether this has read what a transaction cannot see yet."""
+        row = tx.one(STATE, shelf=self.number)
+        return row is not None and row[1] < self._changes
+
+    def refresh(self, tx: Transaction) -> None:
+        """Read what has changed since the last time."""
+        row = tx.one(STATE, shelf=self.number)
+        epoch, changes, size, living, words = row or (0, 0, 1, 0, 0)
+        if epoch != self._epoch:
+            self._start_anew(epoch)
+        if changes == self._changes:
+            return
+        self._grow(size)
+        self._read_segments(tx)
+        self._read_tail(tx)
+        self._read_dead(tx)
+        self.vectors.is_current = False
+        self._changes, self.size, self.living = changes, size, living
+        average = max(words / living if living else 1.0, 1.0)
+        self._norms = (K1 * (1 - B + B / average * self._lengths)).astype(np.float32)
+
+    def _grow(self, size: int) -> None:
+        if size <= len(self.alive):
+            return
+        more = max(size, 2 * len(self.alive)) - len(self.alive)
+        self.alive = np.concatenate([self.alive, np.zeros(more, np.bool_)])
+        self._lengths = np.concatenate([self._lengths, np.zeros(more, np.float32)])
+
+    def _read_segments(self, tx: Transaction) -> None:
+        names = {row[0] for row in tx.all(NAMES, shelf=self.number)}
+        if names == set(self._segments):
+            return
+        # What was folded is in the tail no more.
+        self._segments, self._tail, self._seen_tail = {}, {}, 0
+        for name, leaves, lengths, dead in tx.all(SEGMENTS, shelf=self.number):
+            found = np.frombuffer(leaves, NUMBER).astype(np.intp)
+            self._segments[name] = found
+            fresh = found[self._lengths[found] == 0]
+            self._lengths[found] = np.frombuffer(lengths, NUMBER)
+            self.alive[fresh] = True
+            if dead:
+                self._has_dead = True
+                self.alive[np.frombuffer(dead, NUMBER)] = False
+
+    def _read_tail(self, tx: Transaction) -> None:
+        for leaf, length, terms in tx.all(TAIL, shelf=self.number, after=self._seen_tail):
+            self._seen_tail = leaf
+            if self._lengths[leaf] == 0:
+                self.alive[leaf] = True
+            self._lengths[leaf] = max(length, 1)
+            for term, times in from_text(terms).items():
+                leaves, counts = self._tail.setdefault(term, ([], []))
+                leaves.append(leaf)
+                counts.append(times)
+
+    def _read_dead(self, tx: Transaction) -> None:
+        rows = tx.all(DEAD, shelf=self.number, after=self._seen_dead)
+        if rows:
+            self._has_dead = True
+            self.alive[[row[1] for row in rows]] = False
+            self._seen_dead = max(row[0] for row in rows)
+
+    def read_what(self, tx: Transaction) -> None:
+        """Read which row each leaf stands for; `what` of one that is gone may be 0."""
+        if len(self.what) < len(self.alive):
+            self.what = np.concatenate(
+                [self.what, np.zeros(len(self.alive) - len(self.what), np.int64)]
+            )
+        for leaf, what in tx.all(WHAT, shelf=self.number, after=self._seen_what, size=self.size):
+            self.what[leaf] = what
+            self._seen_what = leaf
+
+    def rarity(self, count: int) -> float:
+        """What a term counts for that so many leaves have."""
+        return math.log1p((self.living - count + 0.5) / (count + 0.5))
+
+    def entries(self, tx: Transaction, terms: Sequence[str]) -> dict[str, tuple[Numbers, Floats]]:
+        """For each term the living leaves that have it, and how much it weighs there."""
+        found: dict[str, list[tuple[Numbers, NDArray[np.uint8]]]] = {term: [] for term in terms}
+        for term, segment, packed in self._postings(tx, terms):
+            count = len(packed) // 3
+            places = np.frombuffer(packed, PLACE, count)
+            times = np.frombuffer(packed, TIMES, count, 2 * count)
+            found[term].append((self._segments[segment][places], times))
+        for term in terms:
+            leaves, counts = self._tail.get(term, ((), ()))
+            if leaves:
+                clipped = np.minimum(counts, 255).astype(TIMES)
+                found[term].append((np.array(leaves, np.intp), clipped))
+        return {term: self._weighed(parts) for term, parts in found.items() if parts}
+
+    def _postings(self, tx: Transaction, terms: Sequence[str]) -> list[tuple[str, int, bytes]]:
+        if not self._segments or not terms:
+            return []
+        segments, among = any_of("segment", list(self._segments))
+        wanted, params = any_of("term", terms)
+        sql = POSTINGS.format(segments=segments, terms=wanted)
+        return [tuple(row) for row in tx.all(sql, shelf=self.number, **among, **params)]
+
+    def _weighed(
+        self, parts: Sequence[tuple[Numbers, NDArray[np.uint8]]]
+    ) -> tuple[Numbers, Floats]:
+        leaves = np.concatenate([part[0] for part in parts])
+        times = np.concatenate([part[1] for part in parts]).astype(np.float32)
+        if self._has_dead:
+            alive = self.alive[leaves]
+            leaves, times = leaves[alive], times[alive]
+        rarity = np.float32(self.rarity(len(leaves)) * (K1 + 1))
+        return leaves, rarity * times / (times + self._norms[leaves])

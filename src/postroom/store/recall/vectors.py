@@ -1,0 +1,167 @@
+"""The vectors of a shelf in memory, and those that point the same way as a question."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from postroom.model.memory import Vector
+from postroom.store.transaction import Transaction
+
+Numbers = NDArray[np.uint32]
+Floats = NDArray[np.float32]
+
+LEARNT = """
+    SELECT leaf, vector, learnt FROM leaves
+     WHERE shelf = :shelf AND learnt > :after AND model = :model ORDER BY learnt
+"""
+_CHUNK = 512
+NEAR, NEAR_AMONG_MANY = 0.2, 0.3
+"""The least cosine of what is found by meaning alone; among many, there is always better."""
+
+_FEW = 5_000
+"""Below this, looking at every vector is as quick as a sketch."""
+
+_LOOKED_AT = 2_000
+"""Where very many are near, those whose sketches are nearest will do; best by words are added."""
+
+_SPREAD = 1.5
+"""How many standard deviations a sketch may be off; of what is just near, 1 in 300 was more."""
+
+
+def pack_vector(vector: Vector) -> bytes:
+    """A vector as it is stored: only its direction counts, so a byte for each part will do."""
+    parts = np.frombuffer(vector, "<f4")
+    most = float(np.abs(parts).max()) or 1.0
+    return np.rint(parts * (127 / most)).astype(np.int8).tobytes()
+
+
+class Vectors:
+    """Directions as rows of whole numbers, and of each a sketch: the sign of every part."""
+
+    def __init__(self, shelf: int) -> None:
+        self._shelf = shelf
+        self.start_anew()
+
+    def start_anew(self, model: str = "") -> None:
+        self.is_current = False
+        self._model, self._seen, self._count = model, -1, 0
+        self._rows: NDArray[np.int8] = np.zeros((0, 0), np.int8)
+        self._sketches: NDArray[np.uint64] = np.zeros((0, 0), np.uint64)
+        self._norms: Floats = np.zeros(0, np.float32)
+        self._leaves: Numbers = np.zeros(0, np.uint32)
+        self._places: NDArray[np.int32] = np.zeros(0, np.int32)
+
+    def refresh(self, tx: Transaction, model: str) -> None:
+        """Read what was learnt since the last time."""
+        if model != self._model:
+            self.start_anew(model)
+        if self.is_current:
+            return
+        self.is_current = True
+        rows = tx.all(LEARNT, shelf=self._shelf, after=self._seen, model=model)
+        if not rows:
+            return
+        size = len(rows[0][1])
+        packed = b"".join(row[1] for row in rows)
+        self._append(
+            np.frombuffer(packed, np.int8).reshape(-1, size),
+            np.array([row[0] for row in rows], np.uint32),
+        )
+        self._seen = rows[-1][2]
+
+    def _append(self, rows: NDArray[np.int8], leaves: Numbers) -> None:
+        count = self._count + len(rows)
+        self._reserve(count, rows.shape[1])
+        new = slice(self._count, count)
+        self._rows[new] = rows
+        self._leaves[new] = leaves
+        self._sketches[:, new] = _sketch(rows).T
+        self._place(leaves)
+        for start in range(0, len(rows), _CHUNK):
+            part = rows[start : start + _CHUNK].astype(np.float32)
+            lengths = np.sqrt(np.einsum("ij,ij->i", part, part)).clip(1e-6)
+            self._norms[self._count + start :][: len(part)] = lengths
+        self._count = count
+
+    def _place(self, leaves: Numbers) -> None:
+        """Note in which row the vector of each new leaf stands."""
+        size = int(leaves.max()) + 1
+        if size > len(self._places):
+            more = max(size, 2 * len(self._places)) - len(self._places)
+            self._places = np.concatenate([self._places, np.full(more, -1, np.int32)])
+        self._places[leaves] = np.arange(self._count, self._count + len(leaves), dtype=np.int32)
+
+    def _reserve(self, count: int, size: int) -> None:
+        room = len(self._leaves)
+        if count <= room:
+            return
+        more = max(count, 2 * room) - room
+        words = math.ceil(size / 64)
+        rows = self._rows if room else np.zeros((0, size), np.int8)
+        sketches = self._sketches if room else np.zeros((words, 0), np.uint64)
+        self._rows = np.concatenate([rows, np.zeros((more, size), np.int8)])
+        self._sketches = np.concatenate([sketches, np.zeros((words, more), np.uint64)], axis=1)
+        self._norms = np.concatenate([self._norms, np.ones(more, np.float32)])
+        self._leaves = np.concatenate([self._leaves, np.zeros(more, np.uint32)])
+
+    def near(self, question: Vector, besides: NDArray[np.intp]) -> tuple[Numbers, Floats]:
+        """The leaves that may have to do with a question, and the cosine between them.
+
+        Of many, a sketch of a bit for each part chooses those worth a closer look, and some leaves
+        are looked at *besides*.
+        """
+        asked = np.frombuffer(question, "<f4").astype(np.float32)
+        if not self._count or self._rows.shape[1] != len(asked):
+            return np.zeros(0, np.uint32), np.zeros(0, np.float32)
+        asked = asked / max(float(np.linalg.norm(asked)), 1e-6)
+        least = NEAR if self._count < _FEW else NEAR_AMONG_MANY
+        chosen = self._worth_a_look(asked, least, besides)
+        cosines = self._cosines(asked, chosen)
+        leaves = self._leaves[: self._count] if chosen is None else self._leaves[chosen]
+        near = cosines >= least
+        return leaves[near], cosines[near]
+
+    def _worth_a_look(
+        self, asked: Floats, least: float, besides: NDArray[np.intp]
+    ) -> NDArray[np.intp] | None:
+        if self._count < _FEW:
+            return None
+        parts = len(asked)
+        share = math.acos(least) / math.pi
+        most = int(parts * share + _SPREAD * math.sqrt(parts * share * (1 - share)))
+        differ = self._differences(asked)
+        counts = np.cumsum(np.bincount(differ, minlength=most + 1)[: most + 1])
+        most = min(most, int(np.searchsorted(counts, _LOOKED_AT)))
+        named = self._places[besides[besides < len(self._places)]]
+        is_chosen = differ <= most
+        is_chosen[named[named >= 0]] = True
+        return np.flatnonzero(is_chosen)
+
+    def _differences(self, asked: Floats) -> NDArray[np.uint16]:
+        """In how many parts each vector points the other way."""
+        differ = np.zeros(self._count, np.uint16)
+        for word, row in zip(_sketch(asked[None])[0], self._sketches, strict=True):
+            differ += np.bitwise_count(row[: self._count] ^ word)
+        return differ
+
+    def _cosines(self, asked: Floats, chosen: NDArray[np.intp] | None) -> Floats:
+        """In chunks that fit the cache: there a byte becomes a float quickly."""
+        rows = self._rows[: self._count] if chosen is None else self._rows[chosen]
+        norms = self._norms[: self._count] if chosen is None else self._norms[chosen]
+        products = np.empty(len(rows), np.float32)
+        chunk = np.empty((_CHUNK, len(asked)), np.float32)
+        for start in range(0, len(rows), _CHUNK):
+            part = rows[start : start + _CHUNK]
+            np.copyto(chunk[: len(part)], part)
+            np.dot(chunk[: len(part)], asked, out=products[start : start + len(part)])
+        return products / norms
+
+
+def _sketch(rows: NDArray[np.int8] | Floats) -> NDArray[np.uint64]:
+    """One bit for each part: whether it is positive."""
+    bits = np.packbits(rows > 0, axis=1)
+    padding = -bits.shape[1] % 8
+    return np.pad(bits, ((0, 0), (0, padding))).view(np.uint64)

@@ -1,0 +1,303 @@
+"""Where memories come from and whom they are about, and what follows when mail is gone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+
+from postroom.errors import NotFound
+from postroom.mail.fold import fold
+from postroom.model.inbox import Visible
+from postroom.model.memory import Link, Namespaces, RecalledMemory, TiedMemory, summary_of
+from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.values import any_of, from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+_SHINGLE_WORDS = 4
+_MOST_SHINGLES = 400
+_MOST_SENT_SHINGLES = 5_000
+_ENOUGH_SHINGLES = 3
+"""That many runs of four words in common, or all of a shorter text, are no accident."""
+
+_AT_ONCE = 500
+_MOST_MESSAGES = 50
+
+INSERT_LINK = """
+    INSERT INTO memory_links (memory, position, type, target, shown, weight)
+    VALUES (:memory, :position, :type, :target, :shown, :weight)
+"""
+LINKS = """
+    SELECT type, shown, weight FROM memory_links WHERE memory = :memory ORDER BY position
+"""
+SEEN_MESSAGE = """
+    SELECT i.id FROM messages m JOIN inboxes i ON i.number = m.inbox WHERE m.id = :id
+"""
+NAMED_THREAD = """
+    SELECT number FROM threads WHERE id = :id UNION SELECT thread FROM thread_aliases WHERE id = :id
+"""
+SEEN_THREAD = f"""
+    SELECT i.id FROM threads t JOIN inboxes i ON i.number = t.inbox
+     WHERE t.number IN ({NAMED_THREAD})
+"""
+PRESENT_ID = f"SELECT id FROM threads WHERE number IN ({NAMED_THREAD})"
+PEOPLE_OF_MESSAGE = """
+    SELECT m.addresses, i.address FROM messages m JOIN inboxes i ON i.number = m.inbox
+     WHERE m.id = :id
+"""
+PEOPLE_OF_THREAD = f"""
+    SELECT m.addresses, i.address FROM messages m JOIN inboxes i ON i.number = m.inbox
+     WHERE m.thread IN ({NAMED_THREAD})
+     ORDER BY m.number DESC LIMIT :limit
+"""
+
+
+def target_of(tx: Transaction, to: str) -> str:
+    """What a link leads to, as it is compared.
+
+    An address is without case; a thread that became part of another is that.
+    """
+    if to.startswith("thr_"):
+        row = tx.one(PRESENT_ID, id=to)
+        return str(row[0]) if row else to
+    return to.lower() if Link("", to).is_address else to
+
+
+def links_of(tx: Transaction, memory: int) -> tuple[Link, ...]:
+    """The links of a memory in their order."""
+    return tuple(Link(*row) for row in tx.all(LINKS, memory=memory))
+
+
+def check_links(
+    tx: Transaction, links: Sequence[Link], *, known: Sequence[Link], visible: Visible
+) -> None:
+    """Refuse a link to mail that does not exist for the caller. Raises NotFound."""
+    held = {link.to for link in known}
+    for position, link in enumerate(links):
+        if not link.is_mail or link.to in held:
+            continue
+        is_message = link.to.startswith("msg_")
+        row = tx.one(SEEN_MESSAGE if is_message else SEEN_THREAD, id=link.to)
+        if row is None or (visible is not None and row[0] not in visible):
+            kind = "message" if is_message else "thread"
+            raise NotFound(f"links[{position}].to: no {kind} {link.to}")
+
+
+def set_links(tx: Transaction, memory: int, links: Sequence[Link], text: str) -> None:
+    """Replace the links of a memory, and with them the contacts that it is tied to."""
+    for table in ("memory_links", "memory_ties", "memory_shingles"):
+        tx.run(f"DELETE FROM {table} WHERE memory = :memory", memory=memory)
+    if not links:
+        return
+    tx.many(
+        INSERT_LINK,
+        [
+            {
+                "memory": memory,
+                "position": position,
+                "type": link.type,
+                "target": target_of(tx, link.to),
+                "shown": link.to,
+                "weight": link.weight,
+            }
+            for position, link in enumerate(links)
+        ],
+    )
+    ties = sorted({address for link in links for address in _contacts(tx, link)})
+    if ties:
+        tx.many(
+            "INSERT INTO memory_ties (memory, address) VALUES (:memory, :address)",
+            [{"memory": memory, "address": address} for address in ties],
+        )
+        tx.many(
+            "INSERT INTO memory_shingles (shingle, memory) VALUES (:shingle, :memory)",
+            [{"shingle": s, "memory": memory} for s in shingles(text, _MOST_SHINGLES)],
+        )
+
+
+def _contacts(tx: Transaction, link: Link) -> Iterator[str]:
+    """The people behind a link: an address itself, or who else took part in the mail."""
+    if link.is_address:
+        yield link.to.lower()
+    if not link.is_mail:
+        return
+    if link.to.startswith("msg_"):
+        rows = tx.all(PEOPLE_OF_MESSAGE, id=link.to)
+    else:
+        rows = tx.all(PEOPLE_OF_THREAD, id=link.to, limit=_MOST_MESSAGES)
+    for addresses, own in rows:
+        for _, _, address in from_text(addresses):
+            if address and address.lower() != own.lower():
+                yield address.lower()
+
+
+def shingles(text: str, most: int) -> set[int]:
+    """Each run of four words of a text as a number; a shorter text is one run."""
+    from postroom.mail.terms import words
+
+    terms = [term for word in words(text) for term in word.terms]
+    count = max(1, len(terms) - _SHINGLE_WORDS + 1)
+    runs = ("\x1f".join(terms[at : at + _SHINGLE_WORDS]) for at in range(min(count, most)))
+    return {_hash(run) for run in runs if run}
+
+
+def _hash(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def tied_memories(
+    tx: Transaction, text: str, recipients: Iterable[str], namespaces: Namespaces
+) -> list[TiedMemory]:
+    """Memories whose text is in a mail, though it goes to somebody they are not tied to."""
+    if tx.one("SELECT 1 FROM memory_ties LIMIT 1") is None:
+        return []
+    matches = _matches(tx, shingles(text, _MOST_SENT_SHINGLES))
+    wanted = {address.lower() for address in recipients}
+    found = (_tied(tx, memory, count, wanted) for memory, count in matches.most_common(20))
+    return [
+        tied
+        for tied in found
+        if tied is not None and (namespaces is None or tied.namespace in namespaces)
+    ]
+
+
+def _matches(tx: Transaction, asked: set[int]) -> Counter[int]:
+    matches: Counter[int] = Counter()
+    left = iter(asked)
+    while batch := list(islice(left, _AT_ONCE)):
+        among, params = any_of("shingle", batch)
+        rows = tx.all(f"SELECT memory FROM memory_shingles WHERE shingle {among}", **params)
+        matches.update(row[0] for row in rows)
+    return matches
+
+
+def _tied(tx: Transaction, memory: int, count: int, recipients: set[str]) -> TiedMemory | None:
+    row = tx.one(
+        """SELECT s.name, m.key, (SELECT count(*) FROM memory_shingles x WHERE x.memory = m.number)
+             FROM memories m JOIN shelves s ON s.number = m.shelf WHERE m.number = :memory""",
+        memory=memory,
+    )
+    if row is None or count < min(_ENOUGH_SHINGLES, row[2]):
+        return None
+    ties = [r[0] for r in tx.all("SELECT address FROM memory_ties WHERE memory = :m", m=memory)]
+    others = sorted(recipients - set(ties))
+    return TiedMemory(row[0], row[1], tuple(sorted(ties)), tuple(others)) if others else None
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(fold(text).encode("utf-8", "surrogatepass")).digest()
+
+
+def mark_as_mail(tx: Transaction, text: str) -> None:
+    """Note that a text came out of mail, whatever becomes of the memory that says so."""
+    tx.run(
+        "INSERT INTO mail_texts (digest) VALUES (:digest) ON CONFLICT DO NOTHING",
+        digest=_digest(text),
+    )
+
+
+def is_from_mail(tx: Transaction, text: str) -> bool:
+    """Whether a text came out of mail before: writing it down again does not make it true."""
+    return (
+        tx.one("SELECT 1 FROM mail_texts WHERE digest = :digest", digest=_digest(text)) is not None
+    )
+
+
+def learnt_from(tx: Transaction, which: str, **params: object) -> list[int]:
+    """The memories that link to some messages, or to their threads, as long as these exist.
+
+    *which* is a condition on the table `messages`.
+    """
+    rows = tx.all(
+        f"""SELECT memory FROM memory_links WHERE target IN (
+                SELECT id FROM messages WHERE {which}
+                UNION SELECT t.id FROM threads t
+                 WHERE t.number IN (SELECT thread FROM messages WHERE {which}))""",
+        **params,
+    )
+    return sorted({row[0] for row in rows})
+
+
+def without_mail(tx: Transaction, memories: Sequence[int]) -> list[tuple[int, int]]:
+    """Mark as stale those of the memories of which some mail is gone.
+
+    Returns the shelf and number of those to be removed: none of their mail is left, and it was
+    not the owner who wrote them.
+    """
+    gone: list[tuple[int, int]] = []
+    for memory in memories:
+        row = tx.one("SELECT shelf, is_owners FROM memories WHERE number = :n", n=memory)
+        left = [_exists(tx, link) for link in links_of(tx, memory) if link.is_mail]
+        if row is None or all(left):
+            continue
+        if row[1] or any(left):
+            tx.run("UPDATE memories SET is_stale = 1 WHERE number = :n", n=memory)
+        else:
+            gone.append((row[0], memory))
+    return gone
+
+
+def _exists(tx: Transaction, link: Link) -> bool:
+    is_message = link.to.startswith("msg_")
+    return tx.one(SEEN_MESSAGE if is_message else SEEN_THREAD, id=link.to) is not None
+
+
+def follow_threads(tx: Transaction, into: int, others: Sequence[int]) -> None:
+    """Let links to threads that become part of another lead there."""
+    among, params = any_of("thread", others)
+    tx.run(
+        f"""UPDATE memory_links SET
+                target = (SELECT id FROM threads WHERE number = :into),
+                shown = (SELECT id FROM threads WHERE number = :into)
+             WHERE target IN (SELECT id FROM threads WHERE number {among})""",
+        into=into,
+        **params,
+    )
+
+
+RECALLED = """
+    SELECT s.name, m.key, m.summary, m.text, m.trust, m.is_stale, m.updated_at, x.target
+      FROM ({found}) x JOIN memories m ON m.number = x.memory JOIN shelves s ON s.number = m.shelf
+     WHERE {where} ORDER BY m.updated_at DESC, m.number DESC, x.target LIMIT :most
+"""
+
+
+def recall_about(
+    tx: Transaction,
+    addresses: Sequence[str],
+    mail: Sequence[str],
+    namespaces: Namespaces,
+    *,
+    now: datetime,
+    limit: int,
+) -> tuple[RecalledMemory, ...]:
+    """Memories that are tied to some people or linked to some mail, the newest first."""
+    people, params = any_of("address", sorted({a.lower() for a in addresses})[:_AT_ONCE])
+    targets, more = any_of("target", mail)
+    found = f"""SELECT memory, address AS target FROM memory_ties WHERE address {people}
+          UNION SELECT memory, target FROM memory_links WHERE target {targets}"""
+    where = Conditions()
+    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
+    if namespaces is not None:
+        where.among("s.name", "namespace", sorted(namespaces))
+    sql = RECALLED.format(found=found, where=where.sql)
+    rows = tx.all(sql, **params, **more, **where.params, most=limit * _AT_ONCE)
+    unique: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        unique.setdefault((row[0], row[1]), row)
+    return tuple(_recalled(row) for row in islice(unique.values(), limit))
+
+
+def _recalled(row: Row) -> RecalledMemory:
+    return RecalledMemory(
+        namespace=row[0],
+        key=row[1],
+        summary=summary_of(row[3]) if row[2] is None else row[2],
+        about=row[7],
+        trust=row[4],
+        updated_at=moment(row[6]),
+        stale=bool(row[5]) or None,
+    )

@@ -1,0 +1,448 @@
+"""Contract 003: memories kept and found, over REST and MCP alike."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.conftest import ThisInbox
+from tests.contract.doors import Door, McpDoor, Refused, RestDoor, open_door
+from tests.contract.requirements import requirement
+from tests.servers.postroom import Running, running
+
+NOTES = {
+    "marta/calls": "Marta prefers to be phoned after lunch, never in the morning.",
+    "lisbon": "The Lisbon branch closes on the 24th of December.",
+    "brightwell": "Invoices from Brightwell must show purchase order 88213.",
+    "jonas": "Jonas is allergic to peanuts and carries an injection pen.",
+    "天气": "北京的天气很好，明天去公园。",
+    "会議": "東京の会議は金曜日です。",
+}
+
+
+@pytest.fixture
+async def namespace(rest: RestDoor) -> str:
+    """A namespace of the test's own, with a few memories."""
+    name = f"ns-{secrets.token_hex(6)}"
+    for key, text in NOTES.items():
+        await rest.call("memory_add", key=key, text=text, namespace=name)
+    return name
+
+
+def keys(page: dict[str, Any]) -> list[str]:
+    return [row["key"] for row in page["results"]]
+
+
+@requirement("memory:search-tool")
+async def test_a_question_finds_what_answers_it_best_first(door: Door, namespace: str) -> None:
+    page = await door.call(
+        "memory_search", query="When is the Portuguese office shut?", namespace=namespace
+    )
+
+    assert "lisbon" == keys(page)[0]
+    first = page["results"][0]
+    assert NOTES["lisbon"] == first["summary"] == first["excerpt"]
+    relevances = [row["relevance"] for row in page["results"]]
+    assert relevances == sorted(relevances, reverse=True)
+    assert all(0 < row["relevance"] <= 1 for row in page["results"])
+    assert all(row["score"] == row["relevance"] for row in page["results"])
+
+
+@requirement("memory:search-tool")
+async def test_limit_and_offset_choose_the_page(door: Door, namespace: str) -> None:
+    for number in range(5):
+        await door.call("memory_add", key=f"n{number}", text=f"Note {number}", namespace=namespace)
+
+    whole = await door.call("memory_search", query="note", namespace=namespace)
+    part = await door.call("memory_search", query="note", namespace=namespace, limit=2, offset=1)
+    beyond = await door.call("memory_search", query="note", namespace=namespace, offset=500)
+
+    assert keys(whole)[1:3] == keys(part)
+    assert (2, 1, whole["total"], True) == (
+        part["count"],
+        part["offset"],
+        part["total"],
+        part["has_more"],
+    )
+    assert (0, whole["total"], False) == (beyond["count"], beyond["total"], beyond["has_more"])
+
+
+@requirement("memory:fulltext-tool")
+async def test_keywords_are_combined_and_highlighted(door: Door, namespace: str) -> None:
+    async def find(**arguments: Any) -> dict[str, Any]:
+        return await door.call("memory_fulltext_search", namespace=namespace, **arguments)
+
+    assert {"brightwell", "jonas"} == set(keys(await find(keywords="invoice, peanuts")))
+    assert {"brightwell", "jonas"} == set(
+        keys(await find(keywords="invoice,peanut", operator="OR"))
+    )
+    assert [] == keys(await find(keywords="invoice,peanuts", operator="AND"))
+    assert ["brightwell"] == keys(await find(keywords="orders,purchase", operator="AND"))
+    assert ["brightwell"] == keys(await find(keywords='"purchase order"'))
+    assert [] == keys(await find(keywords='"order purchase"'))
+    [hit] = (await find(keywords="invoice"))["results"]
+    assert hit["excerpt"].startswith("<mark>Invoices</mark> from Brightwell")
+
+
+@requirement("memory:fulltext-tool")
+async def test_what_is_not_a_keyword_is_escaped(door: Door, namespace: str) -> None:
+    text = "<script>alert(1)</script> & <mark>pay</mark> me"
+    await door.call("memory_add", key="html", text=text, namespace=namespace)
+
+    page = await door.call("memory_fulltext_search", keywords="pay", namespace=namespace)
+
+    assert [
+        "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &lt;mark&gt;<mark>pay</mark>&lt;/mark&gt; me"
+    ] == [row["excerpt"] for row in page["results"]]
+
+
+@pytest.mark.parametrize(
+    ("keyword", "key"),
+    [("天气", "天气"), ("会議", "会議"), ("京", None), ("phones", "marta/calls")],
+)
+async def test_chinese_japanese_and_stemmed_english_are_found(
+    door: Door, namespace: str, keyword: str, key: str | None
+) -> None:
+    page = await door.call("memory_fulltext_search", keywords=keyword, namespace=namespace)
+    asked = await door.call("memory_search", query=keyword, namespace=namespace)
+
+    assert ({"天气", "会議"} if key is None else {key}) == set(keys(page))
+    assert key is None or key == keys(asked)[0]
+
+
+@requirement("memory:validation")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "words"),
+    [
+        ("memory_search", {}, "query: is required"),
+        ("memory_search", {"query": ""}, "query: "),
+        ("memory_search", {"query": "  "}, "nothing to look for"),
+        ("memory_search", {"query": "x", "limit": 0}, "limit: "),
+        ("memory_search", {"query": "x", "limit": 101}, "limit: "),
+        ("memory_search", {"query": "x", "offset": -1}, "offset: "),
+        ("memory_search", {"query": "x", "limt": 3}, "did you mean limit?"),
+        ("memory_search", {"query": "x" * 1001}, "query: "),
+        ("memory_fulltext_search", {}, "keywords: is required"),
+        ("memory_fulltext_search", {"keywords": ""}, "keywords: "),
+        ("memory_fulltext_search", {"keywords": " , "}, "at least one word"),
+        ("memory_fulltext_search", {"keywords": "x", "operator": "XOR"}, "'OR' or 'AND'"),
+        ("memory_add", {"key": "k"}, "text: is required"),
+        ("memory_add", {"key": "search", "text": "x"}, "search is reserved"),
+        ("memory_add", {"key": "..", "text": "x"}, ".. is reserved"),
+        ("memory_add", {"key": "k" * 257, "text": "x"}, "key: "),
+        ("memory_add", {"key": "a\nb", "text": "x"}, "key: "),
+        ("memory_add", {"key": "k", "text": "x", "namespace": ""}, "namespace: "),
+        ("memory_update", {"key": "k"}, "give something to change"),
+    ],
+)
+async def test_wrong_parameters_are_explained(
+    door: Door, tool: str, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        await door.call(tool, **arguments)
+
+    assert "invalid_input" == refused.value.kind
+    assert words in str(refused.value)
+
+
+@requirement("memory:output")
+async def test_results_are_pages_like_every_list(door: Door, namespace: str) -> None:
+    listed = await door.call("memory_list", namespace=namespace)
+    searched = await door.call("memory_search", query="invoice", namespace=namespace)
+    found = await door.call("memory_fulltext_search", keywords="invoice", namespace=namespace)
+
+    names = ["results", "count", "total", "total_count", "limit", "offset", "has_more"]
+    assert names == list(listed) == list(searched) == list(found)
+    shared = {"namespace", "key", "summary", "tags", "trust", "updated_at"}
+    assert all(shared <= set(page["results"][0]) for page in (listed, searched, found))
+
+
+@requirement("memory:registration")
+@requirement("memory:schema")
+async def test_both_tools_are_listed_with_all_parameters_explained(tools: McpDoor) -> None:
+    listed = {tool.name: tool for tool in (await tools.client.list_tools()).tools}
+
+    for name in ("memory_search", "memory_fulltext_search"):
+        schema = listed[name].input_schema
+        assert "object" == schema["type"]
+        assert all(p["description"] and p["examples"] for p in schema["properties"].values())
+    assert ["query"] == listed["memory_search"].input_schema["required"]
+    fulltext = listed["memory_fulltext_search"].input_schema["properties"]
+    assert ("string", ["OR", "AND"]) == (fulltext["keywords"]["type"], fulltext["operator"]["enum"])
+
+
+@requirement("memory:compatibility")
+async def test_a_tool_says_what_its_endpoint_says(
+    rest: RestDoor, tools: Door, namespace: str
+) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("memory_search", {"query": "who must not eat nuts?"}),
+        ("memory_search", {"query": "天气", "limit": 1}),
+        ("memory_fulltext_search", {"keywords": "lunch, 会議"}),
+        ("memory_fulltext_search", {"keywords": "must,show", "operator": "AND"}),
+        ("memory_list", {"limit": 2}),
+        ("memory_get", {"key": "marta/calls"}),
+    ]
+
+    for tool, arguments in calls:
+        named = {**arguments, "namespace": namespace}
+        assert await rest.call(tool, **named) == await tools.call(tool, **named)
+
+
+async def test_keywords_may_be_a_list(tools: Door, namespace: str) -> None:
+    page = await tools.call(
+        "memory_fulltext_search", keywords=["purchase order", "peanuts"], namespace=namespace
+    )
+
+    assert {"brightwell", "jonas"} == set(keys(page))
+
+
+async def test_adding_a_key_again_makes_a_version_and_keeps_the_index_whole(
+    door: Door, namespace: str
+) -> None:
+    async def found(word: str) -> list[str]:
+        page = await door.call("memory_fulltext_search", keywords=word, namespace=namespace)
+        return keys(page)
+
+    first = await door.call("memory_add", key="k", text="Zebra crossing", namespace=namespace)
+    second = await door.call(
+        "memory_add", key="k", text="Giraffe house", tags=["zoo"], namespace=namespace
+    )
+    third = await door.call("memory_add", key="k", text="Giraffe house", namespace=namespace)
+
+    assert [(True, 1), (False, 2), (False, 2)] == [
+        (memory["created"], memory["version"]) for memory in (first, second, third)
+    ]
+    assert ["zoo"] == third["tags"]
+    assert ([], ["k"], ["k"]) == (await found("zebra"), await found("giraffe"), await found("zoo"))
+    await door.call("memory_delete", key="k", namespace=namespace)
+    assert [] == await found("giraffe")
+    with pytest.raises(Refused, match="no memory k"):
+        await door.call("memory_get", key="k", namespace=namespace)
+
+
+async def test_a_near_duplicate_is_pointed_out(door: Door, namespace: str) -> None:
+    added = await door.call(
+        "memory_add",
+        key="again",
+        text="Jonas carries an injection pen: he is allergic to peanuts!",
+        namespace=namespace,
+    )
+
+    assert ["jonas"] == [similar["key"] for similar in added["similar"]]
+
+
+async def test_a_memory_is_read_in_parts_with_its_history(door: Door, namespace: str) -> None:
+    await door.call("memory_add", key="long", text="a" * 30_000, namespace=namespace)
+    await door.call("memory_update", key="long", text="b" * 20_000, namespace=namespace)
+
+    first = await door.call("memory_get", key="long", namespace=namespace, include_history=True)
+    rest = await door.call(
+        "memory_get", key="long", namespace=namespace, text_offset=first["next_offset"]
+    )
+
+    assert "b" * 20_000 == first["text"] + rest["text"]
+    assert (True, 20_000) == (first["truncated"], first["total_chars"])
+    assert [1] == [old["version"] for old in first["history"]]
+
+
+@pytest.mark.parametrize("size", [65_536, 65_537])
+async def test_a_text_may_have_64_kb(door: Door, namespace: str, size: int) -> None:
+    text = "ü" * (size // 2) + "x" * (size % 2)
+    if size > 65_536:
+        with pytest.raises(Refused, match="the limit is 65536") as refused:
+            await door.call("memory_add", key="big", text=text, namespace=namespace)
+        assert "too_large" == refused.value.kind
+    else:
+        added = await door.call("memory_add", key="big", text=text, namespace=namespace)
+        assert added["created"]
+
+
+@pytest.mark.parametrize("key", ["a/b c", "ä%2F?#&", "...", "x" * 256, "北京"])
+async def test_any_key_can_be_named_in_a_path(door: Door, namespace: str, key: str) -> None:
+    await door.call("memory_add", key=key, text="Something.", namespace=namespace)
+
+    read = await door.call("memory_get", key=key, namespace=namespace)
+    changed = await door.call("memory_update", key=key, text="Else.", namespace=namespace)
+    gone = await door.call("memory_delete", key=key, namespace=namespace)
+
+    assert [key] * 3 == [answer["key"] for answer in (read, changed, gone)]
+
+
+async def new_key(rest: RestDoor, **limits: Any) -> str:
+    scopes = ["read", "write"]
+    response = await rest.http.post("/v1/keys", json={"name": "t", "scopes": scopes, **limits})
+    assert 201 == response.status_code, response.text
+    made: str = response.json()["key"]
+    return made
+
+
+@pytest.fixture(params=["rest", "mcp-http"])
+async def limited(
+    request: pytest.FixtureRequest, server: Running, rest: RestDoor, namespace: str
+) -> AsyncIterator[Door]:
+    """The door of a key that sees one namespace, and not the one with memories in it."""
+    key = await new_key(rest, namespaces=[f"{namespace}-own"])
+    async with open_door(request.param, Running(server.url, key, server.data, server.process)) as d:
+        yield d
+
+
+async def test_namespaces_are_walls(limited: Door, namespace: str) -> None:
+    own = f"{namespace}-own"
+    await limited.call("memory_add", key="mine", text="Invoices are mine.", namespace=own)
+
+    for tool, asked in (
+        ("memory_search", {"query": "invoices"}),
+        ("memory_fulltext_search", {"keywords": "invoices"}),
+        ("memory_list", {}),
+    ):
+        assert ["mine"] == keys(await limited.call(tool, **asked, namespace=own))
+        assert 0 == (await limited.call(tool, **asked, namespace=namespace))["total"]
+        assert 0 == (await limited.call(tool, **asked))["total"]
+    with pytest.raises(Refused) as hidden:
+        await limited.call("memory_get", key="jonas", namespace=namespace)
+    assert "not_found" == hidden.value.kind
+    for tool, change in (
+        ("memory_add", {"text": "Overwritten."}),
+        ("memory_update", {"text": "Overwritten."}),
+        ("memory_delete", {}),
+    ):
+        with pytest.raises(Refused) as refused:
+            await limited.call(tool, key="jonas", namespace=namespace, **change)
+        assert "forbidden" == refused.value.kind
+
+
+async def test_trust_says_who_wrote_it_and_mail_stays_marked(
+    server: Running, rest: RestDoor, inbox: ThisInbox
+) -> None:
+    received = await inbox.receive("Bank", "Our new account is 7.", sender="Eve <eve@evil.example>")
+    link = [{"type": "source", "to": received["message_id"]}]
+    key = await new_key(rest)
+    name = f"trust-{secrets.token_hex(4)}"
+    async with open_door("rest", Running(server.url, key, server.data, server.process)) as agent:
+        own = await agent.call("memory_add", key="own", text="I checked it.", namespace=name)
+        learnt = await agent.call(
+            "memory_add", key="bank", text="Their account is 7.", links=link, namespace=name
+        )
+        again = await agent.call(
+            "memory_add", key="bank", text="Their account is 8.", links=[], namespace=name
+        )
+        with pytest.raises(Refused) as refused:
+            await agent.call("memory_update", key="bank", trust="user", namespace=name)
+        found = await agent.call("memory_search", query="which account?", namespace=name)
+    users = await rest.call("memory_add", key="mine", text="They are honest.", namespace=name)
+    vouched = await rest.call("memory_update", key="bank", trust="user", namespace=name)
+
+    assert ["agent", "mail", "mail", "user", "user"] == [
+        memory["trust"] for memory in (own, learnt, again, users, vouched)
+    ]
+    assert "forbidden" == refused.value.kind
+    assert learnt["untrusted"]
+    assert learnt["expires_at"]
+    assert found["untrusted"]
+    assert "untrusted" not in own
+
+
+async def test_over_stdio_an_agent_speaks_for_itself(server: Running) -> None:
+    async with open_door("mcp-stdio", server) as agent:
+        added = await agent.call("memory_add", key=secrets.token_hex(8), text="I am an agent.")
+
+    assert "agent" == added["trust"]
+
+
+async def test_mail_that_goes_takes_what_was_learnt_from_it(
+    door: Door, rest: RestDoor, inbox: ThisInbox
+) -> None:
+    sender = f"{secrets.token_hex(6)}@example.com"
+    received = await inbox.receive("Offer", "The price is 5.", sender=sender)
+    name = f"gone-{secrets.token_hex(4)}"
+    link = [{"type": "source", "to": received["message_id"]}]
+    await rest.call("memory_add", key="owners", text="The price is 5.", links=link, namespace=name)
+    beside = await door.call(
+        "get_message", message_id=received["message_id"], include_memories=True
+    )
+    thread = await door.call("get_thread", thread_id=received["thread_id"], include_memories=True)
+
+    path = f"/v1/messages/{received['message_id']}"
+    await rest.http.delete(path, params={"permanent": "true"})
+
+    read = await door.call("memory_get", key="owners", namespace=name)
+    assert read["stale"]
+    for answer in (beside, thread):
+        [recalled] = answer["memories"]
+        assert ("owners", True, "mail") == (
+            recalled["key"],
+            recalled["recalled"],
+            recalled["trust"],
+        )
+    with pytest.raises(Refused, match=r"links\[0\].to: no message"):
+        await door.call("memory_add", key="x", text="Y.", links=link, namespace=name)
+
+
+async def test_a_send_warns_when_it_tells_one_contact_about_another(
+    door: Door, inbox: ThisInbox
+) -> None:
+    secret = "Ana will pay up to " + " ".join(secrets.token_hex(3) for _ in range(6)) + " euros."
+    about = [{"type": "about", "to": "ana@example.com"}]
+    await door.call("memory_add", key=secrets.token_hex(8), text=secret, links=about)
+
+    async def send(to: str) -> dict[str, Any]:
+        return await door.call(
+            "send_message",
+            to=[to],
+            subject="Boat",
+            body_text=f"By the way: {secret}",
+            inbox_id=inbox.id,
+        )
+
+    [warning] = (await send("bo@example.com"))["warnings"]
+    assert "which is about ana@example.com, to bo@example.com" in warning
+    assert "warnings" not in await send("ana@example.com")
+
+
+async def test_mail_is_searched_by_meaning_when_asked(door: Door, inbox: ThisInbox) -> None:
+    right = await inbox.receive("Travel", "The branch in Lisbon closes on the 24th of December.")
+    await inbox.receive("Lunch", "Shall we have soup or salad?")
+    question = "When is the Portuguese office shut?"
+
+    exact = await door.call("search_messages", q=question, inbox_id=inbox.id)
+    page = await door.call("search_messages", q=question, inbox_id=inbox.id, mode="hybrid")
+
+    assert 0 == exact["total"]
+    assert right["message_id"] == page["results"][0]["id"]
+    assert 0 < page["results"][0]["relevance"] <= 1
+    assert page["results"][0]["excerpt"].startswith("The branch in Lisbon")
+    with pytest.raises(Refused, match="mode hybrid needs q"):
+        await door.call("search_messages", inbox_id=inbox.id, mode="hybrid")
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    data: Path = tmp_path_factory.mktemp("silent") / "data"
+    with running(data, POSTROOM_MEMORY_SEARCH="false") as started:
+        yield started
+
+
+async def test_switched_off_the_tools_are_not_there_and_the_endpoints_say_why(
+    silent: Running,
+) -> None:
+    async with open_door("mcp-http", silent) as tools, open_door("rest", silent) as rest:
+        assert isinstance(tools, McpDoor)
+        names = {tool.name for tool in (await tools.client.list_tools()).tools}
+        await tools.call("memory_add", key="k", text="Still kept.")
+        refusals = []
+        for tool, asked in (
+            ("memory_search", {"query": "x"}),
+            ("memory_fulltext_search", {"keywords": "x"}),
+        ):
+            with pytest.raises(Refused) as refused:
+                await rest.call(tool, **asked)
+            refusals.append((refused.value.kind, "POSTROOM_MEMORY_SEARCH" in str(refused.value)))
+
+    assert {"memory_search", "memory_fulltext_search"}.isdisjoint(names)
+    assert {"memory_add", "memory_list"} <= names
+    assert [("feature_disabled", True)] * 2 == refusals

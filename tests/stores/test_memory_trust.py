@@ -1,0 +1,103 @@
+"""S28: whatever agents do, what came out of mail stays marked, and nothing becomes the owner's."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.blobs.files import FileBlobs
+from postroom.mail.fold import fold
+from postroom.model.memory import Author, Link, MemoryChange
+from postroom.pipeline.house import House
+from postroom.ports.store import Store
+from postroom.store.sqlite import open_store
+from tests.mails import deliver, mail, new_inbox
+
+AGENT = Author(is_owner=False)
+KEYS = ("a", "b", "c")
+TEXTS = ("Pay to account 7.", "PAY  to account 7.", "Ana likes tea.", "It is late.")
+
+
+@dataclass(frozen=True)
+class Write:
+    """An agent writes; it may name the mail as its source, drop its links, or ask for trust."""
+
+    key: str
+    text: str | None
+    source: bool | None
+    vouches: bool
+
+
+@dataclass(frozen=True)
+class Forget:
+    """An agent deletes a memory, perhaps to write it anew."""
+
+    key: str
+
+
+steps = st.lists(
+    st.one_of(
+        st.builds(
+            Write,
+            st.sampled_from(KEYS),
+            st.sampled_from([None, *TEXTS]),
+            st.sampled_from([None, True, False]),
+            st.booleans(),
+        ),
+        st.builds(Forget, st.sampled_from(KEYS)),
+    ),
+    max_size=12,
+)
+
+
+@given(steps)
+def test_no_agent_raises_what_came_out_of_mail(history: list[Write | Forget]) -> None:
+    asyncio.run(_live(history))
+
+
+async def _live(history: list[Write | Forget]) -> None:
+    with TemporaryDirectory() as folder:
+        store = await open_store(Path(folder) / "trust.db")
+        try:
+            house = House(store=store, blobs=FileBlobs(Path(folder) / "blobs"))
+            received = await deliver(house, await new_inbox(house), mail())
+            await _check(store, house, received.message_id, history)
+        finally:
+            await store.close()
+
+
+async def _check(
+    store: Store, house: House, message_id: str, history: list[Write | Forget]
+) -> None:
+    now = house.clock()
+    tainted: set[str] = set()
+    keys: set[str] = set()
+    for step in history:
+        if isinstance(step, Forget):
+            await store.remove_memory("default", step.key, now=now)
+            keys.discard(step.key)
+            continue
+        before = await store.memory("default", step.key, now=now, history=0)
+        if before is None and step.text is None:
+            continue
+        links = {None: None, True: (Link("source", message_id),), False: ()}[step.source]
+        change = MemoryChange(
+            "default", step.key, text=step.text, links=links, vouches=step.vouches
+        )
+        after = await store.put_memory(change, AGENT, now=now, is_new_allowed=True)
+
+        assert after is not None
+        assert "user" != after.trust
+        if step.source or step.key in keys or fold(after.text) in tainted:
+            assert "mail" == after.trust
+            assert after.expires_at is not None
+            assert now < after.expires_at <= now + timedelta(days=366)
+        if after.trust == "mail":
+            tainted.add(fold(after.text))
+            keys.add(step.key)

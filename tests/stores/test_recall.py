@@ -1,0 +1,370 @@
+"""Memories are found by words and by meaning, whatever has happened to the index before."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+
+from postroom.mail.terms import count_terms, question_terms, terms_of
+from postroom.model.inbox import Inbox
+from postroom.model.memory import (
+    MAIL_SHELF,
+    Author,
+    Keyword,
+    MemoryChange,
+    MemoryHit,
+    MemoryQuery,
+    shelf_of,
+)
+from postroom.model.page import Found, Slice
+from postroom.model.stored import Change, MessageQuery
+from postroom.pipeline.house import House
+from postroom.ports.store import Store
+from postroom.store.recall import shelves, vectors
+from postroom.store.sqlite import open_store
+from tests.mails import deliver, mail
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+AGENT = Author(is_owner=False)
+WORDS = [
+    "ana",
+    "bo",
+    "tea",
+    "coffee",
+    "invoice",
+    "meeting",
+    "budget",
+    "oslo",
+    "paid",
+    "北京",
+    "天气",
+]
+
+
+def vector(*parts: float) -> bytes:
+    return struct.pack(f"<{len(parts)}f", *parts)
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    return (
+        sum(a * b for a, b in zip(one, other, strict=True)) / math.hypot(*one) / math.hypot(*other)
+    )
+
+
+async def put(store: Store, key: str, text: str, namespace: str = "default") -> None:
+    change = MemoryChange(namespace, key, text=text)
+    await store.put_memory(change, AGENT, now=NOW, is_new_allowed=True)
+
+
+async def ask(
+    store: Store,
+    question: str,
+    *,
+    meaning: bytes | None = None,
+    page: Slice | None = None,
+    namespace: str = "default",
+) -> Found[MemoryHit]:
+    query = MemoryQuery(namespace, NOW, page=page or Slice())
+    return await store.recall(query, question_terms(question), vector=meaning, model="test")
+
+
+async def learn(store: Store, **meanings: bytes) -> None:
+    """Give each memory whose text is a name its vector."""
+    found = await store.unlearnt(None, limit=10_000)
+    await store.learn("test", [(leaf, meanings[leaf.text]) for leaf in found])
+
+
+def keys(found: Found[MemoryHit]) -> list[str]:
+    return [hit.key for hit in found.rows]
+
+
+@dataclass
+class Oracle:
+    """BM25 in a few lines of Python."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def scores(self, terms: Sequence[str]) -> dict[str, float]:
+        counts = {key: count_terms(f"{key}\n{text}") for key, text in self.texts.items()}
+        average = sum(c.total() for c in counts.values()) / max(len(counts), 1)
+        having = Counter(term for c in counts.values() for term in c)
+        rarity = {t: math.log1p((len(counts) - having[t] + 0.5) / (having[t] + 0.5)) for t in terms}
+        whole = sum(rarity.values())
+        scores = {
+            key: sum(
+                rarity[t] * 2.2 * c[t] / (c[t] + 1.2 * (0.25 + 0.75 * c.total() / average))
+                for t in terms
+            )
+            for key, c in counts.items()
+        }
+        return {key: min(s / whole, 1) ** 2 for key, s in scores.items() if s > 0}
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_index_agrees_with_an_oracle_through_any_history(
+    store: Store, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Small folds and early burials make a few hundred writes see everything there is."""
+    monkeypatch.setattr(shelves, "TAIL_LEAVES", 8)
+    monkeypatch.setattr(shelves, "FEW_DEAD", 12)
+    chance = random.Random(seed)
+    oracle = Oracle()
+    for step in range(400):
+        key = f"k{chance.randrange(40)}"
+        if chance.random() < 0.25:
+            await store.remove_memory("default", key, now=NOW)
+            oracle.texts.pop(key, None)
+        else:
+            text = " ".join(chance.choices(WORDS, k=chance.randint(1, 12)))
+            await put(store, key, text)
+            oracle.texts[key] = text
+        if step % 10 == 0:
+            await check(store, oracle, chance)
+
+    assert () == await store.problems()
+
+
+async def check(store: Store, oracle: Oracle, chance: random.Random) -> None:
+    terms = terms_of(" ".join(chance.sample(WORDS, 3)))
+    expected = oracle.scores(terms)
+
+    query = MemoryQuery("default", NOW, page=Slice(limit=100))
+    found = await store.recall(query, terms, vector=None, model="")
+
+    assert len(expected) == found.total
+    got = {hit.key: hit.relevance for hit in found.rows}
+    assert set(expected) == set(got)
+    assert all(abs(got[key] - max(score, 1e-4)) < 2e-4 for key, score in expected.items())
+    assert list(got.values()) == sorted(got.values(), reverse=True)
+
+
+async def test_another_process_sees_what_this_one_writes(
+    store: Store, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelves, "TAIL_LEAVES", 4)
+    other = await open_store(tmp_path / "sqlite.db")
+    try:
+        for number in range(30):
+            await put(store, f"k{number}", f"tea number {number}")
+            assert number + 1 == (await ask(other, "tea")).total
+        await store.remove_memory("default", "k3", now=NOW)
+        await put(store, "k4", "coffee")
+
+        assert 28 == (await ask(other, "tea")).total
+        assert ["k4"] == keys(await ask(other, "coffee"))
+    finally:
+        await other.close()
+
+
+async def test_meaning_finds_what_shares_no_word(store: Store) -> None:
+    for name in ("apple", "pear", "tram"):
+        await put(store, name, name)
+    await learn(store, apple=vector(1, 0, 0), pear=vector(0.8, 0.6, 0), tram=vector(0, 0, 1))
+
+    found = await ask(store, "fruit", meaning=vector(0.9, 0.1, 0))
+
+    assert ["apple", "pear"] == keys(found)
+    assert found.rows[0].relevance > found.rows[1].relevance > 0.3
+
+
+async def test_words_and_meaning_together_beat_either(store: Store) -> None:
+    for name in ("apple", "pear", "tram"):
+        await put(store, name, name)
+    await learn(store, apple=vector(1, 0), pear=vector(0.9, 0.4), tram=vector(0, 1))
+
+    found = await ask(store, "pear", meaning=vector(1, 0.1))
+
+    assert ["pear", "apple"] == keys(found)
+    assert found.rows[0].relevance > 0.9
+
+
+async def test_among_very_many_the_nearest_and_the_best_by_words_are_compared(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sketch chooses few; what it leaves out is only what is far."""
+    monkeypatch.setattr(vectors, "_FEW", 10)
+    monkeypatch.setattr(vectors, "_LOOKED_AT", 6)
+    chance = random.Random(4)
+    asked = [chance.gauss(0, 1) for _ in range(128)]
+    meant = {
+        f"n{number}": [part + chance.gauss(0, 0.2 + number / 20) for part in asked]
+        for number in range(60)
+    }
+    for name in meant:
+        await put(store, name, name)
+    await learn(store, **{name: vector(*parts) for name, parts in meant.items()})
+
+    near = await ask(store, "nothing", meaning=vector(*asked))
+    both = await ask(store, "n15", meaning=vector(*asked))
+
+    nearest = sorted(meant, key=lambda name: -cosine(asked, meant[name]))
+    assert nearest[:3] == keys(near)[:3]
+    assert 6 <= near.total < 30
+    assert "n15" == keys(both)[0]
+    assert both.rows[0].relevance > 0.6
+
+
+async def test_a_changed_text_loses_its_old_meaning(store: Store) -> None:
+    await put(store, "k", "apple")
+    await learn(store, apple=vector(1, 0))
+
+    await put(store, "k", "tram")
+
+    assert 0 == (await ask(store, "fruit", meaning=vector(1, 0))).total
+    assert 1 == await store.count_unlearnt(shelf_of("default"), most=9)
+
+
+async def test_vectors_of_another_model_are_forgotten(store: Store) -> None:
+    await put(store, "k", "apple")
+    await learn(store, apple=vector(1, 0))
+
+    await store.forget_other_models("test")
+    assert 0 == await store.count_unlearnt(shelf_of("default"), most=9)
+    await store.forget_other_models("another")
+
+    assert 1 == await store.count_unlearnt(shelf_of("default"), most=9)
+    assert 0 == (await ask(store, "fruit", meaning=vector(1, 0))).total
+
+
+async def test_pages_follow_each_other_without_gap_or_repetition(store: Store) -> None:
+    for number in range(25):
+        await put(store, f"k{number:02}", "tea " * (number % 5 + 1) + "filler " * number)
+
+    whole = await ask(store, "tea", page=Slice(limit=100))
+    by_offset = [
+        key
+        for offset in range(0, 30, 7)
+        for key in keys(await ask(store, "tea", page=Slice(limit=7, offset=offset)))
+    ]
+    by_place, after = [], None
+    while True:
+        page = await ask(store, "tea", page=Slice(limit=7, after=after))
+        by_place += keys(page)
+        after = page.next
+        if after is None:
+            break
+
+    assert keys(whole) == by_offset == by_place
+    assert 25 == whole.total
+
+
+async def test_namespaces_are_walls(store: Store) -> None:
+    await put(store, "a", "tea", "one")
+    await put(store, "a", "coffee", "two")
+
+    assert ["a"] == keys(await ask(store, "tea", namespace="one"))
+    assert 0 == (await ask(store, "tea", namespace="two")).total
+    assert 0 == (await ask(store, "tea", namespace="three")).total
+
+
+KEYWORDS = {
+    "tea": Keyword(("tea",)),
+    "coffee": Keyword(("coffe",)),
+    "both": Keyword(("tea", "coffe")),
+    "phrase": Keyword(("green", "tea"), "green tea"),
+    "unknown": Keyword(("xyzzy",)),
+}
+
+
+@pytest.mark.parametrize(
+    ("names", "needs_all", "expected"),
+    [
+        (["tea"], False, {"a", "b", "c"}),
+        (["tea", "coffee"], False, {"a", "b", "c", "d"}),
+        (["tea", "coffee"], True, {"b"}),
+        (["both"], False, {"b"}),
+        (["phrase"], False, {"a"}),
+        (["phrase", "coffee"], False, {"a", "b", "d"}),
+        (["tea", "unknown"], True, set()),
+        (["tea", "unknown"], False, {"a", "b", "c"}),
+        (["unknown"], False, set()),
+    ],
+)
+async def test_keywords_are_combined(
+    store: Store, names: list[str], needs_all: bool, expected: set[str]
+) -> None:
+    await put(store, "a", "Green  TEA & cake")
+    await put(store, "b", "Tea or <coffee>?")
+    await put(store, "c", "Tea is never green")
+    await put(store, "d", "Coffee")
+    wanted = [KEYWORDS[name] for name in names]
+
+    found = await store.recall_keywords(MemoryQuery("default", NOW), wanted, needs_all=needs_all)
+
+    assert expected == set(keys(found))
+    assert len(expected) == found.total
+    assert [1.0] * bool(expected) == [hit.relevance for hit in found.rows[:1]]
+
+
+async def test_near_duplicates_under_other_keys_are_similar(store: Store) -> None:
+    await put(store, "a", "The Lisbon office moves to a new building in March.")
+    await put(store, "b", "Tea is served at four.")
+    await put(store, "c", "The Lisbon office is moving to a new building in March!")
+    memory = await store.memory("default", "c", now=NOW, history=0)
+    assert memory is not None
+
+    [similar] = await store.similar_memories(memory, now=NOW)
+
+    assert ("a", 1.0) == (similar.key, similar.similarity)
+
+
+async def test_mail_is_ranked_by_words_and_meaning_once_it_is_wanted(
+    house: House, inbox: Inbox
+) -> None:
+    store = house.store
+    one = await deliver(house, inbox, mail("Fruit", "apple"))
+    two = await deliver(house, inbox, mail("Traffic", "tram"))
+    assert 0 == await store.shelve_mail(limit=9, starts=False)
+    assert 2 == await store.shelve_mail(limit=9, starts=True)
+    three = await deliver(house, inbox, mail("More", "pear"))
+    assert 1 == await store.shelve_mail(limit=9, starts=False)
+    meanings = {"Fruit": vector(1, 0), "Traffic": vector(0, 1), "More": vector(0.8, 0.6)}
+    waiting = await store.unlearnt(MAIL_SHELF, limit=9)
+    await store.learn("test", [(leaf, meanings[leaf.text.split("\n")[0]]) for leaf in waiting])
+
+    async def find(**criteria: object) -> list[str]:
+        query = MessageQuery(**criteria)  # type: ignore[arg-type]
+        found = await store.recall_mail(query, ["fruit"], vector=vector(1, 0.1), model="test")
+        assert len(found.rows) == found.total
+        return [row.id for row in found.rows]
+
+    assert [one.message_id, three.message_id] == await find()
+    assert [three.message_id] == await find(thread_id=three.thread_id)
+    assert [] == await find(visible=frozenset())
+    await store.change_messages([one.message_id], Change(move_to="Trash"), None)
+    assert [three.message_id] == await find()
+    await store.remove_message(three.message_id, None)
+    assert [] == await find()
+    assert [one.message_id] == await find(mailbox="*")
+    assert two.message_id not in await find(mailbox="*")
+    assert () == await store.problems()
+
+
+async def test_searches_beside_writes_never_lose_what_was_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelves, "TAIL_LEAVES", 4)
+    await put(store, "first", "tea")
+
+    async def write() -> None:
+        for number in range(60):
+            await put(store, f"k{number}", "coffee")
+
+    async def look() -> set[str]:
+        seen = set()
+        for _ in range(60):
+            seen.update(keys(await ask(store, "tea")))
+            assert 1 == (await ask(store, "tea")).total
+        return seen
+
+    results = await asyncio.gather(write(), look(), look(), look())
+
+    assert [{"first"}] * 3 == results[1:]

@@ -1,0 +1,122 @@
+"""Memories at the terminal: kept and found as typed, and as lines of JSON out and in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.mails import mail
+
+GOOD = {"key": "tea", "text": "Ana likes tea."}
+
+
+def line(**fields: object) -> bytes:
+    return json.dumps({**GOOD, **fields}).encode() + b"\n"
+
+
+def test_a_memory_is_kept_shown_changed_and_forgotten(postroom, data):
+    words = ("memory", "add", "tea", "Ana likes tea.", "--tag", "people", "--tag", "drinks")
+    added = postroom(*words, "--link", "about=ana@example.com", "-o", "json").json
+    changed = postroom("memory", "update", "tea", "Ana likes coffee.", "-o", "json").json
+    shown = postroom("memory", "show", "tea", "-o", "json").json
+    gone = postroom("memory", "delete", "tea")
+
+    assert (True, "user", ["people", "drinks"]) == (added["created"], added["trust"], added["tags"])
+    assert [{"type": "about", "to": "ana@example.com"}] == [
+        {name: link[name] for name in ("type", "to")} for link in added["links"]
+    ]
+    assert (2, "Ana likes coffee.") == (changed["version"], shown["text"])
+    assert (0, 3) == (gone.code, postroom("memory", "show", "tea").code)
+
+
+def test_a_link_needs_a_type(postroom, data):
+    refused = postroom("memory", "add", "tea", "Ana likes tea.", "--link", "ana@example.com")
+
+    assert "such as about=ana@example.com" in refused.err
+    assert 3 == postroom("memory", "show", "tea").code
+
+
+def test_what_is_exported_is_taken_in_elsewhere_with_its_trust(postroom, receive, data):
+    received = receive(mail(text="Pay to 7."))
+    source = f"source={received['message_id']}"
+    postroom("memory", "add", "bank", "They are paid to 7.", "--link", source)
+    postroom("memory", "add", "tea", "Ana likes tea.", "--namespace", "café", "--tag", "x")
+
+    written = postroom("memory", "export", "all.jsonl")
+    lines = [json.loads(row) for row in Path("all.jsonl").read_text().splitlines()]
+    postroom("memory", "delete", "bank")
+    postroom("memory", "delete", "tea", "--namespace", "café")
+    first = postroom("memory", "import", "all.jsonl", "-o", "json").json
+    again = postroom("memory", "import", "all.jsonl", "-o", "json").json
+
+    assert "all.jsonl: 2 memories\n" == written.out
+    assert 0o600 == Path("all.jsonl").stat().st_mode & 0o777
+    assert [("bank", "mail"), ("tea", "user")] == [(row["key"], row["trust"]) for row in lines]
+    assert {"read": 2, "created": 2, "changed": 0, "refused": 0, "problems": []} == first
+    assert {**first, "created": 0} == again
+    assert "mail" == postroom("memory", "show", "bank", "-o", "json").json["trust"]
+
+
+def test_standard_input_and_output_serve_as_files(postroom, data):
+    postroom("memory", "import", "-", stdin=line() + b"\n" + line(key="b", namespace="other"))
+
+    written = postroom("memory", "export", "-", "--namespace", "other").out
+
+    assert ["b"] == [json.loads(row)["key"] for row in written.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (b"not json\n", "not a JSON object"),
+        (b"[" * 100_000 + b"\n", "not a JSON object"),
+        (b"\xff\n", "not a JSON object"),
+        (b"[]\n", "not a JSON object"),
+        (line(key="search"), "search is reserved"),
+        (line(text=None), "text: "),
+        (line(text="x" * 65_537), "the limit is 65536 bytes"),
+        (line(text="\ud800"), "text: "),
+        (line(trust="god"), "trust: "),
+        (line(colour="red"), "colour"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_told_and_the_rest_taken_in(postroom, data, bad, words):
+    result = postroom("memory", "import", "-", stdin=bad + line())
+
+    assert "2 memories read: 1 new, 0 changed, 1 refused\n" == result.out
+    assert "refused: line 1: " in result.err
+    assert words in result.err
+    assert 0 != result.code
+    assert 0 == postroom("memory", "show", "tea").code
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("import", "nowhere.jsonl"), "nowhere.jsonl: No such file"),
+        (("export", "nowhere/all.jsonl"), "nowhere/all.jsonl: No such file"),
+        (("export", "here.jsonl"), "exists already"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(postroom, data, words, sentence):
+    Path("here.jsonl").write_bytes(b"mine")
+
+    result = postroom("memory", *words)
+
+    assert sentence in result.err
+    assert b"mine" == Path("here.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("POSTROOM_EMBEDDINGS", "none", "memories are found by their words only"),
+        ("POSTROOM_MEMORY_SEARCH", "false", "the search of memories is switched off"),
+    ],
+)
+def test_the_doctor_says_what_is_not_found(postroom, data, monkeypatch, name, value, sentence):
+    monkeypatch.setenv(name, value)
+
+    assert sentence in postroom("doctor").out

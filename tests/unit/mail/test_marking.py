@@ -1,0 +1,51 @@
+"""The part of a text that a search by words was after."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.mail.fold import fold
+from postroom.mail.marking import around, mark
+from postroom.mail.terms import terms_of
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "expected"),
+    [
+        ("Two invoices came.", "Invoice", "Two <mark>invoices</mark> came."),
+        ("北京的天气很好", "天气", "北京的<mark>天气</mark>很好"),
+        ("北京的天气很好", "京", "北<mark>京</mark>的天气很好"),
+        ("<b>pay</b> & go", "pay", "&lt;b&gt;<mark>pay</mark>&lt;/b&gt; &amp; go"),
+        ("</mark>pay", "pay", "&lt;/mark&gt;<mark>pay</mark>"),
+        ("nothing here", "pay", "nothing here"),
+        ("one\n\n  two", "two", "one <mark>two</mark>"),
+    ],
+)
+def test_what_was_looked_for_is_marked_and_the_rest_escaped(text, asked, expected):
+    assert expected == mark(text, set(terms_of(asked)), (), 200)
+
+
+def test_a_phrase_is_marked_whole():
+    assert "paid <mark>NET 30</mark> days" == mark("paid NET 30 days", (), [fold("net 30")], 200)
+
+
+def test_neighbours_are_one_mark():
+    assert "<mark>天气很</mark>好" == mark("天气很好", {"天气", "气很"}, (), 200)
+
+
+def test_a_long_text_is_cut_around_the_first_match():
+    text = "word " * 100 + "needle " + "word " * 100
+
+    excerpt = mark(text, {"needl"}, (), 60)
+
+    assert "<mark>needle</mark>" in excerpt
+    assert excerpt.startswith("…")
+    assert excerpt.endswith("…")
+    assert len(excerpt) <= 60 + len("<mark></mark>……")
+
+
+def test_an_excerpt_without_marks_is_plain_text():
+    text = "a < b " * 50 + "needle " + "x " * 100
+
+    assert "needle" in around(text, {"needl"}, 60)
+    assert "a < b" == around("a < b", {"needl"}, 60)

@@ -1,0 +1,37 @@
+"""What holds for every text."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.mail.marking import mark
+from postroom.mail.terms import count_terms, question_terms, terms_of, words
+
+TEXTS = st.text(max_size=200)
+
+
+@given(TEXTS)
+def test_what_one_asks_with_a_text_is_found_in_it(text):
+    assert set(terms_of(text)) <= set(count_terms(text))
+    assert set(question_terms(text)) <= set(terms_of(text))
+
+
+@given(TEXTS)
+def test_words_stand_where_they_say_and_in_order(text):
+    places = [(word.start, word.end) for word in words(text)]
+
+    assert places == sorted(places)
+    assert all(0 <= start < end <= len(text) for start, end in places)
+
+
+@given(TEXTS, TEXTS)
+def test_marking_adds_nothing_but_marks(text, asked):
+    marked = mark(text, set(terms_of(asked)), (), 1_000)
+
+    plain = html.unescape(re.sub("</?mark>", "", marked))
+    assert " ".join(text.split()) == plain
+    assert set() == set(re.findall("<[^>]*>", marked)) - {"<mark>", "</mark>"}

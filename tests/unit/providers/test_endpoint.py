@@ -1,0 +1,100 @@
+"""An endpoint that speaks OpenAI's embeddings API: a server of ours, on loopback."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from postroom.errors import ProviderAuthFailed, ProviderError
+from postroom.providers.embeddings.endpoint import EndpointEmbedder
+from postroom.providers.embeddings.recent import RecentEmbedder
+
+
+@contextmanager
+def endpoint(status: int = 200, body: Any = None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A server that answers with the length of each text; and what it was asked."""
+    asked: list[dict[str, Any]] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append({**request, "path": self.path, "key": self.headers["Authorization"]})
+            rows = [
+                {"index": n, "embedding": [len(text), 1.0]}
+                for n, text in enumerate(request["input"])
+            ]
+            data = json.dumps(body if body is not None else {"data": rows[::-1]}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+async def test_texts_are_sent_and_vectors_come_back_in_order():
+    with endpoint() as (url, asked):
+        embedder = EndpointEmbedder(url, "some-model", "secret-key")
+        vectors = await embedder.embed(["a", "bcd"])
+
+    assert [(1.0, 1.0), (3.0, 1.0)] == [struct.unpack("<2f", vector) for vector in vectors]
+    assert [
+        {
+            "model": "some-model",
+            "input": ["a", "bcd"],
+            "path": "/v1/embeddings",
+            "key": "Bearer secret-key",
+        }
+    ] == asked
+
+
+async def test_a_question_asked_again_needs_no_new_vector():
+    with endpoint() as (url, asked):
+        embedder = RecentEmbedder(EndpointEmbedder(url, "some-model", None))
+        first = await embedder.embed(["who?"])
+        second = await embedder.embed(["who?"])
+
+    assert first == second
+    assert 1 == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "words"),
+    [
+        (401, {}, ProviderAuthFailed, "refused our key"),
+        (500, {}, ProviderError, "answered 500"),
+        (200, {"data": []}, ProviderError, "gave 0 vectors for 1"),
+        (200, {"nothing": 1}, ProviderError, "something else"),
+        (200, {"data": [{"index": 0, "embedding": "x"}]}, ProviderError, "something else"),
+        (200, {"data": [{"index": 0, "embedding": []}]}, ProviderError, "something else"),
+        (200, {"data": [{"index": 0, "embedding": [float("nan")]}]}, ProviderError, "something"),
+        (200, {"data": [{"index": 0, "embedding": [1e300]}]}, ProviderError, "something else"),
+    ],
+)
+async def test_what_goes_wrong_is_said_in_our_words(status, body, kind, words):
+    with endpoint(status, body) as (url, _), pytest.raises(kind, match=words):
+        await EndpointEmbedder(url, "some-model", None).embed(["a"])
+
+
+async def test_an_endpoint_that_is_not_there_is_an_error_of_the_provider():
+    with endpoint() as (url, _):
+        pass
+
+    with pytest.raises(ProviderError, match="cannot be reached"):
+        await EndpointEmbedder(url, "some-model", None).embed(["a"])
