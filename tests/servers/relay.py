@@ -82,7 +82,7 @@ class Relay:
         mail = Mail("", [], b"")
         if not await self._say(writer, "GREETING", ""):
             return
-        while line := (await reader.readline()).decode().rstrip("\r\n"):
+        while line := (await reader.readline()).decode("utf-8", "replace").rstrip("\r\n"):
             self.lines.append(line)
             verb = line.split()[0].upper()
             if verb == "MAIL":

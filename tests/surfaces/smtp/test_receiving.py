@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from postroom.app import App
-from postroom.errors import StorageFull
+from postroom.errors import Conflict, StorageFull
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
+from postroom.model.key import OWNER
 from postroom.model.limits import Limits
 from postroom.model.stored import MessageQuery
+from postroom.operations.operation import call
+from postroom.operations.sending import reply_to_message
 from postroom.surfaces.smtp.server import Listener, listening
 from postroom.surfaces.smtp.session import MOST_ERRORS, MOST_RECIPIENTS
 from tests.mails import mail, new_inbox
@@ -373,6 +376,24 @@ async def test_a_mail_that_goes_in_circles_is_stopped(client: Client, inbox: Inb
     answer = await client.send(hops + MAIL + b".\r\n")
 
     assert b"554 5.4.6" == answer[:9]
+
+
+async def test_mail_without_a_sender_is_kept_as_such_and_no_machine_answers_it(
+    app: App, client: Client, inbox: Inbox
+) -> None:
+    await client.reply()
+    recipient = f"RCPT TO:<{inbox.address}>".encode()
+    await client.say(b"EHLO me", b"MAIL FROM:<>", recipient, b"DATA")
+    await client.send(MAIL + b".\r\n")
+    [row] = (await app.house.store.messages(MessageQuery())).rows
+    answer = {"message_id": row.id, "body_text": "I am away.", "automatic": True}
+
+    with pytest.raises(Conflict, match="sent by a machine"):
+        await call(app.context(OWNER), reply_to_message, answer)
+
+    message = await app.house.store.message(row.id, None)
+    assert message is not None
+    assert b"Return-Path: <>\r\n" + MAIL == await app.house.blobs.read(message.raw)
 
 
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing(

@@ -271,6 +271,9 @@ class Session:
         if hops(content) > MOST_HOPS:
             return "554 5.4.6 the mail goes round in circles"
         raw = unstuffed(content)
+        if not mail.sender:
+            # RFC 5321 §4.4: only the envelope knows that nobody wants an answer to this mail.
+            raw = b"Return-Path: <>\r\n" + raw
         inboxes = list(dict.fromkeys(mail.recipients.values()))
         try:
             added = await self.intake.receive([Arrival(raw, inbox_id) for inbox_id in inboxes])

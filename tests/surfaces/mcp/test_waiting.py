@@ -1,0 +1,74 @@
+"""An agent waits for mail, is told that we are still there, and may leave."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+
+from postroom.operations import waiting
+from tests.mails import deliver, mail
+
+PATIENCE_S = 30
+
+
+async def until_waiting(app, count=1):
+    async with asyncio.timeout(PATIENCE_S):
+        while len(app.house.watch._subscriptions) != count:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_the_code_in_a_mail_ends_the_wait(agent, app, ctx, inbox):
+    wait = asyncio.create_task(
+        agent.call("wait_for_message", inbox_id=inbox.id, timeout_s=60, extract="code")
+    )
+    await until_waiting(app)
+    await deliver(ctx, inbox, mail("Sign in", "Your code is 493817."))
+
+    answer = await wait
+
+    assert ("493817", False) == (answer["extracted"], answer["timed_out"])
+    assert "Sign in" == answer["message"]["subject"]
+
+
+async def test_whoever_waits_hears_that_we_are_still_there(agent, app, ctx, inbox, monkeypatch):
+    monkeypatch.setattr(waiting, "REPORT_EVERY_S", 0.01)
+    told = anyio.Event()
+    heard = []
+
+    async def listen(progress, _total, message):
+        heard.append((progress, message))
+        told.set()
+
+    call = agent.client.call_tool(
+        "wait_for_message", {"inbox_id": inbox.id, "timeout_s": 60}, progress_callback=listen
+    )
+    wait = asyncio.create_task(call)
+    await asyncio.wait_for(told.wait(), PATIENCE_S)
+    await deliver(ctx, inbox, mail("At last"))
+    await wait
+
+    assert heard[0][0] > 0
+    assert "waiting for mail" in heard[0][1]
+
+
+async def test_a_wait_that_is_taken_back_leaves_nobody_waiting(agent, app, inbox):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(
+            agent.client.call_tool, "wait_for_message", {"inbox_id": inbox.id, "timeout_s": 300}
+        )
+        await until_waiting(app)
+        tasks.cancel_scope.cancel()
+
+    await until_waiting(app, 0)
+
+
+async def test_a_wait_in_vain_is_a_good_answer_that_says_where_to_go_on(agent, ctx, inbox):
+    answer = await agent.call("wait_for_message", inbox_id=inbox.id, timeout_s=1)
+    added = await deliver(ctx, inbox, mail("A moment too late"))
+    again = await agent.call(
+        "wait_for_message", inbox_id=inbox.id, timeout_s=60, since=answer["since"]
+    )
+
+    assert (None, True) == (answer["message"], answer["timed_out"])
+    assert added.message_id == again["message"]["id"]

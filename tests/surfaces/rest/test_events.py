@@ -1,0 +1,154 @@
+"""Whoever listens is told each event once, in order, also after the line was cut."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from postroom.app import App
+from postroom.surfaces.rest.server import build
+from tests.mails import deliver, mail, new_inbox
+
+PATIENCE_S = 30
+
+
+class Listening:
+    """An open stream of events, and what it told."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._lines = response.aiter_lines()
+
+    async def begun(self) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while await anext(self._lines) != ": open":
+                pass
+
+    async def next(self) -> dict[str, Any]:
+        """The next event: its id, its type and what is told."""
+        event: dict[str, Any] = {}
+        async with asyncio.timeout(PATIENCE_S):
+            while "data" not in event:
+                name, _, value = (await anext(self._lines)).partition(": ")
+                if name in ("id", "event", "data"):
+                    event[name] = value
+        return {**event, "data": json.loads(event["data"])}
+
+    async def subjects(self, count: int) -> list[str]:
+        return [(await self.next())["data"]["data"]["subject"] for _ in range(count)]
+
+
+@asynccontextmanager
+async def listening(
+    port: int, key: str, last: str | None = None, **query: str
+) -> AsyncIterator[Listening]:
+    headers = {"Authorization": f"Bearer {key}"}
+    if last is not None:
+        headers["Last-Event-ID"] = last
+    url = f"http://127.0.0.1:{port}/v1/events/stream"
+    async with (
+        httpx2.AsyncClient(timeout=PATIENCE_S) as client,
+        client.stream("GET", url, headers=headers, params=query) as response,
+    ):
+        assert 200 == response.status_code
+        assert "text/event-stream" == response.headers["content-type"]
+        opened = Listening(response)
+        await opened.begun()
+        yield opened
+
+
+async def left(app: App) -> None:
+    """Wait until nobody listens any more."""
+    async with asyncio.timeout(PATIENCE_S):
+        while app.house.watch._subscriptions:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def port(app, serving):
+    async with serving(build(app)) as port:
+        yield port
+
+
+async def test_an_event_is_told_as_it_happens(app, ctx, key, port, inbox):
+    async with listening(port, key) as stream:
+        await arrived(app)
+        added = await deliver(ctx, inbox, mail("Now"))
+        event = await stream.next()
+
+    listed = await ctx.store.event_number(event["id"])
+    assert listed
+    assert "message.received" == event["event"] == event["data"]["type"]
+    assert (added.message_id, True) == (event["data"]["message_id"], event["data"]["untrusted"])
+    await left(app)
+
+
+async def arrived(app: App) -> None:
+    """Wait until somebody listens."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not app.house.watch._subscriptions:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_after_a_cut_the_stream_goes_on_where_it_was(app, ctx, key, port, inbox):
+    async with listening(port, key) as stream:
+        await arrived(app)
+        await deliver(ctx, inbox, mail("One"))
+        first = await stream.next()
+    await left(app)
+    for subject in ("Two", "Three"):
+        await deliver(ctx, inbox, mail(subject))
+
+    async with listening(port, key, first["id"]) as stream:
+        missed = await stream.subjects(2)
+        await deliver(ctx, inbox, mail("Four"))
+        new = await stream.subjects(1)
+
+    assert ["Two", "Three", "Four"] == missed + new
+
+
+async def test_a_key_is_told_of_its_own_inboxes_only(app, ctx, rest, port, inbox):
+    other = await new_inbox(ctx, "other")
+    made = await rest.post("/v1/keys", name="tenant", scopes=["read"], inboxes=[other.id])
+    async with listening(port, made["key"]) as stream:
+        await arrived(app)
+        await deliver(ctx, inbox, mail("Not yours"))
+        await deliver(ctx, other, mail("Yours"))
+        told = await stream.subjects(1)
+
+    assert ["Yours"] == told
+
+
+async def test_inboxes_and_types_choose_what_is_told(app, ctx, key, port, inbox):
+    other = await new_inbox(ctx, "other")
+    wanted = {"inbox_id": other.id, "types": "message.received"}
+    async with listening(port, key, **wanted) as stream:
+        await arrived(app)
+        await deliver(ctx, inbox, mail("Elsewhere"))
+        await deliver(ctx, other, mail("Here"))
+        told = await stream.subjects(1)
+
+    assert ["Here"] == told
+
+
+async def test_a_wait_ends_with_the_mail_and_with_whoever_waits(app, ctx, key, port, inbox):
+    url = f"http://127.0.0.1:{port}/v1/messages/wait"
+    query = {"inbox_id": inbox.id, "timeout_s": 60}
+    headers = {"Authorization": f"Bearer {key}"}
+    async with httpx2.AsyncClient(timeout=PATIENCE_S, headers=headers) as client:
+        waiting = asyncio.create_task(client.get(url, params=query))
+        await arrived(app)
+        added = await deliver(ctx, inbox, mail("At last"))
+        answer = (await waiting).json()
+        leaving = asyncio.create_task(client.get(url, params=query))
+        await arrived(app)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+
+    await left(app)
+    assert (added.message_id, False) == (answer["message"]["id"], answer["timed_out"])
