@@ -1,0 +1,212 @@
+"""Does a message meet the conditions of a rule, and why?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from functools import lru_cache
+
+from postroom.mail.fold import fold
+from postroom.model.facts import Facts, Head, Named
+from postroom.rules.definition import Comparison, Condition, Group
+
+Why = tuple[str, ...]
+_DAY_S = 86_400
+_SHOWN = 80
+
+
+class HeadNeeded(Exception):
+    """The answer depends on the headers, which nobody has read yet."""
+
+
+def why_it_matches(condition: Condition, facts: Facts, now: datetime) -> Why | None:
+    """What made the condition hold, in words; None if it does not. Raises HeadNeeded."""
+    if isinstance(condition, Comparison):
+        found = _found(condition, facts, now)
+        return None if found is None else (_told(condition, found),)
+    if condition.kind == "none":
+        return _why_none(condition, facts, now)
+    if condition.kind == "any":
+        return _why_any(condition, facts, now)
+    reasons: list[str] = []
+    for part in condition.parts:
+        why = why_it_matches(part, facts, now)
+        if why is None:
+            return None
+        reasons += why
+    return tuple(reasons)
+
+
+def _why_any(group: Group, facts: Facts, now: datetime) -> Why | None:
+    for part in group.parts:
+        why = why_it_matches(part, facts, now)
+        if why is not None:
+            return why
+    return None
+
+
+def _why_none(group: Group, facts: Facts, now: datetime) -> Why | None:
+    for part in group.parts:
+        if why_it_matches(part, facts, now) is not None:
+            return None
+    return tuple(f"not {_plain(part)}" for part in group.parts)
+
+
+def _plain(condition: Condition) -> str:
+    """A condition in words."""
+    if isinstance(condition, Comparison):
+        return f"{condition.field} {condition.operator} {_shown(condition.value)}"
+    words = [_plain(part) for part in condition.parts]
+    if condition.kind == "none":
+        return "not " + " or ".join(words)
+    joined = (" and " if condition.kind == "all" else " or ").join(words)
+    return joined if len(words) == 1 else f"({joined})"
+
+
+def _told(test: Comparison, found: str) -> str:
+    words = _plain(test)
+    is_shown = found and found != str(test.value) and test.field not in ("text", "subject")
+    return f"{words} ({_cut(found)})" if is_shown else words
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        items = [_shown(item) for item in value[:5]] + (["…"] if len(value) > 5 else [])
+        return f"[{', '.join(items)}]"
+    return str(value) if isinstance(value, int) else f'"{_cut(str(value))}"'
+
+
+def _cut(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _SHOWN else words[: _SHOWN - 1] + "…"
+
+
+def _found(test: Comparison, facts: Facts, now: datetime) -> str | None:
+    """The value that made a test hold; None if none did."""
+    if test.field in _NUMBERS:
+        number = _age(facts, now) if test.field == "age_days" else facts.size_bytes
+        return str(int(number)) if _compares(test, number) else None
+    if test.field == "has_attachment":
+        is_so = test.operator == "exists" or facts.has_attachment
+        return "" if is_so is test.value else None
+    if test.operator == "exists":
+        has_one = any(_values(test.field, facts))
+        return "" if has_one is test.value else None
+    if test.field in ("subject", "text"):
+        return _found_in_text(test, facts)
+    if test.field in ("from", "to", "cc") and test.operator in ("equals", "in"):
+        return _found_person(test, facts)
+    return next((text for text in _values(test.field, facts) if _holds(test, text)), None)
+
+
+_NUMBERS = ("age_days", "size_bytes")
+
+
+def _age(facts: Facts, now: datetime) -> float:
+    return max((now - facts.date).total_seconds() / _DAY_S, 0.0)
+
+
+def _compares(test: Comparison, number: float) -> bool:
+    value = test.value
+    if isinstance(value, tuple):
+        return int(number) in value
+    if test.operator == "exists":
+        return bool(value)
+    assert isinstance(value, int)
+    if test.operator == "greater_than":
+        return number > value
+    return number < value if test.operator == "less_than" else int(number) == value
+
+
+def _values(field: str, facts: Facts) -> Iterator[str]:
+    if field in ("from", "to", "cc"):
+        for person in _people(field, facts):
+            yield person.address
+            if person.name:
+                yield person.name
+    elif field in ("label", "flag", "mailbox"):
+        yield from _names(field, facts)
+    elif field == "attachment.name":
+        yield from (name for name, _ in facts.files if name)
+    elif field == "attachment.type":
+        yield from (kind for _, kind in facts.files)
+    elif field == "auth":
+        yield from facts.auth
+    elif field in ("subject", "text"):
+        text = facts.subject if field == "subject" else facts.text
+        yield from (text,) if text else ()
+    elif field == "list_id":
+        yield from (_head(facts).list_id or "",) if _head(facts).list_id else ()
+    else:
+        wanted = field.removeprefix("header.")
+        yield from (value for name, value in _head(facts).headers if name.lower() == wanted)
+
+
+def _people(field: str, facts: Facts) -> tuple[Named, ...]:
+    return {"from": facts.senders, "to": facts.to, "cc": facts.cc}[field]
+
+
+def _names(field: str, facts: Facts) -> tuple[str, ...]:
+    state = facts.state
+    return {"label": state.labels, "flag": state.flags, "mailbox": state.mailboxes}[field]
+
+
+def _head(facts: Facts) -> Head:
+    if facts.head is None:
+        raise HeadNeeded
+    return facts.head
+
+
+def _found_in_text(test: Comparison, facts: Facts) -> str | None:
+    """The long ones are folded already, once and for all."""
+    is_subject = test.field == "subject"
+    if test.operator == "regex":
+        assert test.finds is not None
+        text = facts.subject if is_subject else facts.text
+        return "" if test.finds(text) else None
+    folded = facts.folded_subject if is_subject else facts.folded_text
+    return "" if _holds_folded(test, folded) else None
+
+
+def _holds(test: Comparison, text: str) -> bool:
+    if test.operator == "regex":
+        assert test.finds is not None
+        return test.finds(text)
+    if test.field in ("label", "flag", "mailbox") and test.operator in ("equals", "in"):
+        wanted = test.value if isinstance(test.value, tuple) else (test.value,)
+        return text.casefold() in {str(name).casefold() for name in wanted}
+    return _holds_folded(test, fold(text))
+
+
+def _holds_folded(test: Comparison, folded: str) -> bool:
+    if test.finds is not None:
+        return test.finds(folded)
+    if test.operator == "contains":
+        return _folded(str(test.value)) in folded
+    wanted = test.value if isinstance(test.value, tuple) else (test.value,)
+    return any(folded == _folded(str(value)) for value in wanted)
+
+
+_folded = lru_cache(maxsize=4096)(fold)
+
+
+def _is_from(person: Named, wanted: str) -> str | None:
+    """An address, every address of a domain (`@supplier.example`), or else a name, as in searches.
+
+    A name never stands for an address: anybody can call themselves anything.
+    """
+    address = fold(person.address)
+    if wanted.startswith("@"):
+        return person.address if address.rpartition("@")[1:] == ("@", wanted[1:]) else None
+    if "@" in wanted:
+        return person.address if address == wanted else None
+    return person.name if person.name and fold(person.name) == wanted else None
+
+
+def _found_person(test: Comparison, facts: Facts) -> str | None:
+    values = test.value if isinstance(test.value, tuple) else (test.value,)
+    wanted = [_folded(str(value)) for value in values]
+    people = _people(test.field, facts)
+    return next((f for p in people for w in wanted if (f := _is_from(p, w)) is not None), None)
