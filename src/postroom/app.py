@@ -25,6 +25,7 @@ from postroom.ports.inbound import Fetcher, Inbound
 from postroom.ports.sender import Sender
 
 if TYPE_CHECKING:
+    from postroom.pipeline.errands import Errands
     from postroom.pipeline.outbox import Outbox
 
 _LEAVE_S = 15.0
@@ -55,6 +56,7 @@ class App:
             asyncio.create_task(keep_up(chores(self.house))),
             asyncio.create_task(self.outbox().run()),
             asyncio.create_task(Webhooks(self.house).run()),
+            asyncio.create_task(self.errands().run()),
         ]
         try:
             yield
@@ -83,6 +85,13 @@ class App:
         from postroom.pipeline.outbox import Outbox
 
         return Outbox(self.house, make_sender(self.settings))
+
+    def errands(self) -> Errands:
+        """A worker that does what rules want done outside the house."""
+        from postroom.operations.errands import caller_of, perform_errand
+        from postroom.pipeline.errands import Errands
+
+        return Errands(self.house, lambda e: perform_errand(self.context(caller_of(e)), e))
 
     async def authenticate(self, secret: str | None) -> Caller:
         """Find out who bears this key. Raises Unauthenticated."""

@@ -22,6 +22,8 @@ EventType = Literal[
     "message.bounced",
     "message.failed",
     "message.unknown",
+    "rule.matched",
+    "rule.failed",
 ]
 
 FIRST = "evt_0"

@@ -138,13 +138,20 @@ class ActionResult:
     status: Literal["ok", "partial", "failed"]
     succeeded: tuple[str, ...]
     failed: tuple[FailedAction, ...]
+    plan_id: str | None = field(default=None, kw_only=True)
 
     @classmethod
-    def of(cls, succeeded: tuple[str, ...], failed: tuple[FailedAction, ...]) -> ActionResult:
+    def of(
+        cls,
+        succeeded: tuple[str, ...],
+        failed: tuple[FailedAction, ...],
+        plan_id: str | None = None,
+    ) -> ActionResult:
         """Build the result with the status that follows from both lists."""
         if not failed:
-            return cls("ok", succeeded, failed)
-        return cls("partial" if succeeded else "failed", succeeded, failed)
+            return cls("ok", succeeded, failed, plan_id=plan_id)
+        status: Literal["partial", "failed"] = "partial" if succeeded else "failed"
+        return cls(status, succeeded, failed, plan_id=plan_id)
 
 
 @dataclass(frozen=True, slots=True)

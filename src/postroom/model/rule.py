@@ -9,6 +9,9 @@ from typing import Any, Literal, NamedTuple
 from postroom.model.facts import State
 from postroom.model.message import INTERNAL
 
+OWN_MARK = "X-Postroom-Rule"
+"""The header by which we know mail that a rule has sent, ours or another's, and leave it alone."""
+
 PlanState = Literal["open", "applied", "undone"]
 
 

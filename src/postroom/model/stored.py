@@ -10,6 +10,7 @@ from postroom.model.attachment import BlobKey
 from postroom.model.inbox import Visible
 from postroom.model.message import AddressLine, Direction, Recipient
 from postroom.model.page import Slice
+from postroom.model.rule import RuleEffect
 
 FIELD_BORDER = "\x1f"
 """Between the folded fields of a message: white space, so folding never leaves one inside."""
@@ -40,7 +41,8 @@ class NewMessage:
     """A message that is about to be stored; its bytes are in the blob store already.
 
     `searchable` holds the folded fields joined by `FIELD_BORDER`. `thread_id` puts the message
-    into that thread; otherwise the mails it refers to and then its subject choose one.
+    into that thread; otherwise the mails it refers to and then its subject choose one. `effects`
+    are what rules do with it; labels, flags and mailboxes are as they leave them.
     """
 
     id: str
@@ -73,6 +75,7 @@ class NewMessage:
     thread_id: str | None = None
     is_imported: bool = False
     report: DeliveryReport | None = None
+    effects: tuple[RuleEffect, ...] = ()
 
     @property
     def sender(self) -> AddressLine | None:
@@ -159,6 +162,7 @@ class Change:
     labels: tuple[str, ...] | None = None
     flags: tuple[str, ...] | None = None
     move_to: str | None = None
+    mailboxes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

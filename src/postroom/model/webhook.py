@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import secrets
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from postroom.model.event import Event
 from postroom.model.message import INTERNAL
+
+SIGNING_PREFIX = "whsec_"
+
+
+def new_webhook_secret() -> str:
+    """What a receiver checks signatures with."""
+    return SIGNING_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 @dataclass(frozen=True, slots=True)

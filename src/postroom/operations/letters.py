@@ -23,7 +23,7 @@ from postroom.mail.compose import (
     reply_subject,
 )
 from postroom.model.event import Event
-from postroom.model.inbox import Inbox
+from postroom.model.inbox import SENT, Inbox
 from postroom.model.message import Message, Recipient
 from postroom.model.page import Slice
 from postroom.model.sending import Sent, overall_status
@@ -89,6 +89,7 @@ class Letter:
     thread_id: str | None = None
     enclosures: list[Enclosure] = field(default_factory=list)
     is_automatic: bool = False
+    headers: tuple[Pair, ...] = ()
     send_at: datetime | None = None
 
 
@@ -161,8 +162,9 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
         ctx, f"{parsed.subject}\n{parsed.text}", _recipients(outgoing)
     )
     now_local = () if letter.send_at else dict.fromkeys(i.id for i in local.values())
-    inboxes = [inbox.id, *now_local]
-    async with put_away(ctx, [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes]) as copies:
+    own = Arrival(raw, inbox.id, SENT, "outbound")
+    arrivals = [own, *(Arrival(raw, inbox_id) for inbox_id in now_local)]
+    async with put_away(ctx, [(arrival, parsed) for arrival in arrivals]) as copies:
         return await ctx.store.record_send(
             NewSend(
                 message=_sent_copy(ctx, copies[0], letter, outgoing, parent, local),
@@ -285,7 +287,7 @@ def _outgoing(
         date=(letter.send_at or ctx.clock()).replace(microsecond=0),
         in_reply_to=parent.internet_message_id,
         references=parent.references,
-        headers=AUTOMATIC if letter.is_automatic else (),
+        headers=(*(AUTOMATIC if letter.is_automatic else ()), *letter.headers),
     )
 
 

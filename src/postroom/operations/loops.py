@@ -24,9 +24,10 @@ async def refuse_loop(ctx: Context, parent: Message) -> None:
         )
     thread = await thread_of(ctx, parent.thread_id, limit=100)
     since = ctx.clock() - ONCE_IN
+    answered = {parent.from_address, *parent.reply_to_addresses}
     for row in thread.messages:
         is_ours = row.direction == "outbound" and row.date >= since
-        if is_ours and parent.from_address in row.to_addresses and await _is_automatic(ctx, row.id):
+        if is_ours and answered & set(row.to_addresses) and await _is_automatic(ctx, row.id):
             raise Conflict(
                 f"{parent.from_address} got an automatic answer in this thread within a day; "
                 "leave out automatic if a person wrote this one"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from postroom.errors import Forbidden
 from postroom.model.key import Scope
 from postroom.operations.context import Context
+from postroom.operations.deeds import deed_of
 from postroom.operations.request import Request, parse_request
 
 R = TypeVar("R", bound=Request)
@@ -78,4 +79,7 @@ async def call(ctx: Context, operation: Operation[Any, T], arguments: Mapping[st
         )
     if operation.gate is not None:
         operation.gate(ctx)
-    return await operation.run(ctx, parse_request(operation.request, arguments))
+    request = parse_request(operation.request, arguments)
+    if operation.scope is not Scope.READ:
+        ctx = replace(ctx, store=ctx.store.by(deed_of(ctx, operation.name, request)))
+    return await operation.run(ctx, request)

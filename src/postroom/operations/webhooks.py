@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import secrets
 from dataclasses import replace
 from typing import Annotated
 
@@ -11,20 +9,14 @@ from pydantic import Field
 
 from postroom.model.key import Scope
 from postroom.model.page import Page
-from postroom.model.webhook import Webhook, WebhookDelivery
+from postroom.model.webhook import Webhook, WebhookDelivery, new_webhook_secret
 from postroom.operations.context import Context
 from postroom.operations.events import EventName
 from postroom.operations.inboxes import inbox_of
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Id, Paged, Request
-from postroom.pipeline.webhooks import PREFIX
 
 WebhookId = Annotated[Id, Field(description="The webhook.", examples=["whk_2f7j4s"])]
-
-
-def new_secret() -> str:
-    """What a receiver checks signatures with."""
-    return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 class CreateWebhook(Request):
@@ -73,7 +65,7 @@ async def create_webhook(ctx: Context, request: CreateWebhook) -> Webhook:
         types=tuple(dict.fromkeys(request.types)),
         inboxes=None if inboxes is None else tuple(dict.fromkeys(inboxes)),
         created_at=ctx.clock().replace(microsecond=0),
-        secret=new_secret(),
+        secret=new_webhook_secret(),
     )
     await ctx.store.add_webhook(webhook)
     return webhook
@@ -108,7 +100,7 @@ class RenewWebhook(Request):
 
 @operation(Scope.ADMIN)
 async def renew_webhook(ctx: Context, request: RenewWebhook) -> Webhook:
-    secret = new_secret()
+    secret = new_webhook_secret()
     webhook = await ctx.store.renew_webhook(request.webhook_id, secret, ctx.visible, ctx.clock())
     return replace(webhook, secret=secret)
 

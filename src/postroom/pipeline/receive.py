@@ -26,6 +26,7 @@ from postroom.model.stored import (
     NewMessage,
 )
 from postroom.pipeline.house import House
+from postroom.pipeline.ruling import run_rules
 
 CLOCK_SKEW = timedelta(hours=24)
 
@@ -87,10 +88,11 @@ async def put_away(
     vouched = await _vouched(mails, house.trust)
     keys = await house.blobs.put(contents)
     left, now = iter(keys), house.clock()
-    yield [
+    messages = [
         replace(_new_message(house, arrival, parsed, left, now), auth=asdict(auth))
         for (arrival, parsed), auth in zip(mails, vouched, strict=True)
     ]
+    yield await run_rules(house, messages, [parsed for _, parsed in mails])
     if await house.blobs.missing(keys):
         await house.blobs.put(contents)
 

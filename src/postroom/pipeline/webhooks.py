@@ -13,12 +13,11 @@ from datetime import UTC, datetime, timedelta
 
 from postroom.errors import MailError
 from postroom.model.event import Event
-from postroom.model.webhook import Posted, WebhookJob
+from postroom.model.webhook import SIGNING_PREFIX, Posted, WebhookJob
 from postroom.pipeline.house import House
 
 log = logging.getLogger(__name__)
 
-PREFIX = "whsec_"
 GIVE_UP_AFTER = timedelta(hours=24)
 LEASE = timedelta(seconds=60)
 LOOK_AGAIN_S = 60.0
@@ -28,7 +27,7 @@ _LONGEST_WAIT = timedelta(hours=4)
 
 def sign(secret: str, webhook_id: str, timestamp: int, body: bytes) -> str:
     """The signature of Standard Webhooks."""
-    key = base64.b64decode(secret.removeprefix(PREFIX))
+    key = base64.b64decode(secret.removeprefix(SIGNING_PREFIX))
     signed = f"{webhook_id}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 

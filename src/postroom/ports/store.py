@@ -7,13 +7,16 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from postroom.model.attachment import Attachment, BlobKey
+from postroom.model.audit import AuditCheck, AuditEntry, AuditQuery, Deed
 from postroom.model.draft import StoredDraft
 from postroom.model.event import Event, EventQuery
+from postroom.model.facts import Facts
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
 from postroom.model.message import ActionResult, Message, MessageRow, Recipient
 from postroom.model.outbox import OutboxEntry, OutboxJob, OutboxQuery, OutboxState
 from postroom.model.page import Found, Slice
+from postroom.model.rule import Errand, Plan, PlanItem, Rule
 from postroom.model.sending import Sent
 from postroom.model.stored import (
     Added,
@@ -319,6 +322,77 @@ class KnowsItsState(Protocol):
     async def close(self) -> None: ...
 
 
+class StoresRules(Protocol):
+    """Rules, plans, what they do later, and the log of what everybody did."""
+
+    def by(self, deed: Deed) -> Store:
+        """The same store; what is written through it is put down to somebody in the audit log."""
+
+    async def add_rule(self, rule: Rule) -> Rule:
+        """Keep a new rule as the last one. Raises Conflict when there are too many."""
+
+    async def rules(self, visible: Visible, page: Slice) -> Found[Rule]: ...
+    async def every_rule(self) -> list[Rule]:
+        """All rules, in the order in which they run."""
+
+    async def rule(self, rule_id: str, visible: Visible) -> Rule:
+        """Raises NotFound."""
+
+    async def change_rule(
+        self,
+        rule_id: str,
+        visible: Visible,
+        *,
+        enabled: bool | None,
+        position: int | None,
+        now: datetime,
+    ) -> Rule:
+        """Raises NotFound."""
+
+    async def remove_rule(self, rule_id: str, visible: Visible) -> None:
+        """Raises NotFound."""
+
+    async def candidates(self, queries: Sequence[MessageQuery]) -> list[int]:
+        """The numbers of all messages that answer one of the questions, latest first."""
+
+    async def facts(
+        self, numbers: Sequence[int], *, with_text: bool, with_files: bool
+    ) -> list[Facts]:
+        """What rules see of some messages; of those that are gone, nothing."""
+
+    async def save_plan(self, plan: Plan, items: Sequence[PlanItem]) -> None: ...
+    async def plan(self, plan_id: str, visible: Visible) -> Plan:
+        """Raises NotFound."""
+
+    async def plan_items(
+        self, plan_id: str, visible: Visible, page: Slice
+    ) -> tuple[Plan, Found[PlanItem]]:
+        """Raises NotFound."""
+
+    async def apply_plan(
+        self, plan_id: str, visible: Visible, *, actor: str, now: datetime
+    ) -> ActionResult:
+        """Do exactly what a plan says, or nothing. Raises NotFound, Conflict."""
+
+    async def undo_plan(
+        self, plan_id: str, visible: Visible, *, actor: str, now: datetime
+    ) -> ActionResult:
+        """Put back what is still as the plan left it. Raises NotFound, Conflict."""
+
+    async def claim_errands(
+        self, holder: str, *, now: datetime, until: datetime, limit: int
+    ) -> list[Errand]: ...
+    async def next_errand_at(self) -> datetime | None: ...
+    async def settle_errand(
+        self, errand: Errand, *, now: datetime, failed: str | None, next_at: datetime | None
+    ) -> None:
+        """Write down that it is done, is to be tried again, or has failed for good."""
+
+    async def audit(self, query: AuditQuery) -> Found[AuditEntry]: ...
+    async def check_audit(self) -> AuditCheck:
+        """Read the whole log and tell what does not fit."""
+
+
 class Store(
     StoresInboxes,
     StoresMessages,
@@ -331,6 +405,7 @@ class Store(
     KeepsOutbox,
     KeepsWebhooks,
     TellsOfEvents,
+    StoresRules,
     KnowsItsState,
     Protocol,
 ):

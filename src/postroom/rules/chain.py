@@ -35,10 +35,14 @@ def run_chain(rules: Iterable[tuple[str, Definition]], facts: Facts, now: dateti
     """Let each rule see the message as the ones before have left it."""
     links: list[Link] = []
     for rule_id, rule in rules:
-        why = why_it_matches(rule.when, facts, now)
-        if why is None:
+        try:
+            why = why_it_matches(rule.when, facts, now)
+            steps = None if why is None else take_steps(rule.then, facts)
+        except Exception as error:  # noqa: BLE001, whatever a rule does, the mail gets in
+            links.append(Link(rule_id, rule, (), (), (f"it failed: {type(error).__name__}",)))
             continue
-        steps = take_steps(rule.then, facts)
+        if why is None or steps is None:
+            continue
         links.append(Link(rule_id, rule, steps.actions, why, steps.problems))
         facts = replace(facts, state=steps.state)
         if steps.is_last:

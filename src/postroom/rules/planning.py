@@ -10,7 +10,7 @@ from datetime import datetime
 from postroom.model.facts import Facts
 from postroom.model.rule import Act, PlanItem
 from postroom.rules.definition import Action, Definition
-from postroom.rules.matching import Why, why_it_matches
+from postroom.rules.matching import HeadNeeded, Why, why_it_matches
 from postroom.rules.narrowing import is_left_out, named_hidden
 from postroom.rules.reading import MOST_PLANNED
 from postroom.rules.steps import Steps, take_steps
@@ -93,18 +93,21 @@ def as_acts(actions: Iterable[Action]) -> tuple[Act, ...]:
     return tuple(Act(action.type, action.value, action.key) for action in actions)
 
 
-def match(rule: Definition, facts: Facts, now: datetime) -> Why | None:
-    """Why a stored message is one for this rule, or None. Raises HeadNeeded."""
-    if is_left_out(facts, named_hidden(rule.when)):
-        return None
-    return why_it_matches(rule.when, facts, now)
-
-
-def make_plan(rule: Definition, candidates: Iterable[Facts], now: datetime) -> PlanDraft:
-    """Plan over messages whose headers are known where they matter."""
-    draft = PlanDraft()
-    for facts in candidates:
-        why = match(rule, facts, now)
-        if why is not None:
+def consider(
+    rule: Definition, batch: Iterable[Facts], now: datetime, draft: PlanDraft
+) -> list[Facts]:
+    """Take up the messages of a batch that match; return those whose headers must be read first."""
+    named, unread = named_hidden(rule.when), []
+    for facts in batch:
+        if is_left_out(facts, named):
+            continue
+        try:
+            why = why_it_matches(rule.when, facts, now)
+        except HeadNeeded:
+            unread.append(facts)
+            continue
+        if why is not None and rule.leaves_the_house and facts.head is None:
+            unread.append(facts)
+        elif why is not None:
             draft.add(facts, why, take_steps(rule.then, facts))
-    return draft
+    return unread

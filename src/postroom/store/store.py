@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from copy import copy
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from postroom.blocking import in_thread
 from postroom.model.attachment import Attachment, BlobKey
+from postroom.model.audit import AuditCheck, AuditEntry, AuditQuery, Deed
 from postroom.model.draft import StoredDraft
 from postroom.model.event import Event, EventQuery
+from postroom.model.facts import Facts
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
 from postroom.model.message import ActionResult, Message, MessageRow, Recipient
 from postroom.model.outbox import OutboxEntry, OutboxJob, OutboxQuery, OutboxState
 from postroom.model.page import Found, Slice
+from postroom.model.rule import Errand, Plan, PlanItem, Rule
 from postroom.model.sending import Sent
 from postroom.model.stored import (
     Added,
@@ -32,32 +37,49 @@ from postroom.model.thread import Thread, ThreadRow
 from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
 from postroom.ports.bell import Bell
 from postroom.store.memories import SqlMemories
+from postroom.store.seal import Seal
 from postroom.store.search import checking as index_checking
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
 from postroom.store.sql import (
     adding,
+    audit,
     blobs,
     changing,
     checking,
     drafts,
+    errands,
     events,
+    facts,
     finding,
     inboxes,
     keys,
     leases,
     names,
     outbox,
+    plans,
     reading,
     rereading,
+    rules,
     sends,
     threads,
     webhooks,
 )
 from postroom.store.transaction import Engine, Transaction
 
+T = TypeVar("T")
 _AT_ONCE = 500
 _USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+def _found(result: object) -> bool:
+    """Whether there was anything to change."""
+    return result is not None
+
+
+def _told_itself(_: object) -> bool:
+    """It has written its own entries, with more in them."""
+    return False
 
 
 class ClosableEngine(Engine, Protocol):
@@ -77,12 +99,40 @@ class SqlStore(SqlMemories):
 
     _engine: ClosableEngine
 
-    def __init__(self, engine: ClosableEngine) -> None:
+    def __init__(self, engine: ClosableEngine, seal: Seal) -> None:
         self._engine = engine
         self._finder = Finder()
+        self._seal = seal
+        self._deed: Deed | None = None
+
+    def by(self, deed: Deed) -> SqlStore:
+        other = copy(self)
+        other._deed = deed
+        return other
+
+    async def _write(
+        self, work: Callable[[Transaction], T], *, is_act: Callable[[T], bool] = lambda _: True
+    ) -> T:
+        """The one way in which anything is written: with who did it, in one transaction."""
+        deed, sealed = self._deed, list[tuple[int, bytes]]()
+
+        def audited(tx: Transaction) -> T:
+            before = {} if deed is None else audit.inboxes_of(tx, deed.targets)
+            result = work(tx)
+            if deed is not None and is_act(result):
+                audit.note_deed(tx, deed, before, result)
+            newest = audit.seal(tx, self._seal)
+            if newest is not None:
+                sealed.append(newest)
+            return result
+
+        result = await self._engine.write(audited)
+        for number, link in sealed:
+            await in_thread(self._seal.mark, number, link)
+        return result
 
     async def add_inbox(self, inbox: Inbox, *, client_id: str | None, payload: bytes) -> Inbox:
-        return await self._engine.write(lambda tx: inboxes.add_inbox(tx, inbox, client_id, payload))
+        return await self._write(lambda tx: inboxes.add_inbox(tx, inbox, client_id, payload))
 
     async def inboxes(self, visible: Visible, page: Slice) -> Found[Inbox]:
         return await self._engine.read(lambda tx: inboxes.list_inboxes(tx, visible, page))
@@ -95,22 +145,22 @@ class SqlStore(SqlMemories):
         return await self._engine.read(lambda tx: inboxes.inboxes_at(tx, wanted))
 
     async def rename_inbox(self, inbox_id: str, name: str, visible: Visible) -> Inbox | None:
-        return await self._engine.write(
-            lambda tx: inboxes.rename_inbox(tx, inbox_id, name, visible)
+        return await self._write(
+            lambda tx: inboxes.rename_inbox(tx, inbox_id, name, visible), is_act=_found
         )
 
     async def remove_inbox(
         self, inbox_id: str, visible: Visible, *, force: bool
     ) -> tuple[BlobKey, ...] | None:
-        return await self._engine.write(
-            lambda tx: inboxes.remove_inbox(tx, inbox_id, visible, force=force)
+        return await self._write(
+            lambda tx: inboxes.remove_inbox(tx, inbox_id, visible, force=force), is_act=_found
         )
 
     async def add_messages(self, messages: Sequence[NewMessage]) -> list[Added]:
-        return await self._engine.write(lambda tx: adding.add_messages(tx, messages))
+        return await self._write(lambda tx: adding.add_messages(tx, messages))
 
     async def record_send(self, send: NewSend) -> Sent:
-        return await self._engine.write(lambda tx: sends.record_send(tx, send))
+        return await self._write(lambda tx: sends.record_send(tx, send))
 
     async def earlier_send(
         self,
@@ -151,12 +201,14 @@ class SqlStore(SqlMemories):
     async def change_messages(
         self, message_ids: Sequence[str], change: Change, visible: Visible
     ) -> ActionResult:
-        return await self._engine.write(
+        return await self._write(
             lambda tx: changing.change_messages(tx, message_ids, change, visible)
         )
 
     async def remove_message(self, message_id: str, visible: Visible) -> tuple[BlobKey, ...] | None:
-        return await self._engine.write(lambda tx: changing.remove_message(tx, message_id, visible))
+        return await self._write(
+            lambda tx: changing.remove_message(tx, message_id, visible), is_act=_found
+        )
 
     async def attachments(self, query: AttachmentQuery) -> Found[Attachment]:
         return await self._engine.read(lambda tx: reading.find_attachments(tx, query))
@@ -176,7 +228,7 @@ class SqlStore(SqlMemories):
         return await self._engine.read(lambda tx: rereading.outdated(tx, version, after, limit))
 
     async def reread(self, messages: Sequence[NewMessage]) -> None:
-        await self._engine.write(lambda tx: rereading.reread(tx, messages))
+        await self._write(lambda tx: rereading.reread(tx, messages))
 
     async def raw_messages(self, inbox_id: str, visible: Visible) -> AsyncIterator[RawMessage]:
         after = 0
@@ -206,17 +258,17 @@ class SqlStore(SqlMemories):
         )
 
     async def merge_threads(self, thread_ids: Sequence[str], visible: Visible) -> str:
-        return await self._engine.write(lambda tx: threads.merge_threads(tx, thread_ids, visible))
+        return await self._write(lambda tx: threads.merge_threads(tx, thread_ids, visible))
 
     async def split_thread(
         self, thread_id: str, message_ids: Sequence[str], new_thread_id: str, visible: Visible
     ) -> None:
-        await self._engine.write(
+        await self._write(
             lambda tx: threads.split_thread(tx, thread_id, message_ids, new_thread_id, visible)
         )
 
     async def add_key(self, key: Key, secret_hash: bytes) -> None:
-        await self._engine.write(lambda tx: keys.add_key(tx, key, secret_hash))
+        await self._write(lambda tx: keys.add_key(tx, key, secret_hash))
 
     async def has_key(self, key_id: str) -> bool:
         return await self._engine.read(lambda tx: keys.has_key(tx, key_id))
@@ -230,22 +282,22 @@ class SqlStore(SqlMemories):
             key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY
         ):
             key_id = key.id
-            await self._engine.write(lambda tx: keys.mark_used(tx, key_id, now))
+            await self._write(lambda tx: keys.mark_used(tx, key_id, now))
         return key
 
     async def remove_key(self, key_id: str) -> bool:
-        return await self._engine.write(lambda tx: keys.remove_key(tx, key_id))
+        return await self._write(lambda tx: keys.remove_key(tx, key_id), is_act=bool)
 
     async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
-        return await self._engine.write(
+        return await self._write(
             lambda tx: leases.claim(tx, name, holder, now=now, lasting=lasting)
         )
 
     async def release(self, name: str, holder: str) -> None:
-        await self._engine.write(lambda tx: leases.release(tx, name, holder))
+        await self._write(lambda tx: leases.release(tx, name, holder))
 
     async def save_draft(self, draft: StoredDraft) -> None:
-        await self._engine.write(lambda tx: drafts.save_draft(tx, draft))
+        await self._write(lambda tx: drafts.save_draft(tx, draft))
 
     async def draft(
         self, draft_id: str, visible: Visible, *, even_sent: bool
@@ -260,15 +312,15 @@ class SqlStore(SqlMemories):
         return await self._engine.read(lambda tx: drafts.list_drafts(tx, visible, inbox_id, page))
 
     async def mark_draft_sent(self, draft_id: str, now: datetime) -> None:
-        await self._engine.write(lambda tx: drafts.mark_draft_sent(tx, draft_id, now))
+        await self._write(lambda tx: drafts.mark_draft_sent(tx, draft_id, now))
 
     async def remove_draft(self, draft_id: str, visible: Visible) -> bool:
-        return await self._engine.write(lambda tx: drafts.remove_draft(tx, draft_id, visible))
+        return await self._write(lambda tx: drafts.remove_draft(tx, draft_id, visible), is_act=bool)
 
     async def claim_mail(
         self, holder: str, *, now: datetime, until: datetime, limit: int, most_per_domain: int
     ) -> list[OutboxJob]:
-        return await self._engine.write(
+        return await self._write(
             lambda tx: outbox.claim_mail(
                 tx, holder, now=now, until=until, limit=limit, most_per_domain=most_per_domain
             )
@@ -278,13 +330,13 @@ class SqlStore(SqlMemories):
         return await self._engine.read(outbox.next_mail_at)
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None:
-        await self._engine.write(lambda tx: outbox.renew_mail(tx, jobs, until))
+        await self._write(lambda tx: outbox.renew_mail(tx, jobs, until))
 
     async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
-        return await self._engine.write(lambda tx: outbox.begin_handing_over(tx, job, accepted))
+        return await self._write(lambda tx: outbox.begin_handing_over(tx, job, accepted))
 
     async def release_mail(self, job: OutboxJob) -> None:
-        await self._engine.write(lambda tx: outbox.release_mail(tx, job))
+        await self._write(lambda tx: outbox.release_mail(tx, job))
 
     async def settle_mail(
         self,
@@ -294,7 +346,7 @@ class SqlStore(SqlMemories):
         now: datetime,
         next_at: datetime,
     ) -> None:
-        await self._engine.write(
+        await self._write(
             lambda tx: outbox.settle_mail(tx, job, recipients, now=now, next_at=next_at)
         )
 
@@ -305,9 +357,7 @@ class SqlStore(SqlMemories):
         recipients: Mapping[str, Recipient],
         now: datetime,
     ) -> None:
-        await self._engine.write(
-            lambda tx: outbox.deliver_scheduled(tx, job, copies, recipients, now)
-        )
+        await self._write(lambda tx: outbox.deliver_scheduled(tx, job, copies, recipients, now))
 
     async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]:
         return await self._engine.read(lambda tx: outbox.find_outbox(tx, query))
@@ -316,34 +366,34 @@ class SqlStore(SqlMemories):
         return await self._engine.read(outbox.outbox_state)
 
     async def pause_outbox(self, *, paused: bool) -> OutboxState:
-        return await self._engine.write(lambda tx: outbox.pause_outbox(tx, paused=paused))
+        return await self._write(lambda tx: outbox.pause_outbox(tx, paused=paused))
 
     async def retry_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
-        await self._engine.write(lambda tx: outbox.retry_mail(tx, message_id, visible, now))
+        await self._write(lambda tx: outbox.retry_mail(tx, message_id, visible, now))
 
     async def cancel_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
-        await self._engine.write(lambda tx: outbox.cancel_mail(tx, message_id, visible, now))
+        await self._write(lambda tx: outbox.cancel_mail(tx, message_id, visible, now))
 
     async def add_webhook(self, webhook: Webhook) -> None:
-        await self._engine.write(lambda tx: webhooks.add_webhook(tx, webhook))
+        await self._write(lambda tx: webhooks.add_webhook(tx, webhook))
 
     async def webhooks(self, visible: Visible, page: Slice) -> Found[Webhook]:
         return await self._engine.read(lambda tx: webhooks.list_webhooks(tx, visible, page))
 
     async def remove_webhook(self, webhook_id: str, visible: Visible) -> None:
-        await self._engine.write(lambda tx: webhooks.remove_webhook(tx, webhook_id, visible))
+        await self._write(lambda tx: webhooks.remove_webhook(tx, webhook_id, visible))
 
     async def renew_webhook(
         self, webhook_id: str, secret: str, visible: Visible, now: datetime
     ) -> Webhook:
-        return await self._engine.write(
+        return await self._write(
             lambda tx: webhooks.renew_webhook(tx, webhook_id, secret, visible, now)
         )
 
     async def claim_webhooks(
         self, holder: str, *, now: datetime, until: datetime, limit: int
     ) -> list[WebhookJob]:
-        return await self._engine.write(
+        return await self._write(
             lambda tx: webhooks.claim_webhooks(tx, holder, now=now, until=until, limit=limit)
         )
 
@@ -353,7 +403,7 @@ class SqlStore(SqlMemories):
     async def settle_webhook(
         self, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
     ) -> None:
-        await self._engine.write(
+        await self._write(
             lambda tx: webhooks.settle_webhook(tx, job, posted, now=now, next_at=next_at)
         )
 
@@ -367,7 +417,7 @@ class SqlStore(SqlMemories):
     async def redeliver(
         self, webhook_id: str, delivery_id: str, visible: Visible, now: datetime
     ) -> WebhookDelivery:
-        return await self._engine.write(
+        return await self._write(
             lambda tx: webhooks.redeliver(tx, webhook_id, delivery_id, visible, now)
         )
 
@@ -409,6 +459,100 @@ class SqlStore(SqlMemories):
                 return
             after = found[-1][0]
 
+    async def add_rule(self, rule: Rule) -> Rule:
+        return await self._write(lambda tx: rules.add_rule(tx, rule))
+
+    async def rules(self, visible: Visible, page: Slice) -> Found[Rule]:
+        return await self._engine.read(lambda tx: rules.list_rules(tx, visible, page))
+
+    async def every_rule(self) -> list[Rule]:
+        return await self._engine.read(rules.every_rule)
+
+    async def rule(self, rule_id: str, visible: Visible) -> Rule:
+        return await self._engine.read(lambda tx: rules.get_rule(tx, rule_id, visible))
+
+    async def change_rule(
+        self,
+        rule_id: str,
+        visible: Visible,
+        *,
+        enabled: bool | None,
+        position: int | None,
+        now: datetime,
+    ) -> Rule:
+        return await self._write(
+            lambda tx: rules.change_rule(
+                tx, rule_id, visible, enabled=enabled, position=position, now=now
+            )
+        )
+
+    async def remove_rule(self, rule_id: str, visible: Visible) -> None:
+        await self._write(lambda tx: rules.remove_rule(tx, rule_id, visible))
+
+    async def candidates(self, queries: Sequence[MessageQuery]) -> list[int]:
+        return await self._engine.read(lambda tx: facts.candidates(tx, queries, self._finder))
+
+    async def facts(
+        self, numbers: Sequence[int], *, with_text: bool, with_files: bool
+    ) -> list[Facts]:
+        return await self._engine.read(
+            lambda tx: facts.read_facts(tx, numbers, with_text=with_text, with_files=with_files)
+        )
+
+    async def save_plan(self, plan: Plan, items: Sequence[PlanItem]) -> None:
+        # Planning is no act: nothing of what it looks at is changed.
+        await self._engine.write(lambda tx: plans.save_plan(tx, plan, items))
+
+    async def plan(self, plan_id: str, visible: Visible) -> Plan:
+        return await self._engine.read(lambda tx: plans.get_plan(tx, plan_id, visible))
+
+    async def plan_items(
+        self, plan_id: str, visible: Visible, page: Slice
+    ) -> tuple[Plan, Found[PlanItem]]:
+        return await self._engine.read(lambda tx: plans.plan_items(tx, plan_id, visible, page))
+
+    async def apply_plan(
+        self, plan_id: str, visible: Visible, *, actor: str, now: datetime
+    ) -> ActionResult:
+        return await self._write(
+            lambda tx: plans.apply_plan(tx, plan_id, visible, actor=actor, now=now),
+            is_act=_told_itself,
+        )
+
+    async def undo_plan(
+        self, plan_id: str, visible: Visible, *, actor: str, now: datetime
+    ) -> ActionResult:
+        return await self._write(
+            lambda tx: plans.undo_plan(tx, plan_id, visible, actor=actor, now=now),
+            is_act=_told_itself,
+        )
+
+    async def claim_errands(
+        self, holder: str, *, now: datetime, until: datetime, limit: int
+    ) -> list[Errand]:
+        return await self._write(
+            lambda tx: errands.claim_errands(tx, holder, now=now, until=until, limit=limit)
+        )
+
+    async def next_errand_at(self) -> datetime | None:
+        return await self._engine.read(errands.next_errand_at)
+
+    async def settle_errand(
+        self, errand: Errand, *, now: datetime, failed: str | None, next_at: datetime | None
+    ) -> None:
+        await self._write(
+            lambda tx: errands.settle_errand(tx, errand, now=now, failed=failed, next_at=next_at)
+        )
+
+    async def audit(self, query: AuditQuery) -> Found[AuditEntry]:
+        return await self._engine.read(lambda tx: audit.find_entries(tx, query))
+
+    async def check_audit(self) -> AuditCheck:
+        examination = audit.Examination(self._seal)
+        while await self._engine.read(examination.read):
+            pass
+        return AuditCheck(examination.number, tuple(examination.problems))
+
     async def problems(self) -> tuple[str, ...]:
         found = await self._engine.read(
             lambda tx: (
@@ -419,7 +563,7 @@ class SqlStore(SqlMemories):
         )
         for segment in await self._engine.read(index_checking.live_numbers):
             found += await self._engine.read(partial(index_checking.check_segment, segment=segment))
-        return found
+        return found + (await self.check_audit()).problems
 
     async def readings(self, version: int, after: int, limit: int) -> list[Reading]:
         return await self._engine.read(lambda tx: checking.readings(tx, version, after, limit))

@@ -10,6 +10,7 @@ from postroom.model.message import AddressLine
 from postroom.model.stored import FIELD_BORDER, Added, NewMessage
 from postroom.store.search.sets import index_message
 from postroom.store.sql.contacts import introduce
+from postroom.store.sql.errands import rules_at_arrival
 from postroom.store.sql.events import About, add_event, add_outcomes
 from postroom.store.sql.names import is_hidden, name_of
 from postroom.store.sql.outcomes import apply_report
@@ -79,6 +80,8 @@ def add_message(tx: Transaction, message: NewMessage) -> Added:
     remember_ids(tx, message, inbox, thread)
     _named(tx, message, inbox, number)
     _tell(tx, message, inbox, thread_id)
+    about = About(inbox, thread_id, message.id)
+    rules_at_arrival(tx, message.effects, about, message.inbox_id, message.received_at)
     if message.report is not None and message.direction == "inbound":
         apply_report(tx, inbox, message.report, message.received_at)
     return Added(message.id, thread_id, is_duplicate=False)

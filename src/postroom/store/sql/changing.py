@@ -57,7 +57,7 @@ def _change(tx: Transaction, row: Row, change: Change) -> None:
         raise InvalidInput(f"a message can carry {_MOST_LABELS} labels at most")
     if change.flags is not None:
         set_flags(tx, number, change.flags)
-    mailboxes = [change.move_to] if change.move_to else from_text(row[5])
+    mailboxes = _mailboxes(from_text(row[5]), change)
     if labels == from_text(row[4]) and mailboxes == from_text(row[5]):
         return
     _rename(tx, number, inbox, labels, mailboxes)
@@ -77,6 +77,12 @@ def _sets(labels: Sequence[str], mailboxes: Sequence[str], *, is_hidden: bool) -
     return moving_sets(
         is_hidden=is_hidden, mailboxes=map(caseless, mailboxes), labels=map(caseless, labels)
     )
+
+
+def _mailboxes(present: list[str], change: Change) -> list[str]:
+    if change.mailboxes is not None:
+        return list(change.mailboxes)
+    return [change.move_to] if change.move_to else present
 
 
 def _labels(present: list[str], change: Change) -> list[str]:

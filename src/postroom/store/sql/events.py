@@ -35,8 +35,8 @@ class About(NamedTuple):
 
 def add_event(
     tx: Transaction, event: EventType, at: datetime, about: About, data: dict[str, object]
-) -> None:
-    """Write down what happens in this transaction."""
+) -> int:
+    """Write down what happens in this transaction, and return its number."""
     row = tx.one(
         INSERT_EVENT,
         id=random_id("evt"),
@@ -50,6 +50,7 @@ def add_event(
     tx.announce("events")
     if row is not None and not data.get("imported"):
         put_on_its_way(tx, row[0], event, about.inbox, seconds(at))
+    return int(row[0]) if row else 0
 
 
 def find_events(tx: Transaction, query: EventQuery) -> Found[Event]:

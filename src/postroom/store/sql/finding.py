@@ -31,7 +31,7 @@ def find_messages(tx: Transaction, query: MessageQuery, finder: Finder) -> Found
     Raises:
         NotFound: the inbox or thread does not exist for the caller.
     """
-    answer = finder.find(tx, _wanted(tx, query))
+    answer = finder.find(tx, wanted_of(tx, query))
     rows = message_rows(tx, answer.numbers)
     excerpts = _excerpts(tx, rows, query.q) if query.q else {}
     found = tuple(message_row(row, excerpts.get(row[-1])) for row in rows)
@@ -42,10 +42,11 @@ def find_messages(tx: Transaction, query: MessageQuery, finder: Finder) -> Found
 
 def matching_numbers(tx: Transaction, query: MessageQuery, finder: Finder) -> tuple[int, ...]:
     """The numbers of one page of the messages that answer a question. Raises NotFound."""
-    return finder.find(tx, _wanted(tx, query)).numbers
+    return finder.find(tx, wanted_of(tx, query)).numbers
 
 
-def _wanted(tx: Transaction, query: MessageQuery) -> Wanted:
+def wanted_of(tx: Transaction, query: MessageQuery) -> Wanted:
+    """What the index is asked. Raises NotFound."""
     inboxes = visible_numbers(tx, query.visible)
     if query.inbox_id is not None:
         inboxes = [inbox_number(tx, query.inbox_id, query.visible)]

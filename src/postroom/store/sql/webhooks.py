@@ -9,7 +9,13 @@ from postroom.model.event import Event
 from postroom.model.ids import random_id
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
-from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
+from postroom.model.webhook import (
+    Posted,
+    Webhook,
+    WebhookDelivery,
+    WebhookJob,
+    new_webhook_secret,
+)
 from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -61,6 +67,44 @@ def put_on_its_way(tx: Transaction, event: int, kind: str, inbox: int, now: int)
         tx.announce("webhooks")
 
 
+def tell(tx: Transaction, target: str, event: int, inbox: int, now: datetime) -> None:
+    """Let one webhook be told of an event, whatever else it is told. Raises NotFound.
+
+    A URL gets a webhook of its own when it is first used; renewing that one shows its secret.
+    """
+    is_url = not target.startswith("whk_")
+    row = tx.one(
+        f"SELECT number FROM webhooks WHERE {'url' if is_url else 'id'} = :target ORDER BY number",
+        target=target,
+    )
+    if row is None and not is_url:
+        raise NotFound(f"webhook: there is no {target} any more")
+    if row is None:
+        add_webhook(tx, _webhook_for(target, now))
+        row = tx.one("SELECT number FROM webhooks WHERE url = :url", url=target)
+    assert row is not None
+    told = tx.one(
+        "SELECT 1 FROM webhook_deliveries WHERE webhook = :webhook AND event = :event",
+        webhook=row[0],
+        event=event,
+    )
+    if told is None:
+        tx.run(
+            INSERT_DELIVERY,
+            id=random_id("dlv"),
+            webhook=row[0],
+            inbox=inbox,
+            event=event,
+            now=seconds(now),
+        )
+        tx.announce("webhooks")
+
+
+def _webhook_for(url: str, now: datetime) -> Webhook:
+    secret = new_webhook_secret()
+    return Webhook(random_id("whk"), url, ("rule.matched",), (), now, secret=secret)
+
+
 def add_webhook(tx: Transaction, webhook: Webhook) -> None:
     """Keep a new webhook with its secret."""
     tx.run(
@@ -81,7 +125,7 @@ def _webhook(row: Row) -> Webhook:
 
 
 def _is_seen(webhook: Webhook, visible: Visible) -> bool:
-    return visible is None or (webhook.inboxes is not None and visible.issuperset(webhook.inboxes))
+    return visible is None or (bool(webhook.inboxes) and visible.issuperset(webhook.inboxes or ()))
 
 
 def list_webhooks(tx: Transaction, visible: Visible, page: Slice) -> Found[Webhook]:

@@ -5,10 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroom.blocking import in_thread
+from postroom.store.seal import Seal, load_key
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import SqlStore
 
 
-async def open_store(path: Path) -> SqlStore:
-    """Open the database, bring its schema up to date, and return the store on it."""
-    return SqlStore(await in_thread(SqliteEngine.open, path))
+async def open_store(path: Path, audit_key: bytes | None = None) -> SqlStore:
+    """Open the database, bring its schema up to date, and return the store on it.
+
+    Without a key for the audit log, one is kept in a file beside the database.
+    """
+    if audit_key is None:
+        audit_key = await in_thread(load_key, path.with_name("audit.key"))
+    engine = await in_thread(SqliteEngine.open, path)
+    return SqlStore(engine, Seal(audit_key, path.with_name("audit.mark")))

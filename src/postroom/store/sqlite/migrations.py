@@ -270,6 +270,100 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX domain_sends_by_time ON domain_sends (at)",
     ),
     recall.TABLES,
+    (
+        """CREATE TABLE rules (
+            id TEXT PRIMARY KEY,
+            name TEXT NOT NULL,
+            description TEXT NOT NULL,
+            enabled INTEGER NOT NULL,
+            position INTEGER NOT NULL,
+            yaml TEXT NOT NULL,
+            inboxes TEXT,
+            created_at INTEGER NOT NULL,
+            updated_at INTEGER NOT NULL
+        )""",
+        """CREATE TABLE plans (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            rule TEXT,
+            name TEXT NOT NULL,
+            state TEXT NOT NULL,
+            total INTEGER NOT NULL,
+            kept INTEGER NOT NULL,
+            counts TEXT NOT NULL,
+            warnings TEXT NOT NULL,
+            max_messages INTEGER NOT NULL,
+            can_undo INTEGER NOT NULL,
+            inboxes TEXT,
+            created_at INTEGER NOT NULL,
+            expires_at INTEGER NOT NULL
+        )""",
+        "CREATE INDEX plans_by_end ON plans (expires_at)",
+        """CREATE TABLE plan_items (
+            plan INTEGER NOT NULL,
+            position INTEGER NOT NULL,
+            message TEXT NOT NULL,
+            inbox TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            sender TEXT NOT NULL,
+            date INTEGER NOT NULL,
+            before TEXT NOT NULL,
+            after TEXT NOT NULL,
+            acts TEXT NOT NULL,
+            why TEXT NOT NULL,
+            PRIMARY KEY (plan, position)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE errands (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            rule TEXT NOT NULL,
+            name TEXT NOT NULL,
+            plan TEXT,
+            message TEXT NOT NULL,
+            inbox INTEGER NOT NULL,
+            act TEXT NOT NULL,
+            state TEXT NOT NULL,
+            attempts INTEGER NOT NULL,
+            next_at INTEGER NOT NULL,
+            holder TEXT,
+            until INTEGER
+        )""",
+        "CREATE INDEX errands_by_time ON errands (state, next_at, number)",
+        "CREATE INDEX errands_by_plan ON errands (plan, message)",
+        """CREATE TABLE audit (
+            number INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            at INTEGER NOT NULL,
+            actor TEXT NOT NULL,
+            action TEXT NOT NULL,
+            target TEXT NOT NULL,
+            inbox TEXT,
+            details TEXT NOT NULL,
+            hash BLOB NOT NULL
+        )""",
+        "CREATE INDEX audit_by_inbox ON audit (inbox, number)",
+        "CREATE INDEX audit_by_target ON audit (target, number)",
+        """CREATE TABLE audit_pending (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL,
+            at INTEGER NOT NULL,
+            actor TEXT NOT NULL,
+            action TEXT NOT NULL,
+            target TEXT NOT NULL,
+            inbox TEXT,
+            details TEXT NOT NULL
+        )""",
+        """CREATE TABLE audit_head (
+            number INTEGER NOT NULL,
+            hash BLOB NOT NULL,
+            proof BLOB NOT NULL
+        )""",
+        # For good: an entry that is written cannot be changed by any statement of ours.
+        """CREATE TRIGGER audit_stays BEFORE UPDATE ON audit
+               BEGIN SELECT RAISE(ABORT, 'the audit log cannot be changed'); END""",
+        """CREATE TRIGGER audit_remains BEFORE DELETE ON audit
+               BEGIN SELECT RAISE(ABORT, 'the audit log cannot be shortened'); END""",
+    ),
 )
 
 

@@ -1,0 +1,92 @@
+"""What the audit log is sealed with: a key, and a mark outside the database of how far it goes."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+START = b"\x00" * 32
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Chains entries with an HMAC, and marks the newest one in a file beside the database.
+
+    Without the key nobody can write an entry that fits, so what is altered, left out or in another
+    order shows. The mark shows when entries are missing at the end.
+    """
+
+    key: bytes = field(repr=False)
+    path: Path | None = None
+
+    def link(self, before: bytes, entry: bytes) -> bytes:
+        """The hash of an entry that follows another."""
+        return hmac.digest(self.key, b"entry" + before + entry, hashlib.sha256)
+
+    def head(self, number: int, link: bytes) -> bytes:
+        """What proves that the log ends, or ended, with this entry."""
+        return hmac.digest(self.key, b"head%d:" % number + link, hashlib.sha256)
+
+    def mark(self, number: int, link: bytes) -> None:
+        """Write down that the log goes at least so far; never less than before."""
+        if self.path is None:
+            return
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            marked = _read(os.pread(handle, 1024, 0))
+            if marked is None or marked[0] < number:
+                proof = self.head(number, link).hex()
+                os.pwrite(handle, f"{number:020} {link.hex()} {proof}\n".encode(), 0)
+        finally:
+            os.close(handle)
+
+    def marked(self) -> tuple[int, bytes] | None:
+        """How far the log went at least; None if nothing was ever marked. Raises ValueError."""
+        if self.path is None or not self.path.exists():
+            return None
+        found = _read(self.path.read_bytes())
+        if found is None or not hmac.compare_digest(found[2], self.head(found[0], found[1])):
+            raise ValueError("the mark was not written with our key")
+        return found[:2]
+
+
+def _read(line: bytes) -> tuple[int, bytes, bytes] | None:
+    words = line.decode("ascii", "replace").split()
+    try:
+        number, link, proof = words
+        return int(number), bytes.fromhex(link), bytes.fromhex(proof)
+    except ValueError:
+        return None
+
+
+def load_key(path: Path) -> bytes:
+    """The key in a file for its owner's eyes only; made if there is none."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _wait_for(path)
+    with os.fdopen(handle, "wb") as file:
+        file.write(secrets.token_bytes(_KEY_BYTES).hex().encode())
+        file.flush()
+        os.fsync(file.fileno())
+    return _wait_for(path)
+
+
+def _wait_for(path: Path) -> bytes:
+    """Another process may have made the file just now and not yet written it."""
+    with path.open("rb") as file:
+        for _ in range(1000):
+            fcntl.flock(file, fcntl.LOCK_SH)
+            file.seek(0)
+            text = file.read()
+            if len(text) == 2 * _KEY_BYTES:
+                return bytes.fromhex(text.decode())
+            fcntl.flock(file, fcntl.LOCK_UN)
+    raise ValueError(f"{path} holds no key; restore it from a backup")
