@@ -14,6 +14,7 @@ from postroom.mail.fold import fold
 from postroom.model.inbox import Inbox
 from postroom.model.message import AddressLine
 from postroom.model.stored import FIELD_BORDER, NewAttachment, NewMessage
+from postroom.store.seal import Seal
 from postroom.store.search.merging import merge_once
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import SqlStore
@@ -84,7 +85,7 @@ def _open(folder: Path) -> SqliteEngine:
 async def load(folder: Path, messages: int) -> Loaded:
     """Open the store in a folder and fill it up to so many messages."""
     engine = await in_thread(_open, folder)
-    loaded = Loaded(engine, SqlStore(engine), messages)
+    loaded = Loaded(engine, SqlStore(engine, Seal(b"key")), messages)
     present = (await engine.read(lambda tx: tx.one("SELECT count(*) FROM messages")))[0]
     if not present:
         await _add_inboxes(loaded.store)

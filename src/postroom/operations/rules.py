@@ -27,6 +27,12 @@ EXAMPLE = (
     "when:\n  - subject: {contains: invoice}\n"
     "then: [{apply_label: Bookkeeping}, mark_read]\n"
 )
+LANGUAGE = (
+    "The rule in YAML. Conditions: all any none not, and from to cc subject text header.X label "
+    "flag mailbox has_attachment attachment.name attachment.type size_bytes age_days list_id auth "
+    "with equals contains matches regex in greater_than less_than exists. Actions: apply_label "
+    "remove_label move mark_read mark_unread flag unflag archive delete forward reply webhook stop."
+)
 RuleId = Annotated[Id, Field(description="The rule.", examples=["rul_6c1k8d"])]
 PlanId = Annotated[Id, Field(description="The plan.", examples=["pln_5r2x7h"])]
 
@@ -35,16 +41,14 @@ _NEEDS = {"forward": Scope.SEND, "reply": Scope.SEND, "webhook": Scope.ADMIN}
 
 
 class CreateRule(Request):
-    """Check a rule (YAML) and plan it over stored mail; dry_run=false saves it for new mail.
+    """Check a rule and plan it over stored mail: what it would do, to which messages, and why.
 
-    Fields: from to cc subject text header.X label flag mailbox has_attachment attachment.name
-    attachment.type size_bytes age_days list_id auth. Operators: equals contains matches regex in
-    greater_than less_than exists not; groups all any none. Actions: apply_label remove_label move
-    mark_read mark_unread flag unflag archive delete forward reply webhook stop.
+    dry_run=false saves it instead, for new mail; apply_rule_plan carries a plan out.
     """
 
     rule_yaml: Annotated[
-        str, Field(min_length=1, max_length=65_536, description="The rule.", examples=[EXAMPLE])
+        str,
+        Field(min_length=1, max_length=65_536, description=LANGUAGE, examples=[EXAMPLE]),
     ]
     dry_run: Annotated[bool, Field(description="Only plan it; save nothing.", examples=[False])] = (
         True
@@ -238,11 +242,11 @@ async def update_rule(ctx: Context, request: UpdateRule) -> Rule:
 
 
 class DeleteRule(Request):
-    """Delete a rule. What it did stays as it is."""
+    """Delete a rule, and show what it was. What it did stays as it is."""
 
     rule_id: RuleId
 
 
 @operation(Scope.WRITE, destroys=True)
-async def delete_rule(ctx: Context, request: DeleteRule) -> None:
-    await ctx.store.remove_rule(request.rule_id, ctx.visible)
+async def delete_rule(ctx: Context, request: DeleteRule) -> Rule:
+    return await ctx.store.remove_rule(request.rule_id, ctx.visible)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 
@@ -18,6 +18,18 @@ from postroom.rules.chain import Chain, run_chain
 from postroom.rules.definition import Definition
 from postroom.rules.planning import as_acts
 from postroom.rules.reading import parse_rule
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """What a mail at the door does not say itself."""
+
+    message_id: str
+    inbox_id: str
+    date: datetime
+    state: State
+    searchable: str
+    auth: tuple[str, ...] = ()
 
 
 async def run_rules(
@@ -56,7 +68,15 @@ def _run(
             broken.append(RuleEffect(rule.id, rule.name, (), (definition,)))
         elif not definition.safety.require_plan:
             chosen.append((rule.id, definition))
-    chain = run_chain(chosen, facts_of(message, parsed), now)
+    arrival = Arriving(
+        message.id,
+        message.inbox_id,
+        message.date,
+        State(message.labels, message.flags, message.mailboxes),
+        message.searchable,
+        tuple(f"{name}={verdict}" for name, verdict in message.auth.items()),
+    )
+    chain = run_chain(chosen, facts_of(parsed, arrival), now)
     return replace(
         message,
         labels=chain.state.labels,
@@ -84,34 +104,33 @@ def _effects(chain: Chain) -> list[RuleEffect]:
     ]
 
 
-def facts_of(message: NewMessage, parsed: ParsedMessage) -> Facts:
-    """What rules see of a message that is not stored yet."""
-    folded = message.searchable.split(FIELD_BORDER, 2)
+def facts_of(parsed: ParsedMessage, arrival: Arriving) -> Facts:
+    """What rules see of a mail that is not stored yet."""
+    folded = arrival.searchable.split(FIELD_BORDER, 2)
     return Facts(
-        message_id=message.id,
-        inbox_id=message.inbox_id,
+        message_id=arrival.message_id,
+        inbox_id=arrival.inbox_id,
         thread_id="",
-        direction=message.direction,
-        subject=message.subject,
+        direction="inbound",
+        subject=parsed.subject,
         folded_subject=folded[0],
-        senders=_people(message, "from"),
-        to=_people(message, "to"),
-        cc=_people(message, "cc"),
-        date=message.date,
-        size_bytes=message.size_bytes,
-        state=State(message.labels, message.flags, message.mailboxes),
-        text=message.text,
+        senders=_people(parsed, "from"),
+        to=_people(parsed, "to"),
+        cc=_people(parsed, "cc"),
+        date=arrival.date,
+        size_bytes=parsed.size_bytes,
+        state=arrival.state,
+        text=parsed.text,
         folded_text=folded[1],
-        files=tuple((a.filename, a.content_type) for a in message.attachments),
-        has_attachment=message.has_attachment,
-        auth=tuple(f"{name}={verdict}" for name, verdict in message.auth.items()),
+        files=tuple((a.filename, a.content_type) for a in parsed.attachments),
+        has_attachment=any(not a.inline for a in parsed.attachments),
+        auth=arrival.auth,
         head=head_of(parsed),
-        raw=message.raw,
     )
 
 
-def _people(message: NewMessage, role: str) -> tuple[Named, ...]:
-    return tuple(Named(a.name, a.address) for a in message.addresses if a.role == role)
+def _people(parsed: ParsedMessage, role: str) -> tuple[Named, ...]:
+    return tuple(Named(a.name, a.address) for a in parsed.addresses if a.role == role)
 
 
 def head_of(parsed: ParsedMessage) -> Head:

@@ -349,7 +349,7 @@ class StoresRules(Protocol):
     ) -> Rule:
         """Raises NotFound."""
 
-    async def remove_rule(self, rule_id: str, visible: Visible) -> None:
+    async def remove_rule(self, rule_id: str, visible: Visible) -> Rule:
         """Raises NotFound."""
 
     async def candidates(self, queries: Sequence[MessageQuery]) -> list[int]:

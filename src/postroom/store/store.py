@@ -486,8 +486,8 @@ class SqlStore(SqlMemories):
             )
         )
 
-    async def remove_rule(self, rule_id: str, visible: Visible) -> None:
-        await self._write(lambda tx: rules.remove_rule(tx, rule_id, visible))
+    async def remove_rule(self, rule_id: str, visible: Visible) -> Rule:
+        return await self._write(lambda tx: rules.remove_rule(tx, rule_id, visible))
 
     async def candidates(self, queries: Sequence[MessageQuery]) -> list[int]:
         return await self._engine.read(lambda tx: facts.candidates(tx, queries, self._finder))

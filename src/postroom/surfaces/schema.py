@@ -110,10 +110,21 @@ def _is_list(annotation: Any) -> bool:
 
 def result_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
     """The answer of an operation; *refer* says how a shape inside it is written."""
+    if isinstance(result, types.UnionType):
+        return _either([result_schema(kind, refer) for kind in get_args(result)])
     schema = _page_schema(result, refer) if get_origin(result) is Page else shape(result, refer)
     if carries_mail(result):
         schema["properties"] = {"untrusted": {"type": "boolean"}, **schema["properties"]}
     return schema
+
+
+def _either(schemas: list[Schema]) -> Schema:
+    """One of several answers: what any may hold; only what all hold is sure."""
+    properties: Schema = {}
+    for schema in reversed(schemas):
+        properties = {**schema["properties"], **properties}
+    sure = set(schemas[0]["required"]).intersection(*(s["required"] for s in schemas[1:]))
+    return {"type": "object", "properties": properties, "required": sorted(sure)}
 
 
 def _page_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:

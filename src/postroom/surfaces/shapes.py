@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from operator import attrgetter
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from postroom.model.attachment import Attachment, AttachmentContent
@@ -19,6 +20,7 @@ from postroom.model.live import LiveReading, LiveSearch, LiveSource
 from postroom.model.message import Message, MessageRow, ThreadMessage
 from postroom.model.outbox import OutboxEntry
 from postroom.model.page import Page
+from postroom.model.rule import DryRunPlan
 from postroom.model.thread import Thread, ThreadRow
 from postroom.operations.operation import Operation
 
@@ -28,6 +30,7 @@ ROWS = (MessageRow, ThreadMessage, ThreadRow)
 CARRIES_MAIL = (
     Attachment,
     AttachmentContent,
+    DryRunPlan,
     Event,
     LiveReading,
     LiveSearch,
@@ -53,7 +56,10 @@ def to_json(value: Any) -> Any:
 def answer(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:
     """The whole answer of an operation: its shape, marked if it carries mail."""
     body: dict[str, Any] = to_json(result) if result is not None else {}
-    is_untrusted = carries_mail(operation.result) or came_from_mail(result)
+    kind: Any = operation.result
+    if isinstance(kind, UnionType):
+        kind = type(result)
+    is_untrusted = carries_mail(kind) or came_from_mail(result)
     return {"untrusted": True, **body} if is_untrusted else body
 
 
@@ -68,6 +74,8 @@ def carries_mail(result_type: Any) -> bool:
     """Whether answers of this type carry the words of whoever wrote a mail."""
     if get_origin(result_type) is Page:
         return carries_mail(get_args(result_type)[0])
+    if isinstance(result_type, UnionType):
+        return any(carries_mail(kind) for kind in get_args(result_type))
     return isinstance(result_type, type) and issubclass(result_type, CARRIES_MAIL)
 
 

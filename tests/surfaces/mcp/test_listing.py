@@ -42,6 +42,11 @@ MAIL = {
     "send_message",
     "create_draft",
     "send_draft",
+    "create_rule",
+    "run_rule_plan",
+    "apply_rule_plan",
+    "list_rules",
+    "delete_rule",
 }
 MEMORY = {
     "memory_add",
@@ -52,6 +57,8 @@ MEMORY = {
     "memory_search",
     "memory_fulltext_search",
 }
+READS = ("list_", "get_", "search_", "wait_", "memory_get", "memory_list", "memory_search",
+         "memory_fulltext_search", "run_rule_plan")  # fmt: skip
 
 
 def compact(value: Any) -> str:
@@ -179,12 +186,7 @@ def test_what_destroys_says_so():
 def test_read_only_hides_every_write():
     names = {tool.name for tool in choose_tools(read_only=True)}
 
-    reading = ("list_", "get_", "search_", "wait_", "memory_get", "memory_list", "memory_search")
-    assert names == {
-        name
-        for name in INBOX | MAIL | MEMORY
-        if name.startswith((*reading, "memory_fulltext_search"))
-    }
+    assert names == {name for name in INBOX | MAIL | MEMORY if name.startswith(READS)}
 
 
 def test_a_feature_that_is_switched_off_takes_its_tools_along():

@@ -61,6 +61,13 @@ HOSTILE = {
 }
 
 
+EVERYTHING = (
+    f"description: {'long ' * 300}\nwhen: [{{size_bytes: {{greater_than: 0}}}}]\n"
+    f"then: [{', '.join(f'{{apply_label: {name * 120}}}' for name in 'abcdefghijklmnop')}]"
+)
+"""A rule that does much with every message."""
+
+
 @pytest.fixture
 async def full(ctx):
     """An inbox with everything nasty."""
@@ -78,7 +85,9 @@ async def full(ctx):
     return inbox, [await deliver(ctx, inbox, content) for content in mails]
 
 
-def greedy(inbox_id: str, message_id: str, thread_id: str) -> dict[str, list[dict[str, Any]]]:
+def greedy(
+    inbox_id: str, message_id: str, thread_id: str, rule_id: str = ""
+) -> dict[str, list[dict[str, Any]]]:
     """For each tool that reads, arguments that ask for as much as it gives."""
     message, thread = {"message_id": message_id}, {"thread_id": thread_id}
     page = {"inbox_id": inbox_id, "limit": 100}
@@ -104,14 +113,17 @@ def greedy(inbox_id: str, message_id: str, thread_id: str) -> dict[str, list[dic
         "memory_list": [{}, {"limit": 100}],
         "memory_search": [{"query": "word"}, {"query": NASTY + "word", "limit": 100}],
         "memory_fulltext_search": [{"keywords": "word"}, {"keywords": "word", "limit": 100}],
+        "list_rules": [{"limit": 100}],
+        "run_rule_plan": [{"rule_id": rule_id, "limit": 100}],
     }
 
 
 @pytest.mark.parametrize("name", greedy("", "", ""))
 async def test_no_answer_is_too_long(name, full, agent):
     inbox, added = full
+    rule = await agent.call("create_rule", rule_yaml=EVERYTHING, dry_run=False)
     for one in added:
-        for arguments in greedy(inbox.id, one.message_id, one.thread_id)[name]:
+        for arguments in greedy(inbox.id, one.message_id, one.thread_id, rule["id"])[name]:
             body = await agent.call(name, **arguments)
 
             assert len(as_text(body)) <= MOST

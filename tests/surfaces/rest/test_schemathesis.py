@@ -29,6 +29,8 @@ async def test_schemathesis_finds_nothing(app, key, serving, tmp_path, phases):
             *("--header", f"Authorization: Bearer {key}"),
             # These two answer when something happens, and nothing does here.
             *("--exclude-path", "/v1/events/stream", "--exclude-path", "/v1/messages/wait"),
+            # JSON Schema has no words for what a rule in YAML is.
+            *("--exclude-operation-id", "create_rule"),
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

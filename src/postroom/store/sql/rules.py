@@ -108,7 +108,8 @@ def _place(tx: Transaction, rule: Rule, position: int) -> None:
         tx.run("UPDATE rules SET position = :place WHERE id = :id", place=place, id=rule_id)
 
 
-def remove_rule(tx: Transaction, rule_id: str, visible: Visible) -> None:
+def remove_rule(tx: Transaction, rule_id: str, visible: Visible) -> Rule:
     """Forget a rule; plans of it can be undone, but not applied any more. Raises NotFound."""
-    get_rule(tx, rule_id, visible)
+    rule = get_rule(tx, rule_id, visible)
     tx.run("DELETE FROM rules WHERE id = :id", id=rule_id)
+    return rule

@@ -31,7 +31,12 @@ SHORTER = {
 }
 """Other names of options: lists are given by repeating, so one is named in the singular."""
 
-FROM_FILE = {"body_text": "--text-file", "body_html": "--html-file", "text": "--text-file"}
+FROM_FILE = {
+    "body_text": "--text-file",
+    "body_html": "--html-file",
+    "text": "--text-file",
+    "rule_yaml": "--file",
+}
 """Arguments whose text may come from a file."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from postroom.model.attachment import Attachment
+from postroom.model.audit import AuditEntry
 from postroom.model.draft import Draft
 from postroom.model.event import Event, Waited
 from postroom.model.inbox import Inbox, Label
@@ -15,6 +16,7 @@ from postroom.model.memory import MemoryHit, MemoryRow
 from postroom.model.message import ActionResult, Message, MessageRow, ThreadMessage
 from postroom.model.outbox import OutboxEntry
 from postroom.model.page import Page
+from postroom.model.rule import DryRunPlan, Rule
 from postroom.model.thread import Thread, ThreadRow
 from postroom.model.webhook import Webhook, WebhookDelivery
 from postroom.surfaces.cli.tables import cell, inert, table
@@ -35,6 +37,8 @@ COLUMNS: dict[type, tuple[str, ...]] = {
     Key: ("id", "name", "scopes", "inboxes", "namespaces", "created_at", "last_used_at"),
     MemoryRow: ("key", "updated_at", "trust", "tags", "summary"),
     MemoryHit: ("key", "relevance", "trust", "excerpt"),
+    Rule: ("id", "position", "enabled", "name", "description"),
+    AuditEntry: ("id", "at", "actor", "action", "target"),
 }
 """The fields of a row that a list shows."""
 
@@ -132,10 +136,27 @@ def line_of(event: Event) -> str:
     return "\t".join([moment(event.at), event.type, event.message_id or event.inbox_id, *told])
 
 
+def _view_plan(plan: DryRunPlan) -> None:
+    counts = ", ".join(f"{kind} {count}" for kind, count in plan.actions_by_type.items())
+    print(f"{plan.plan_id}: {plan.total_matches} messages match; {counts or 'nothing to do'}")
+    for warning in plan.warnings:
+        print(f"warning: {warning}")
+    names = ("message_id", "date", "from", "subject", "actions", "why")
+    rows = [to_json(message) for message in plan.matched_messages]
+    for row in rows:
+        row["actions"] = [": ".join(action.values()) for action in row["actions"]]
+    table(names, [[cell(row[name]) for name in names] for row in rows])
+    if plan.has_more:
+        seen = plan.offset + plan.count
+        print(f"{seen} of {plan.total}; more: postroom rule read {plan.plan_id} --offset {seen}")
+    print(f"carry it out with: postroom rule apply {plan.plan_id}")
+
+
 VIEWS: dict[type, Callable[[Any], None]] = {
     Message: _view_message,
     Thread: _view_thread,
     ActionResult: _view_action,
     Waited: _view_waited,
+    DryRunPlan: _view_plan,
 }
 """What is not shown field by field."""

@@ -20,6 +20,8 @@ _LEAST = 64
 """No part is cut below this, so that ids stay whole."""
 
 _MOST_NOTES = 20
+_ROWS = ("messages", "matched_messages", "results")
+"""Lists that are cut by whole rows."""
 
 
 def as_text(value: Any) -> str:
@@ -82,7 +84,7 @@ class _Cutter:
 
     def _list(self, items: list[Any], path: str) -> list[Any]:
         short = [self.shorten(item, f"{path}[]") for item in items]
-        if path in ("results", "messages"):
+        if path in _ROWS:
             return short
         size = 0
         for number, item in enumerate(short):
@@ -107,7 +109,7 @@ class _Cutter:
 
 def _drop_rows(short: Body, room: int) -> dict[str, str]:
     """Leave out rows when even short ones are too many: the last of a page, a thread's oldest."""
-    name = "messages" if "messages" in short else "results"
+    name = next((name for name in _ROWS if name in short), "results")
     rows = short.get(name) or []
     over = len(as_text(short)) - room
     kept = list(rows)
@@ -116,7 +118,7 @@ def _drop_rows(short: Body, room: int) -> dict[str, str]:
     if len(kept) == len(rows):
         return {}
     short |= {name: kept, "has_more": True}
-    if name == "results":
+    if name != "messages":
         short["count"] = len(kept)
         # It would pass over the rows that were left out; an offset does not.
         short.pop("next_cursor", None)

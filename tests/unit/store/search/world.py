@@ -10,6 +10,7 @@ from pathlib import Path
 from postroom.model.inbox import HIDDEN_MAILBOXES, Inbox
 from postroom.model.message import AddressLine
 from postroom.model.stored import FIELD_BORDER, Change, NewAttachment, NewMessage
+from postroom.store.seal import Seal
 from postroom.store.search.choice import Sizes
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
@@ -41,7 +42,7 @@ class World:
 
     def __init__(self, engine: SqliteEngine, seed: int) -> None:
         self.engine = engine
-        self.store = SqlStore(engine)
+        self.store = SqlStore(engine, Seal(b"key"))
         self.random = random.Random(seed)
         self.finder = Finder(NOTHING_IS_SMALL)
         self.inboxes: list[Inbox] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.operations import drafts, messages, sending
+from postroom.operations import drafts, messages, rules, sending
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets.inbox import (
     GET_MESSAGE,
@@ -11,6 +11,9 @@ from postroom.surfaces.mcp.toolsets.inbox import (
     SELDOM,
     SENT,
 )
+
+DONE = ("status", "succeeded", "failed")
+PLAN = "run_rule_plan with offset and a smaller limit shows the rest of the messages"
 
 TOOLS = (
     SEARCH_MESSAGES,
@@ -21,18 +24,21 @@ TOOLS = (
         title="Label messages",
         operation=messages.apply_label,
         is_idempotent=True,
+        answers=DONE,
     ),
     Tool(
         name="move_message",
         title="Move a message",
         operation=messages.move_message,
         is_idempotent=True,
+        answers=DONE,
     ),
     Tool(
         name="update_message",
         title="Set flags and labels",
         operation=messages.update_message,
         is_idempotent=True,
+        answers=DONE,
     ),
     Tool(
         name="send_message",
@@ -53,5 +59,38 @@ TOOLS = (
         operation=drafts.send_draft,
         is_idempotent=True,
         answers=SENT,
+    ),
+    Tool(
+        name="create_rule",
+        title="Make a rule",
+        operation=rules.create_rule,
+        answers=("id", "plan_id", "total_matches", "matched_messages"),
+        go_on=PLAN,
+    ),
+    Tool(
+        name="run_rule_plan",
+        title="Plan a rule",
+        operation=rules.run_rule_plan,
+        answers=("plan_id", "total_matches", "matched_messages", "has_more"),
+        go_on=PLAN,
+    ),
+    Tool(
+        name="apply_rule_plan",
+        title="Apply a plan",
+        operation=rules.apply_rule_plan,
+        answers=DONE,
+    ),
+    Tool(
+        name="list_rules",
+        title="List rules",
+        operation=rules.list_rules,
+        hide=frozenset({"cursor"}),
+        go_on="offset reads on in the list",
+    ),
+    Tool(
+        name="delete_rule",
+        title="Delete a rule",
+        operation=rules.delete_rule,
+        answers=("id", "yaml"),
     ),
 )

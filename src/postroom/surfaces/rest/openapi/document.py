@@ -44,6 +44,9 @@ TAGS = {
     "outbox": "Mail on its way out.",
     "events": "What happened to mail, listed and as it happens.",
     "webhooks": "URLs that are told what happens.",
+    "rules": "What is done with mail by itself.",
+    "plans": "What a rule would do, to be carried out or not.",
+    "audit": "Who did what.",
     "keys": "Callers and what they may do.",
     "server": "Is it up, and how is it doing?",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from http import HTTPStatus
+from types import UnionType
 from typing import Any, get_args, get_origin
 
 from postroom.model.attachment import Download
@@ -54,6 +55,8 @@ class Shapes:
 
     def answer(self, result: Any) -> Schema:
         """The whole answer of an operation."""
+        if isinstance(result, UnionType):
+            return {"anyOf": [self.answer(kind) for kind in get_args(result)]}
         if get_origin(result) is not Page:
             reference = self.refer(result)
         else:
@@ -103,7 +106,7 @@ def _content(route: Route, shapes: Shapes) -> Schema:
     return {JSON: {"schema": {"anyOf": [schema, {}]} if route.when else schema}}
 
 
-_NAMES_SOMETHING = ("_id", "_ids", "recipient", "inboxes", "since", "namespace")
+_NAMES_SOMETHING = ("_id", "_ids", "recipient", "inboxes", "since", "namespace", "rule_yaml")
 """Endings of arguments that name what may not exist."""
 
 
@@ -140,7 +143,14 @@ def problem_schema() -> Schema:
     text = {"type": "string"}
     field_error = {
         "type": "object",
-        "properties": {"field": text, "problem": text},
+        "properties": {
+            "field": text,
+            "problem": text,
+            "line": {"type": "integer", "description": "Where in a rule, from 1."},
+            "column": {"type": "integer"},
+            "expected": text,
+            "suggestion": text,
+        },
         "required": ["field", "problem"],
     }
     return {
@@ -161,7 +171,7 @@ def problem_schema() -> Schema:
     }
 
 
-_IDENTIFIERS = ("inbox_id", "message_id", "thread_id", "attachment_id", "key_id")
+_IDENTIFIERS = ("inbox_id", "message_id", "thread_id", "attachment_id", "key_id", "plan_id")
 
 
 def _links(route: Route, routes: Sequence[Route]) -> Schema:

@@ -1,0 +1,111 @@
+"""What a set of rules would have done with old mail, and what another set would do otherwise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from postroom.model.facts import Facts
+from postroom.model.rule import Act, shown_act
+from postroom.rules.chain import Chain, run_chain
+from postroom.rules.definition import Definition
+from postroom.rules.planning import as_acts
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What rules would have done with one mail."""
+
+    place: str
+    subject: str
+    sender: str
+    rules: tuple[str, ...]
+    actions: tuple[Act, ...]
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A mail with which two sets of rules would do different things."""
+
+    before: Outcome
+    after: Outcome
+
+
+@dataclass(slots=True)
+class BackTest:
+    """A set of rules, tried on mail that is long there; perhaps beside another set."""
+
+    rules: Sequence[Definition]
+    against: Sequence[Definition] | None = None
+    mails: int = 0
+    matches: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    outcomes: list[Outcome] = field(default_factory=list)
+    changed: list[Changed] = field(default_factory=list)
+
+    def look_at(self, place: str, facts: Facts, now: datetime) -> None:
+        """Try the rules on one mail, all that are enabled."""
+        self.mails += 1
+        outcome = _outcome(place, facts, _run(self.rules, facts, now))
+        self.matches.update(outcome.rules)
+        self.counts.update(act.type for act in outcome.actions)
+        if outcome.rules:
+            self.outcomes.append(outcome)
+        if self.against is None:
+            return
+        before = _outcome(place, facts, _run(self.against, facts, now))
+        if before.actions != outcome.actions:
+            self.changed.append(Changed(before, outcome))
+
+
+def _run(rules: Sequence[Definition], facts: Facts, now: datetime) -> Chain:
+    return run_chain([(rule.name, rule) for rule in rules if rule.enabled], facts, now)
+
+
+def _outcome(place: str, facts: Facts, chain: Chain) -> Outcome:
+    return Outcome(
+        place=place,
+        subject=facts.subject,
+        sender=facts.sender,
+        rules=tuple(link.rule.name for link in chain.links),
+        actions=tuple(act for link in chain.links for act in as_acts(link.actions)),
+        why=tuple(reason for link in chain.links for reason in link.why),
+    )
+
+
+def shown_outcome(outcome: Outcome) -> dict[str, object]:
+    """An outcome as callers see it."""
+    return {
+        "place": outcome.place,
+        "subject": outcome.subject,
+        "from": outcome.sender,
+        "rules": list(outcome.rules),
+        "actions": [shown_act(act) for act in outcome.actions],
+        "why": list(outcome.why),
+    }
+
+
+def shown_test(test: BackTest) -> dict[str, object]:
+    """A whole test as callers see it."""
+    shown: dict[str, object] = {
+        "mails": test.mails,
+        "matched": len(test.outcomes),
+        "matches_by_rule": dict(test.matches),
+        "actions_by_type": dict(test.counts),
+        "messages": [shown_outcome(outcome) for outcome in test.outcomes],
+    }
+    if test.against is None:
+        return shown
+    diff = [
+        {
+            "place": one.after.place,
+            "subject": one.after.subject,
+            "before": [shown_act(act) for act in one.before.actions],
+            "after": [shown_act(act) for act in one.after.actions],
+        }
+        for one in test.changed
+    ]
+    return {**shown, "changed": len(diff), "diff": diff}

@@ -1,0 +1,110 @@
+"""`rule check` and `rule test`: rules in files, before any of them is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from postroom.errors import InvalidInput
+from postroom.model.inbox import INBOX
+from postroom.model.rule import Act, shown_act
+from postroom.pipeline.backtest import back_test
+from postroom.pipeline.parsing import Parser
+from postroom.pipeline.sources import Source, Unreadable, open_source
+from postroom.rules.backtest import BackTest, Outcome, shown_test
+from postroom.rules.definition import Definition
+from postroom.rules.reading import parse_rules
+from postroom.surfaces.cli.exits import OK
+from postroom.surfaces.cli.session import Session
+from postroom.surfaces.cli.streams import write_json
+from postroom.surfaces.cli.tables import cell
+
+_MOST_SHOWN = 100
+
+
+def read_rules(path: str) -> list[Definition]:
+    """The rules in a file; - is standard input. Raises InvalidInput with every problem."""
+    try:
+        raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path}: it is not text in UTF-8") from None
+    return parse_rules(text, field=path)
+
+
+@click.command(help="Check rules in files; each problem is named with its line and column.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.pass_obj
+def check(session: Session, *, files: tuple[str, ...]) -> int:
+    found = [(path, rule.name) for path in files for rule in read_rules(path)]
+    if session.as_json:
+        write_json({"rules": [{"file": path, "name": name} for path, name in found]})
+    else:
+        for path, name in found:
+            print(f"{path}: {cell(name)}: good")
+    return OK
+
+
+@click.command(
+    help="Try rules on old mail: say what they would have done with each mail of an mbox (or a "
+    "Maildir, or .eml files). With --against, show where another version would do otherwise."
+)
+@click.argument("file", metavar="FILE")
+@click.option("--mbox", required=True, metavar="PATH", help="The mail.")
+@click.option("--against", metavar="FILE", help="Rules as they were before.")
+@click.pass_obj
+def test(session: Session, *, file: str, mbox: str, against: str | None) -> int:
+    trial = BackTest(read_rules(file), read_rules(against) if against else None)
+    limits = session.settings.limits
+    source = open_source(
+        Path(mbox), kind=None, mailbox=INBOX, most_bytes=limits.message_bytes, quoting="mboxrd"
+    )
+    refused = asyncio.run(_try(trial, source, Parser(limits)))
+    if session.as_json:
+        problems = [{"place": one.place, "problem": one.problem} for one in refused]
+        write_json({"untrusted": True, **shown_test(trial), "problems": problems})
+    else:
+        _tell(trial, refused)
+    return OK
+
+
+async def _try(trial: BackTest, source: Source, parser: Parser) -> list[Unreadable]:
+    try:
+        return await back_test(trial, source, parser, datetime.now(UTC))
+    finally:
+        await parser.close()
+
+
+def _tell(trial: BackTest, refused: list[Unreadable]) -> None:
+    print(f"{trial.mails} mails, {len(trial.outcomes)} of them matched")
+    for name, count in trial.matches.most_common():
+        print(f"  {cell(name)}: {count}")
+    if trial.against is None:
+        for outcome in trial.outcomes[:_MOST_SHOWN]:
+            print(f"{_title(outcome)}\n    {_acts(outcome.actions)}")
+        _tell_rest(len(trial.outcomes))
+    else:
+        print(f"{len(trial.changed)} mails would be treated otherwise than before")
+        for one in trial.changed[:_MOST_SHOWN]:
+            print(_title(one.after))
+            print(f"  - {_acts(one.before.actions)}\n  + {_acts(one.after.actions)}")
+        _tell_rest(len(trial.changed))
+    for problem in refused:
+        print(f"warning: {problem.place}: {problem.problem}", file=sys.stderr)
+
+
+def _tell_rest(count: int) -> None:
+    if count > _MOST_SHOWN:
+        print(f"… and {count - _MOST_SHOWN} more; -o json shows all of them")
+
+
+def _title(outcome: Outcome) -> str:
+    return f"{cell(outcome.place)}: {cell(outcome.sender)}: {cell(outcome.subject)}"
+
+
+def _acts(actions: tuple[Act, ...]) -> str:
+    return cell(", ".join(": ".join(shown_act(act).values()) for act in actions) or "nothing")
