@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol, TypeVar
@@ -111,10 +112,20 @@ class SqlStore(SqlMemories):
         return other
 
     async def _write(
-        self, work: Callable[[Transaction], T], *, is_act: Callable[[T], bool] = lambda _: True
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        is_act: Callable[[T], bool] = lambda _: True,
+        about: str | None = None,
     ) -> T:
-        """The one way in which anything is written: with who did it, in one transaction."""
+        """The one way in which anything is written: with who did it, in one transaction.
+
+        The audit log says that it was done to *about*, to what the result names, or to what the
+        caller named.
+        """
         deed, sealed = self._deed, list[tuple[int, bytes]]()
+        if deed is not None and about is not None:
+            deed = replace(deed, targets=(about,))
 
         def audited(tx: Transaction) -> T:
             before = {} if deed is None else audit.inboxes_of(tx, deed.targets)
@@ -268,7 +279,7 @@ class SqlStore(SqlMemories):
         )
 
     async def add_key(self, key: Key, secret_hash: bytes) -> None:
-        await self._write(lambda tx: keys.add_key(tx, key, secret_hash))
+        await self._write(lambda tx: keys.add_key(tx, key, secret_hash), about=key.id)
 
     async def has_key(self, key_id: str) -> bool:
         return await self._engine.read(lambda tx: keys.has_key(tx, key_id))
@@ -297,7 +308,7 @@ class SqlStore(SqlMemories):
         await self._write(lambda tx: leases.release(tx, name, holder))
 
     async def save_draft(self, draft: StoredDraft) -> None:
-        await self._write(lambda tx: drafts.save_draft(tx, draft))
+        await self._write(lambda tx: drafts.save_draft(tx, draft), about=draft.id)
 
     async def draft(
         self, draft_id: str, visible: Visible, *, even_sent: bool
@@ -375,7 +386,7 @@ class SqlStore(SqlMemories):
         await self._write(lambda tx: outbox.cancel_mail(tx, message_id, visible, now))
 
     async def add_webhook(self, webhook: Webhook) -> None:
-        await self._write(lambda tx: webhooks.add_webhook(tx, webhook))
+        await self._write(lambda tx: webhooks.add_webhook(tx, webhook), about=webhook.id)
 
     async def webhooks(self, visible: Visible, page: Slice) -> Found[Webhook]:
         return await self._engine.read(lambda tx: webhooks.list_webhooks(tx, visible, page))

@@ -15,7 +15,12 @@ from pathlib import Path
 
 from postroom.ports.bell import Topic
 
-_LETTERS: dict[Topic, bytes] = {"events": b"e", "outbox": b"o", "webhooks": b"w"}
+_LETTERS: dict[Topic, bytes] = {
+    "events": b"e",
+    "outbox": b"o",
+    "webhooks": b"w",
+    "errands": b"r",
+}
 _TOPICS = {letter[0]: topic for topic, letter in _LETTERS.items()}
 _NEW = ".new-"
 

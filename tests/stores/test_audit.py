@@ -1,0 +1,295 @@
+"""Whatever is done to the audit log behind our back is found; what is done by us is in it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from postroom.app import open_app
+from postroom.config import read_settings
+from postroom.errors import NotFound
+from postroom.model.audit import Deed
+from postroom.model.key import OWNER, Caller
+from postroom.operations import audit, drafts, inboxes, keys, messages, sending
+from postroom.operations.operation import call
+from postroom.operations.receiving import receive_message
+from postroom.store.seal import Seal, load_key
+from tests.mails import deliver, mail, new_inbox
+
+TAMPERINGS = 1000
+ENTRIES = 40
+
+
+def settings_of(folder: Path):
+    return read_settings({"POSTROOM_DATA_DIR": str(folder)}).settings
+
+
+async def problems_of(folder: Path) -> tuple[str, ...]:
+    async with open_app(settings_of(folder)) as app:
+        return (await app.house.store.check_audit()).problems
+
+
+@pytest.fixture
+async def folder(tmp_path):
+    """A log of some length, and what its end was at half of it."""
+    data = tmp_path / "data"
+    async with open_app(settings_of(data)) as app:
+        ctx = app.context(OWNER)
+        inbox = await new_inbox(ctx)
+        added = await deliver(ctx, inbox, mail())
+        for number in range(ENTRIES):
+            label = {"message_ids": [added.message_id], "label": f"L{number}"}
+            await call(ctx, messages.apply_label, label)
+    return data
+
+
+Tamper = Callable[[apsw.Connection, random.Random, int], None]
+
+
+def alter(db: apsw.Connection, source: random.Random, last: int) -> None:
+    column = source.choice(("at", "actor", "action", "target", "inbox", "details", "id", "hash"))
+    value = {"at": 1, "inbox": None, "hash": source.randbytes(32)}.get(column, "x")
+    db.execute(f"UPDATE audit SET {column} = ? WHERE number = ?", (value, source.randint(1, last)))
+
+
+def remove(db: apsw.Connection, source: random.Random, last: int) -> None:
+    db.execute("DELETE FROM audit WHERE number = ?", (source.randint(1, last),))
+
+
+def remove_and_close_the_gap(db: apsw.Connection, source: random.Random, last: int) -> None:
+    gone = source.randint(1, last)
+    db.execute("DELETE FROM audit WHERE number = ?", (gone,))
+    for number in range(gone + 1, last + 1):
+        db.execute("UPDATE audit SET number = number - 1 WHERE number = ?", (number,))
+    db.execute("UPDATE audit_head SET number = number - 1")
+
+
+def swap(db: apsw.Connection, source: random.Random, last: int) -> None:
+    one, other = source.sample(range(1, last + 1), 2)
+    for number, new in ((one, -1), (other, one), (-1, other)):
+        db.execute("UPDATE audit SET number = ? WHERE number = ?", (new, number))
+
+
+def cut(db: apsw.Connection, source: random.Random, last: int) -> None:
+    db.execute("DELETE FROM audit WHERE number > ?", (source.randint(0, last - 1),))
+
+
+def cut_with_the_head(db: apsw.Connection, source: random.Random, last: int) -> None:
+    """As if an old copy of the rows and of where they ended were put back."""
+    kept = source.randint(1, last - 1)
+    db.execute("DELETE FROM audit WHERE number > ?", (kept,))
+    ((link,),) = db.execute("SELECT hash FROM audit WHERE number = ?", (kept,))
+    proof = Seal(KEYS[0]).head(kept, link)
+    db.execute("UPDATE audit_head SET number = ?, hash = ?, proof = ?", (kept, link, proof))
+
+
+def empty(db: apsw.Connection, source: random.Random, last: int) -> None:
+    db.execute("DELETE FROM audit")
+    db.execute("DELETE FROM audit_head")
+
+
+def forge(db: apsw.Connection, source: random.Random, last: int) -> None:
+    """An entry at the end, with a key that is not ours."""
+    ((link,),) = db.execute("SELECT hash FROM audit WHERE number = ?", (last,))
+    seal = Seal(source.randbytes(32))
+    new = seal.link(link, b"entry")
+    db.execute(
+        "INSERT INTO audit VALUES (?, 'aud_x', 1, 'owner', 'nothing', 'msg_x', NULL, '{}', ?)",
+        (last + 1, new),
+    )
+    proof = seal.head(last + 1, new)
+    db.execute("UPDATE audit_head SET number = ?, hash = ?, proof = ?", (last + 1, new, proof))
+
+
+def copy_over(db: apsw.Connection, source: random.Random, last: int) -> None:
+    """One entry in the place of another, but for its id."""
+    one, other = source.sample(range(1, last + 1), 2)
+    db.execute(
+        """UPDATE audit SET (at, actor, action, target, details, hash) =
+               (SELECT at, actor, action, target, details || ' ', hash FROM audit WHERE number = ?)
+            WHERE number = ?""",
+        (one, other),
+    )
+
+
+def touch_the_head(db: apsw.Connection, source: random.Random, last: int) -> None:
+    column = source.choice(("number", "hash", "proof"))
+    value = source.randint(1, 10**6) + last if column == "number" else source.randbytes(32)
+    db.execute(f"UPDATE audit_head SET {column} = ?", (value,))
+
+
+KEYS: list[bytes] = []
+WAYS: tuple[Tamper, ...] = (
+    alter, alter, alter, remove, remove_and_close_the_gap, swap, cut, cut_with_the_head, empty,
+    forge, copy_over, touch_the_head,
+)  # fmt: skip
+
+
+async def test_a_thousand_tamperings_are_found(folder, tmp_path):
+    source = random.Random(9)
+    KEYS[:] = [load_key(folder / "audit.key")]
+    assert () == await problems_of(folder)
+    unnoticed = []
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    async with open_app(settings_of(copy)) as app:
+        db = apsw.Connection(str(copy / "postroom.db"))
+        db.execute("DROP TRIGGER audit_stays; DROP TRIGGER audit_remains")
+        saved = (
+            list(db.execute("SELECT * FROM audit")),
+            list(db.execute("SELECT * FROM audit_head")),
+        )
+        for number in range(TAMPERINGS):
+            way = WAYS[number % len(WAYS)]
+            db.execute("BEGIN")
+            way(db, source, len(saved[0]))
+            db.execute("COMMIT")
+            if not (await app.house.store.check_audit()).problems:
+                unnoticed.append((number, way.__name__))
+            _restore(db, *saved)
+        assert () == (await app.house.store.check_audit()).problems
+        db.close()
+
+    assert [] == unnoticed
+
+
+def _restore(db: apsw.Connection, rows: list, heads: list) -> None:
+    db.execute("BEGIN; DELETE FROM audit; DELETE FROM audit_head")
+    db.executemany("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    db.executemany("INSERT INTO audit_head VALUES (?, ?, ?)", heads)
+    db.execute("COMMIT")
+
+
+async def test_a_damaged_mark_and_another_key_are_found(folder):
+    mark, key = folder / "audit.mark", folder / "audit.key"
+    whole = mark.read_bytes()
+
+    mark.write_bytes(b"00000000000000000001 00 00\n")
+    assert "mark" in (await problems_of(folder))[0]
+    mark.write_bytes(whole)
+    key.write_text("00" * 32)
+    assert await problems_of(folder)
+
+
+async def test_the_log_cannot_be_changed_by_a_statement(app, ctx):
+    inbox = await new_inbox(ctx)
+    await call(ctx, inboxes.rename_inbox, {"inbox_id": inbox.id, "name": "New"})
+    engine = app.house.store._engine
+
+    for sql in ("UPDATE audit SET actor = 'x'", "DELETE FROM audit"):
+        with pytest.raises(apsw.ConstraintError, match="audit log"):
+            await engine.write(lambda tx, sql=sql: tx.run(sql))
+
+
+async def done(ctx, **filters):
+    page = await call(ctx, audit.list_audit, {"limit": 100, **filters})
+    return [(e.actor, e.action, e.target, e.details) for e in page.results]
+
+
+async def test_every_act_of_a_key_is_in_the_log(app, ctx):
+    inbox = await new_inbox(ctx)
+    added = await deliver(ctx, inbox, mail())
+    agent = app.context(Caller("key_7"))
+    acts = [
+        (messages.apply_label, {"message_ids": [added.message_id, "msg_no"], "label": "Work"}),
+        (messages.move_message, {"message_id": added.message_id, "destination": "Archive"}),
+        (messages.update_message, {"message_id": added.message_id, "flags": ["seen"]}),
+        (
+            sending.send_message,
+            {"to": ["x@y.example"], "subject": "S", "body_text": "secret words"},
+        ),
+        (drafts.create_draft, {"to": ["x@y.example"], "subject": "S", "body_text": "B"}),
+        (keys.create_key, {"name": "k"}),
+        (inboxes.rename_inbox, {"inbox_id": inbox.id, "name": "Bo"}),
+        (receive_message, {"recipient": inbox.address, "raw": mail("Third")}),
+        (messages.delete_message, {"message_id": added.message_id, "permanent": True}),
+    ]
+    for operation, arguments in acts:
+        await call(agent, operation, arguments)
+
+    entries = (await done(ctx))[::-1]
+    assert [operation.name for operation, _ in acts] == [action for _, action, _, _ in entries]
+    assert {"key_7"} == {actor for actor, *_ in entries}
+    assert ("key_7", "apply_label", added.message_id, {"label": "Work"}) == entries[0]
+    assert {"destination": "Archive"} == entries[1][3]
+    assert "secret" not in str(entries)
+    assert all(target for _, _, target, _ in entries)
+
+
+async def test_what_is_only_read_or_refused_is_not_in_the_log(ctx):
+    inbox = await new_inbox(ctx)
+    added = await deliver(ctx, inbox, mail())
+
+    await call(ctx, messages.get_message, {"message_id": added.message_id})
+    await call(ctx, messages.move_message, {"message_id": "msg_no", "destination": "Archive"})
+    await call(ctx, messages.delete_message, {"message_id": "msg_no", "permanent": True})
+    with pytest.raises(NotFound):
+        await call(ctx, keys.delete_key, {"key_id": "key_no"})
+
+    assert [] == await done(ctx)
+
+
+async def test_a_key_sees_of_the_log_what_is_about_its_inboxes(app, ctx):
+    own, other = await new_inbox(ctx, "own"), await new_inbox(ctx, "other")
+    for inbox in (own, other):
+        added = await deliver(ctx, inbox, mail())
+        for text in ("a", "b"):
+            label = {"message_ids": [added.message_id], "label": text}
+            await call(ctx, messages.apply_label, label)
+        await call(
+            ctx, messages.delete_message, {"message_id": added.message_id, "permanent": True}
+        )
+    await call(ctx, keys.create_key, {"name": "k"})
+    limited = app.context(Caller("key_1", inboxes=frozenset({own.id})))
+
+    page = await call(limited, audit.list_audit, {"limit": 2})
+    rest = await call(limited, audit.list_audit, {"limit": 2, "cursor": page.next_cursor})
+
+    assert (3, 3) == (page.total, rest.total)
+    seen = [entry.action for entry in (*page.results, *rest.results)]
+    assert ["delete_message", "apply_label", "apply_label"] == seen
+    assert 7 == (await call(ctx, audit.list_audit, {})).total
+
+
+async def test_an_act_that_fails_leaves_no_entry_and_one_that_works_always_does(app, ctx):
+    store = ctx.store.by(Deed("key_1", "test", ctx.clock()))
+
+    def fail(tx):
+        tx.run("INSERT INTO facts (name, value) VALUES ('x', x'00')")
+        raise NotFound("x")
+
+    with pytest.raises(NotFound):
+        await store._write(fail)
+
+    assert [] == await done(ctx)
+    assert None is await app.house.store._engine.read(
+        lambda tx: tx.one("SELECT 1 FROM facts WHERE name = 'x'")
+    )
+
+
+async def test_two_processes_write_one_chain(tmp_path):
+    settings = settings_of(tmp_path / "data")
+    async with open_app(settings) as one, open_app(settings) as other:
+        inbox = await new_inbox(one.house)
+        added = await deliver(one.house, inbox, mail())
+        labels = [
+            call(
+                app.context(OWNER),
+                messages.apply_label,
+                {"message_ids": [added.message_id], "label": f"{app is one}{n}"},
+            )
+            for n in range(25)
+            for app in (one, other)
+        ]
+        await asyncio.gather(*labels)
+
+        check = await other.house.store.check_audit()
+
+    assert (50, ()) == (check.entries, check.problems)
+    assert () == await problems_of(tmp_path / "data")

@@ -1,0 +1,240 @@
+"""Conditions hold for the messages they speak of, and say why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from postroom.mail.fold import fold
+from postroom.model.facts import Facts, Head, Named, State
+from postroom.rules.chain import run_chain
+from postroom.rules.definition import Action
+from postroom.rules.matching import HeadNeeded, why_it_matches
+from postroom.rules.narrowing import queries_for
+from postroom.rules.reading import parse_rule
+from postroom.rules.steps import take_steps
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+SUBJECT, TEXT = "Ihre Rechnung Nr. 7 (Straße)", "Please pay  100 €.\nThank you"
+MAIL = Facts(
+    message_id="msg_1",
+    inbox_id="inb_1",
+    thread_id="thr_1",
+    direction="inbound",
+    subject=SUBJECT,
+    folded_subject=fold(SUBJECT),
+    senders=(Named("Ana of Supplier", "Ana.Lee@Supplier.example"),),
+    to=(Named("", "bo@postroom.localhost"), Named("Cy", "cy@c.example")),
+    cc=(Named("Di", "di@d.example"),),
+    date=NOW - timedelta(days=10, hours=12),
+    size_bytes=5_000,
+    state=State(("Bookkeeping",), ("seen",), ("Inbox",)),
+    text=TEXT,
+    folded_text=fold(TEXT),
+    files=(("Rechnung 7.PDF", "application/pdf"), ("logo.png", "image/png")),
+    has_attachment=True,
+    auth=("spf=pass", "dkim=pass", "dmarc=fail"),
+    head=Head(
+        (("X-Priority", "1 (High)"), ("X-Spam", "no"), ("X-Spam", "really")), "news.x.example"
+    ),
+)
+
+
+def why(condition: str, facts: Facts = MAIL) -> tuple[str, ...] | None:
+    rule = parse_rule(f"when: [{condition}]\nthen: [mark_read]")
+    return why_it_matches(rule.when, facts, NOW)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "{subject: {contains: rechnung}}",
+        "{subject: {contains: 'STRASSE'}}",
+        "{subject: {equals: 'ihre  rechnung nr. 7 (strasse)'}}",
+        "{subject: {matches: '*nr. ?*'}}",
+        "{subject: {regex: 'Nr\\. \\d+'}}",
+        "{subject: {not: {contains: invoice}}}",
+        "{subject: {in: [x, 'Ihre Rechnung Nr. 7 (Straße)']}}",
+        "{text: {contains: 'pay 100 €. thank'}}",
+        "{text: {regex: 'pay  100'}}",
+        "{from: {equals: ana.lee@supplier.example}}",
+        "{from: {equals: '@SUPPLIER.example'}}",
+        "{from: {equals: ana of supplier}}",
+        "{from: {contains: 'lee@'}}",
+        "{from: {matches: 'ana*'}}",
+        "{from: {in: ['@other.example', '@supplier.example']}}",
+        "{to: {equals: cy@c.example}}",
+        "{to: cy@c.example}",
+        "{cc: {contains: di}}",
+        "{label: {equals: BOOKKEEPING}}",
+        "{label: {exists: true}}",
+        "{flag: {equals: seen}}",
+        "{flag: [flagged, seen]}",
+        "{mailbox: {equals: inbox}}",
+        "{has_attachment: true}",
+        "{attachment.name: {matches: '*.pdf'}}",
+        "{attachment.type: {contains: image/}}",
+        "{size_bytes: {greater_than: 4999, less_than: 5001}}",
+        "{age_days: {greater_than: 10}}",
+        "{age_days: {equals: 10}}",
+        "{age_days: {less_than: 11}}",
+        "{list_id: {equals: news.x.example}}",
+        "{header.x-priority: {contains: high}}",
+        "{header.X-Spam: {equals: really}}",
+        "{header.X-Other: {exists: false}}",
+        "{auth: {equals: dmarc=fail}}",
+        "{any: [{subject: x}, {label: {equals: bookkeeping}}]}",
+        "{none: [{subject: x}, {label: {equals: y}}]}",
+        "{not: {all: [{has_attachment: true}, {size_bytes: {greater_than: 9999}}]}}",
+        "{subject: {contains: rechnung}, has_attachment: true}",
+    ],
+)
+def test_it_holds(condition):
+    assert why(condition)
+    assert why(f"{{not: {condition}}}") is None
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "{subject: {equals: rechnung}}",
+        "{subject: {matches: rechnung}}",
+        "{subject: {regex: 'rechnung'}}",
+        "{from: {equals: supplier.example}}",
+        "{from: {equals: '@lee.example'}}",
+        "{from: {equals: 'lee@supplier.example'}}",
+        "{to: {contains: di@d.example}}",
+        "{label: {equals: Book}}",
+        "{flag: {equals: flagged}}",
+        "{size_bytes: {greater_than: 5000}}",
+        "{age_days: {less_than: 10}}",
+        "{has_attachment: false}",
+        "{attachment.name: {equals: rechnung}}",
+        "{list_id: {exists: false}}",
+        "{any: [{subject: x}, {label: y}]}",
+    ],
+)
+def test_it_does_not_hold(condition):
+    assert why(condition) is None
+
+
+def test_a_name_never_stands_for_an_address():
+    spoofed = replace(MAIL, senders=(Named("boss@company.example", "evil@evil.example"),))
+
+    assert why("{from: {equals: boss@company.example}}", spoofed) is None
+    assert why("{from: {equals: '@company.example'}}", spoofed) is None
+    assert why("{from: {in: [boss@company.example]}}", spoofed) is None
+
+
+def test_the_reasons_are_those_conditions_that_held():
+    reasons = why(
+        "{all: [{subject: {contains: rechnung}}, "
+        "{any: [{from: {equals: '@none.example'}}, {from: {equals: '@supplier.example'}}]}, "
+        "{not: {label: {equals: Paid}}}]}"
+    )
+
+    assert (
+        'subject contains "rechnung"',
+        'from equals "@supplier.example" (Ana.Lee@Supplier.example)',
+        'not label equals "Paid"',
+    ) == reasons
+
+
+def test_headers_are_asked_for_last_and_only_if_they_matter():
+    unread = replace(MAIL, head=None)
+
+    assert why("{header.X-A: x, subject: {contains: nowhere}}", unread) is None
+    with pytest.raises(HeadNeeded):
+        why("{header.X-A: x, subject: {contains: rechnung}}", unread)
+
+
+def test_a_hostile_expression_takes_no_longer_than_the_text():
+    """`(a|a)*b` makes a backtracking engine try 2^n ways."""
+    facts = replace(MAIL, text="a" * 1_000_000)
+
+    for pattern in ("(a|a)*b$", "(a*)*c", "(.*a){20}b", "^(a+)+$x"):
+        assert why(f"{{text: {{regex: '{pattern}'}}}}", facts) is None
+
+
+def test_actions_that_change_nothing_are_left_out():
+    actions = [
+        Action("apply_label", "bookkeeping"),
+        Action("mark_read"),
+        Action("flag"),
+        Action("unflag"),
+        Action("move", "Archive"),
+        Action("archive"),
+        Action("remove_label", "None"),
+        Action("delete"),
+    ]
+
+    steps = take_steps(actions, MAIL)
+
+    assert ["flag", "unflag", "move", "delete"] == [action.type for action in steps.actions]
+    assert State(("Bookkeeping",), ("seen",), ("Trash",)) == steps.state
+
+
+@pytest.mark.parametrize(
+    ("head", "forwards", "replies"),
+    [
+        (Head(), True, True),
+        (Head(is_automatic=True), True, False),
+        (Head(is_report=True), False, False),
+        (Head(is_ours=True), False, False),
+    ],
+)
+def test_what_a_machine_sent_is_not_answered(head, forwards, replies):
+    actions = [Action("forward", "x@y.example"), Action("reply", "Thanks")]
+
+    taken = take_steps(actions, replace(MAIL, head=head))
+
+    expected = ["forward"] * forwards + ["reply"] * replies
+    assert expected == [action.type for action in taken.actions]
+    assert 2 - len(expected) == len(taken.problems)
+
+
+def test_a_chain_sees_what_was_done_before_and_stops_when_told():
+    rules = [
+        parse_rule("name: a\nwhen: [{subject: {contains: rechnung}}]\nthen: [{apply_label: A}]"),
+        parse_rule("name: b\nwhen: [{label: {equals: A}}]\nthen: [flag, stop]"),
+        parse_rule("name: c\nwhen: [{has_attachment: true}]\nthen: [delete]"),
+    ]
+
+    chain = run_chain([(rule.name, rule) for rule in rules], MAIL, NOW)
+
+    assert ["a", "b"] == [link.rule_id for link in chain.links]
+    assert State(("Bookkeeping", "A"), ("seen", "flagged"), ("Inbox",)) == chain.state
+
+
+def test_the_index_is_asked_for_what_a_rule_looks_for():
+    rule = parse_rule(
+        "when: [{from: {equals: '@supplier.example'}}, {subject: {contains: Invoice}}, "
+        "{label: {equals: Work}}, {has_attachment: true}, {age_days: {less_than: 30}}]\n"
+        "then: [archive]"
+    )
+
+    (query,) = queries_for(rule, frozenset({"inb_1"}), NOW)
+
+    assert ("@supplier.example", "invoice", ("Work",)) == (query.sender, query.q, query.labels)
+    assert (True, NOW - timedelta(days=30), None) == (
+        query.has_attachment,
+        query.after,
+        query.mailbox,
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("{any: [{subject: {contains: a}}, {from: {equals: b@c.example}}]}", 2),
+        ("{any: [{subject: {contains: a}}, {size_bytes: {greater_than: 1}}]}", 1),
+        ("{not: {subject: {contains: a}}}", 1),
+    ],
+)
+def test_alternatives_are_several_questions_or_none(condition, count):
+    queries = queries_for(parse_rule(f"when: [{condition}]\nthen: [archive]"), None, NOW)
+
+    assert count == len(queries)
+    assert all((query.q or query.sender) is not None for query in queries) == (count == 2)
