@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-memory bench-search bench-start corpora fuzz bench-post faults clean
+.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-memory bench-search bench-start corpora fuzz bench-post faults clean bench-rules rule-runs
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -61,6 +61,13 @@ fuzz: setup ## Throw bytes at the readers of mail for longer than make test does
 
 bench-post: setup ## Measure mail in over SMTP against import, and how soon a wait ends
 	@PYTHONPATH=. .venv/bin/python bench/post.py
+
+bench-rules: ## Measure planning a rule beside looking at every message: make bench-rules N=100000
+	@scripts/setup run
+	@.venv/bin/python -m bench.rules --messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
+
+rule-runs: setup ## Plan, apply and undo 5,000 random rules: what is planned is what happens
+	@RULE_RUNS=5000 .venv/bin/python -m pytest -q -p no:xdist tests/operations/test_rule_runs.py
 
 faults: setup ## Kill, cut, fill and fail a real server: make faults SCALE=0.1 (1 is the full run)
 	@scripts/system-packages test

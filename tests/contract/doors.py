@@ -40,6 +40,11 @@ PATHS = {
     "memory_list": ("GET", "/v1/memories"),
     "memory_search": ("GET", "/v1/memories/search"),
     "memory_fulltext_search": ("GET", "/v1/memories/fulltext"),
+    "create_rule": ("POST", "/v1/rules"),
+    "list_rules": ("GET", "/v1/rules"),
+    "delete_rule": ("DELETE", "/v1/rules/{rule_id}"),
+    "run_rule_plan": ("POST", "/v1/rules/{rule_id}/plan"),
+    "apply_rule_plan": ("POST", "/v1/plans/{plan_id}/apply"),
 }
 """Where REST has each tool."""
 
@@ -65,6 +70,11 @@ COMMANDS = {
     "memory_list": "memory list",
     "memory_search": "memory search",
     "memory_fulltext_search": "memory keywords",
+    "create_rule": "rule create",
+    "list_rules": "rule list",
+    "delete_rule": "rule delete",
+    "run_rule_plan": "rule plan",
+    "apply_rule_plan": "rule apply",
 }
 """Where the command line has each tool."""
 

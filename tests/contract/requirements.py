@@ -100,6 +100,11 @@ REQUIREMENTS = {
     "memory:registration": Requirement("003", "with search enabled both tools are listed"),
     "memory:schema": Requirement("003", "every parameter has a description and an example"),
     "memory:compatibility": Requirement("003", "a tool says the same as its REST endpoint"),
+    "rules:create-dry-run": Requirement("001", "create_rule returns a DryRunPlan by default"),
+    "rules:create": Requirement("001", "create_rule with dry_run=false returns the Rule"),
+    "rules:create-wrong": Requirement("001", "a rule that is wrong is INVALID_REQUEST"),
+    "rules:plan": Requirement("001", "run_rule_plan returns a plan without executing"),
+    "rules:apply": Requirement("001", "a plan is executed as it was shown, or refused"),
 }
 
 

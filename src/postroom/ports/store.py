@@ -328,6 +328,9 @@ class StoresRules(Protocol):
     def by(self, deed: Deed) -> Store:
         """The same store; what is written through it is put down to somebody in the audit log."""
 
+    async def put_down(self) -> None:
+        """Write down that somebody did what changed nothing here."""
+
     async def add_rule(self, rule: Rule) -> Rule:
         """Keep a new rule as the last one. Raises Conflict when there are too many."""
 

@@ -111,6 +111,9 @@ class SqlStore(SqlMemories):
         other._deed = deed
         return other
 
+    async def put_down(self) -> None:
+        await self._write(lambda _: None)
+
     async def _write(
         self,
         work: Callable[[Transaction], T],

@@ -38,7 +38,13 @@ def test_toolsets_and_read_only_choose_the_tools(tmp_path):
     with started(tmp_path, "--toolsets", "mail", "--read-only") as wire:
         tools = wire.hello().ask("tools/list")["result"]["tools"]
 
-    assert ["search_messages", "get_message", "get_thread"] == [tool["name"] for tool in tools]
+    assert [
+        "search_messages",
+        "get_message",
+        "get_thread",
+        "run_rule_plan",
+        "list_rules",
+    ] == [tool["name"] for tool in tools]
 
 
 def test_calls_are_finished_after_the_client_has_closed_stdin(tmp_path):
