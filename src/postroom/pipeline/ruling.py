@@ -74,7 +74,7 @@ def _run(
         message.date,
         State(message.labels, message.flags, message.mailboxes),
         message.searchable,
-        tuple(f"{name}={verdict}" for name, verdict in message.auth.items()),
+        tuple(f"{name}={verdict}".lower() for name, verdict in message.auth.items()),
     )
     chain = run_chain(chosen, facts_of(parsed, arrival), now)
     return replace(

@@ -73,7 +73,7 @@ def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
         folded_text=folded[1] if text else "",
         files=tuple(files),
         has_attachment=bool(row[12]),
-        auth=tuple(f"{name}={verdict}" for name, verdict in auth.items()),
+        auth=tuple(f"{name}={verdict}".lower() for name, verdict in auth.items()),
         raw=row[14],
         number=row[0],
     )
