@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from postroom.config import ConfigError, Settings
 from postroom.errors import InvalidInput
 from postroom.mail.authentication import Trust
+from postroom.model.audit import Deed
 from postroom.model.key import ALL_SCOPES, Caller, Key
 from postroom.operations.context import Context
 from postroom.operations.cursors import Cursors
@@ -118,7 +119,8 @@ class App:
 
     async def _keep_owner_key(self, secret: str) -> None:
         now = self.house.clock().replace(microsecond=0)
-        await self.house.store.add_key(_owner_key(now), hash_secret(secret))
+        deed = Deed(OWNER_KEY_ID, "reset_key", now)
+        await self.house.store.by(deed).add_key(_owner_key(now), hash_secret(secret))
 
 
 def _embedder(settings: Settings) -> Embedder | None:

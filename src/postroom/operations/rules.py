@@ -20,7 +20,6 @@ from postroom.operations.planning import keep_plan, shown_plan
 from postroom.operations.request import Id, Limit, Offset, Paged, Request, Together, one_of
 from postroom.pipeline.ruling import definition_of
 from postroom.rules.definition import Definition
-from postroom.rules.reading import parse_rule
 
 EXAMPLE = (
     "name: Invoices\n"
@@ -57,6 +56,8 @@ class CreateRule(Request):
 
 @operation(Scope.WRITE)
 async def create_rule(ctx: Context, request: CreateRule) -> Rule | DryRunPlan:
+    from postroom.rules.reading import parse_rule
+
     definition = parse_rule(request.rule_yaml)
     _check_actions(ctx, definition)
     inboxes = await _inboxes(ctx, definition)

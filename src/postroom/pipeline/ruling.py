@@ -17,7 +17,6 @@ from postroom.pipeline.house import House
 from postroom.rules.chain import Chain, run_chain
 from postroom.rules.definition import Definition
 from postroom.rules.planning import as_acts
-from postroom.rules.reading import parse_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,9 @@ def _run(
 @lru_cache(maxsize=2048)
 def definition_of(yaml: str) -> Definition | str:
     """A kept rule, read again; or why it cannot be, if it was kept by another version of us."""
+    # The parsers of YAML and patterns are loaded by who has a rule.
+    from postroom.rules.reading import parse_rule
+
     try:
         return parse_rule(yaml)
     except InvalidInput as error:

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+MOST_PLANNED = 100_000
+"""How many messages a plan may hold."""
+
 Kind = Literal["all", "any", "none"]
 Value = str | int | bool | tuple[str | int, ...]
 

@@ -9,10 +9,9 @@ from datetime import datetime
 
 from postroom.model.facts import Facts
 from postroom.model.rule import Act, PlanItem
-from postroom.rules.definition import Action, Definition
+from postroom.rules.definition import MOST_PLANNED, Action, Definition
 from postroom.rules.matching import HeadNeeded, Why, why_it_matches
 from postroom.rules.narrowing import is_left_out, named_hidden
-from postroom.rules.reading import MOST_PLANNED
 from postroom.rules.steps import Steps, take_steps
 
 _ONCE = "reply: a sender gets one automatic answer in a thread"

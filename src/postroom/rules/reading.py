@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from postroom.errors import InvalidInput
 from postroom.rules.actions import read_actions
 from postroom.rules.conditions import read_conditions
-from postroom.rules.definition import Action, Definition, Group, Safety
+from postroom.rules.definition import MOST_PLANNED, Action, Definition, Group, Safety
 from postroom.rules.document import (
     BadDocument,
     Mapping,
@@ -20,7 +20,6 @@ from postroom.rules.document import (
 from postroom.rules.vocabulary import closest
 
 MOST_PROBLEMS = 20
-MOST_PLANNED = 100_000
 UNTITLED = "Untitled rule"
 
 _KEYS = (
