@@ -45,13 +45,17 @@ TOOLS = (
         title="Send a message",
         operation=sending.send_message,
         answers=SENT,
+        hide=SELDOM,
     ),
     Tool(
         name="create_draft",
         title="Write a draft",
         operation=drafts.create_draft,
         answers=("id", "inbox_id", "to", "subject"),
-        hide=SELDOM | {"idempotency_key"},
+        description="Write a mail without sending it; send_draft sends it. "
+        "Takes all arguments of send_message, and send_at.",
+        hide=SELDOM
+        | {"idempotency_key", "body_html", "cc", "bcc", "attachments", "in_reply_to", "from"},
     ),
     Tool(
         name="send_draft",
