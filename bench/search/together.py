@@ -12,6 +12,7 @@ from bench.search.corpus import Corpus
 from bench.search.loading import BATCH, Loaded, new_message
 from bench.search.measuring import Spread, cpu_ms
 from bench.search.questions import Question
+from postroom.store.seal import Seal
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
 from postroom.store.search.wanted import Wanted
@@ -87,7 +88,7 @@ async def _stop(child: asyncio.subprocess.Process) -> None:
 async def _work(folder: Path, what: str, first: int) -> None:
     """The other process: import and merge, or merge only, until it is killed."""
     engine = SqliteEngine.open(folder / "postroom.db")
-    store, corpus = SqlStore(engine), Corpus()
+    store, corpus = SqlStore(engine, Seal(b"key")), Corpus()
     print("ready", flush=True)
     while True:
         if what == "import":

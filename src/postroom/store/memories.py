@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from postroom.model.memory import (
@@ -27,7 +27,9 @@ from postroom.model.memory import (
 from postroom.model.message import MessageRow
 from postroom.model.page import Found, Slice
 from postroom.model.stored import MessageQuery
+from postroom.store.audited import Audited, was_found
 from postroom.store.recall import mail, shelves
+from postroom.store.seal import Seal
 from postroom.store.search.find import Finder
 from postroom.store.sql import memories, memory_links
 from postroom.store.sql.finding import matching_numbers
@@ -39,29 +41,37 @@ if TYPE_CHECKING:
 _AT_ONCE = 500
 
 
-class SqlMemories:
+class SqlMemories(Audited):
     """Memories on any engine that speaks SQL. Only a search loads numpy."""
 
-    _engine: Engine
     _finder: Finder
 
-    @cached_property
+    def __init__(self, engine: Engine, seal: Seal) -> None:
+        super().__init__(engine, seal)
+        self._libraries: list[Library] = []
+
+    @property
     def _library(self) -> Library:
+        """Made by the first search, for this store and for everyone who acts through it."""
         from postroom.store.recall.library import Library
 
-        return Library()
+        if not self._libraries:
+            self._libraries.append(Library())
+        return self._libraries[0]
 
     async def put_memory(
         self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
     ) -> Memory | None:
-        return await self._engine.write(
-            lambda tx: memories.put_memory(tx, change, author, now, is_new_allowed=is_new_allowed)
+        return await self._write(
+            lambda tx: memories.put_memory(tx, change, author, now, is_new_allowed=is_new_allowed),
+            is_act=was_found,
+            about=change.key,
         )
 
     async def put_memories(
         self, given: Sequence[Memory], author: Author, *, now: datetime
     ) -> tuple[int, int]:
-        return await self._engine.write(lambda tx: memories.put_memories(tx, given, author, now))
+        return await self._write(lambda tx: memories.put_memories(tx, given, author, now))
 
     async def memory(
         self, namespace: str, key: str, *, now: datetime, history: int
@@ -93,7 +103,9 @@ class SqlMemories:
             after = found[-1][0]
 
     async def remove_memory(self, namespace: str, key: str, *, now: datetime) -> bool:
-        return await self._engine.write(lambda tx: memories.remove_memory(tx, namespace, key, now))
+        return await self._write(
+            lambda tx: memories.remove_memory(tx, namespace, key, now), is_act=bool, about=key
+        )
 
     async def remove_expired(self, *, now: datetime, limit: int) -> int:
         return await self._engine.write(lambda tx: memories.remove_expired(tx, now, limit))

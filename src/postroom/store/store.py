@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from postroom.blocking import in_thread
 from postroom.model.attachment import Attachment, BlobKey
-from postroom.model.audit import AuditCheck, AuditEntry, AuditQuery, Deed
+from postroom.model.audit import AuditCheck, AuditEntry, AuditQuery
 from postroom.model.draft import StoredDraft
 from postroom.model.event import Event, EventQuery
 from postroom.model.facts import Facts
@@ -37,6 +34,7 @@ from postroom.model.stored import (
 from postroom.model.thread import Thread, ThreadRow
 from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
 from postroom.ports.bell import Bell
+from postroom.store.audited import told_itself, was_found
 from postroom.store.memories import SqlMemories
 from postroom.store.seal import Seal
 from postroom.store.search import checking as index_checking
@@ -68,19 +66,8 @@ from postroom.store.sql import (
 )
 from postroom.store.transaction import Engine, Transaction
 
-T = TypeVar("T")
 _AT_ONCE = 500
 _USE_NOTED_EVERY = timedelta(minutes=1)
-
-
-def _found(result: object) -> bool:
-    """Whether there was anything to change."""
-    return result is not None
-
-
-def _told_itself(_: object) -> bool:
-    """It has written its own entries, with more in them."""
-    return False
 
 
 class ClosableEngine(Engine, Protocol):
@@ -101,49 +88,8 @@ class SqlStore(SqlMemories):
     _engine: ClosableEngine
 
     def __init__(self, engine: ClosableEngine, seal: Seal) -> None:
-        self._engine = engine
+        super().__init__(engine, seal)
         self._finder = Finder()
-        self._seal = seal
-        self._deed: Deed | None = None
-
-    def by(self, deed: Deed) -> SqlStore:
-        other = copy(self)
-        other._deed = deed
-        return other
-
-    async def put_down(self) -> None:
-        await self._write(lambda _: None)
-
-    async def _write(
-        self,
-        work: Callable[[Transaction], T],
-        *,
-        is_act: Callable[[T], bool] = lambda _: True,
-        about: str | None = None,
-    ) -> T:
-        """The one way in which anything is written: with who did it, in one transaction.
-
-        The audit log says that it was done to *about*, to what the result names, or to what the
-        caller named.
-        """
-        deed, sealed = self._deed, list[tuple[int, bytes]]()
-        if deed is not None and about is not None:
-            deed = replace(deed, targets=(about,))
-
-        def audited(tx: Transaction) -> T:
-            before = {} if deed is None else audit.inboxes_of(tx, deed.targets)
-            result = work(tx)
-            if deed is not None and is_act(result):
-                audit.note_deed(tx, deed, before, result)
-            newest = audit.seal(tx, self._seal)
-            if newest is not None:
-                sealed.append(newest)
-            return result
-
-        result = await self._engine.write(audited)
-        for number, link in sealed:
-            await in_thread(self._seal.mark, number, link)
-        return result
 
     async def add_inbox(self, inbox: Inbox, *, client_id: str | None, payload: bytes) -> Inbox:
         return await self._write(lambda tx: inboxes.add_inbox(tx, inbox, client_id, payload))
@@ -160,14 +106,14 @@ class SqlStore(SqlMemories):
 
     async def rename_inbox(self, inbox_id: str, name: str, visible: Visible) -> Inbox | None:
         return await self._write(
-            lambda tx: inboxes.rename_inbox(tx, inbox_id, name, visible), is_act=_found
+            lambda tx: inboxes.rename_inbox(tx, inbox_id, name, visible), is_act=was_found
         )
 
     async def remove_inbox(
         self, inbox_id: str, visible: Visible, *, force: bool
     ) -> tuple[BlobKey, ...] | None:
         return await self._write(
-            lambda tx: inboxes.remove_inbox(tx, inbox_id, visible, force=force), is_act=_found
+            lambda tx: inboxes.remove_inbox(tx, inbox_id, visible, force=force), is_act=was_found
         )
 
     async def add_messages(self, messages: Sequence[NewMessage]) -> list[Added]:
@@ -221,7 +167,7 @@ class SqlStore(SqlMemories):
 
     async def remove_message(self, message_id: str, visible: Visible) -> tuple[BlobKey, ...] | None:
         return await self._write(
-            lambda tx: changing.remove_message(tx, message_id, visible), is_act=_found
+            lambda tx: changing.remove_message(tx, message_id, visible), is_act=was_found
         )
 
     async def attachments(self, query: AttachmentQuery) -> Found[Attachment]:
@@ -530,7 +476,7 @@ class SqlStore(SqlMemories):
     ) -> ActionResult:
         return await self._write(
             lambda tx: plans.apply_plan(tx, plan_id, visible, actor=actor, now=now),
-            is_act=_told_itself,
+            is_act=told_itself,
         )
 
     async def undo_plan(
@@ -538,7 +484,7 @@ class SqlStore(SqlMemories):
     ) -> ActionResult:
         return await self._write(
             lambda tx: plans.undo_plan(tx, plan_id, visible, actor=actor, now=now),
-            is_act=_told_itself,
+            is_act=told_itself,
         )
 
     async def claim_errands(
