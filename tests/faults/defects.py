@@ -8,6 +8,8 @@ starts `postroom COMMAND…` with the defect in it. `none` plants nothing.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import signal
 import sys
 from dataclasses import replace
 from datetime import timedelta
@@ -173,6 +175,7 @@ def leave_quickly() -> None:
 if __name__ == "__main__":
     from postroom.__main__ import main
 
+    faulthandler.register(signal.SIGUSR1)
     leave_quickly()
     DEFECTS[sys.argv[1]]()
     sys.argv = ["postroom", *sys.argv[2:]]

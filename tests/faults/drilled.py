@@ -49,6 +49,7 @@ class Server:
 
     def __init__(self, data: Path, defect: str = "none", **extra: str) -> None:
         self.data, self.defect = data, defect
+        self._log = data.parent / f"{data.name}.log"
         self.key = "pk_" + secrets.token_urlsafe(24)
         self.port, self.smtp = free_port(), free_port()
         self._env = environment(
@@ -69,17 +70,24 @@ class Server:
 
     def start(self) -> None:
         words = [sys.executable, "-m", "tests.faults.defects", self.defect, "serve"]
-        self._process = subprocess.Popen(
-            words, env=self._env, cwd=FOLDER, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                words, env=self._env, cwd=FOLDER, stdout=subprocess.DEVNULL, stderr=log
+            )
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with suppress(OSError, urllib.error.URLError):
                 self.ask("GET", "/readyz")
                 return
-            assert self._process.poll() is None, "the server ended"
+            assert self._process.poll() is None, f"the server ended: {self._last_words()}"
             time.sleep(0.02)
-        raise RuntimeError("the server did not start")
+        self._process.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        raise RuntimeError(f"the server did not start: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        """The end of its log; after SIGUSR1, where each thread is."""
+        return self._log.read_text("utf-8", "replace")[-6_000:]
 
     def kill(self) -> None:
         assert self._process is not None
