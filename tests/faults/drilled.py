@@ -23,7 +23,7 @@ import apsw
 
 from tests.servers.postroom import environment, free_port
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 FOLDER = Path(__file__).parents[2]
 PYTHONPATH = f"{FOLDER / 'src'}{os.pathsep}{FOLDER}"
 
