@@ -39,7 +39,7 @@ KINDS = {
     "internal": Kind(500, "Internal error", "A bug of ours; `request_id` finds it in the log."),
     "provider_error": Kind(502, "Provider failed", "A server we depend on failed or refused."),
     "provider_auth": Kind(502, "Provider login failed", "A server refused our login."),
-    "unavailable": Kind(503, "Not now", "The store does not answer, or has too much to do."),
+    "unavailable": Kind(503, "Not ready", "The store cannot be read or written now."),
     "provider_timeout": Kind(504, "Provider timed out", "A server did not answer in time."),
     "storage_full": Kind(507, "Storage full", "Nothing was written; free some space."),
 }
