@@ -186,3 +186,11 @@ def test_a_database_of_a_newer_postroom_is_refused(database_url: str) -> None:
 )
 def test_named_parameters_become_numbers(sql: str, expected: bytes, names: tuple[str]) -> None:
     assert (expected, names) == connections.positional(sql)
+
+
+def test_a_database_that_cannot_be_reached_is_named_without_the_password() -> None:
+    with pytest.raises(Unavailable) as refused:
+        PostgresEngine.open("postgresql://me:secret@127.0.0.1:9/postroom")
+
+    assert "127.0.0.1" in str(refused.value)
+    assert "secret" not in str(refused.value)

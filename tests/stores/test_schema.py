@@ -93,3 +93,15 @@ def test_a_table_with_an_inbox_is_cut_or_said_to_be_whole(
 
 def test_both_have_the_same_number_of_steps() -> None:
     assert len(STEPS) == len(steps())
+
+
+def test_every_number_is_given_by_the_database(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+                  AND NOT c.relispartition AND a.attname = 'number'
+                  AND NOT a.atthasdef AND a.attidentity = ''"""
+        ).fetchall()
+
+    assert [] == rows
