@@ -36,31 +36,31 @@ PUT_FACT = "INSERT INTO facts (name, value) VALUES (:name, :value)"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a table has: its columns, those of its key, and whether it counts by itself."""
+    """What a table has: its columns, and those of its key."""
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
-    is_counted: bool
 
 
 def tables() -> list[Table]:
     """Every table that is moved, as the schema says."""
     database = apsw.Connection(":memory:")
     migrate(database)
-    rows = database.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
-    ours = [(str(n), str(s)) for n, s in rows if n not in _APART and "sqlite_" not in str(n)]
-    return [_table(database, name, "AUTOINCREMENT" in sql) for name, sql in sorted(ours)]
+    rows = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    names = sorted(str(row[0]) for row in rows)
+    ours = [name for name in names if name not in _APART and not name.startswith("sqlite_")]
+    return [_table(database, name) for name in ours]
 
 
-def _table(database: apsw.Connection, name: str, is_counted: bool) -> Table:  # noqa: FBT001
+def _table(database: apsw.Connection, name: str) -> Table:
     columns = database.execute(f"PRAGMA table_info({name})").fetchall()
     key = [str(row[1]) for row in sorted(columns, key=lambda row: int(str(row[5]))) if row[5]]
     if not key:
         indexes = database.execute(f"PRAGMA index_list({name})").fetchall()
         unique = next(str(row[1]) for row in indexes if row[2])
         key = [str(row[2]) for row in database.execute(f"PRAGMA index_info({unique})").fetchall()]
-    return Table(name, tuple(str(row[1]) for row in columns), tuple(key), is_counted)
+    return Table(name, tuple(str(row[1]) for row in columns), tuple(key))
 
 
 async def move_rows(source: ClosableEngine, target: ClosableEngine, tell: Tell) -> int:
@@ -136,8 +136,14 @@ async def _digest(engine: ClosableEngine, table: Table) -> tuple[int, bytes]:
 
 async def _finish(source: ClosableEngine, target: ClosableEngine, chosen: list[Table]) -> None:
     """Let numbers go on where they were, and take over the facts; then the target is whole."""
-    counted = [table.name for table in chosen if table.is_counted]
-    counters = await source.read(lambda tx: source.counters(tx, counted))
+    counted = [table.name for table in chosen if table.key == ("number",)]
+
+    def last_numbers(tx: Transaction) -> dict[str, int]:
+        highest = {name: tx.one(f"SELECT max(number) FROM {name}") for name in counted}
+        present = {name: int(row[0]) for name, row in highest.items() if row and row[0]}
+        return present | source.counters(tx, counted)
+
+    counters = await source.read(last_numbers)
     facts = await source.read(lambda tx: tx.all(FACTS))
 
     def finish(tx: Transaction) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from psycopg.types.numeric import Int8BinaryDumper, NumericBinaryLoader
 from postroom.errors import InvalidInput, MailError, StorageFull, Unavailable
 from postroom.ports.bell import Topic
 from postroom.store.transaction import Row
+
+log = logging.getLogger(__name__)
 
 CONNECT_S = 5
 _OPTIONS: dict[str, Any] = {
@@ -164,6 +167,7 @@ def _in_our_words(error: psycopg.Error) -> MailError:
         return StorageFull("the database is full; free some space and try again")
     if isinstance(error, psycopg.DataError):
         return InvalidInput("a value holds U+0000 or is too large to be stored")
+    log.error("database.refused", extra={"error": str(error)})
     return MailError("the database refused this; the log says why")
 
 

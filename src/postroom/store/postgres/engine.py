@@ -18,6 +18,7 @@ from postroom.store.postgres.connection import (
     PAUSE_S,
     PostgresTransaction,
     connect,
+    explained,
     is_passing,
     postgres_errors,
 )
@@ -50,9 +51,15 @@ class PostgresEngine:
 
     @classmethod
     def open(cls, url: str, partitions: int = PARTITIONS) -> PostgresEngine:
-        """Connect and bring the schema up to date. Raises MailError."""
-        with postgres_errors(), connect(url) as connection:
-            migrate(connection, partitions)
+        """Connect and bring the schema up to date. Raises MailError, which says what is wrong."""
+        try:
+            with connect(url) as connection:
+                migrate(connection, partitions)
+        except psycopg.OperationalError as error:
+            reason = str(error).splitlines()[0]
+            raise Unavailable(f"the database cannot be used: {reason}", retry_after=2) from error
+        except psycopg.Error as error:
+            raise explained(error) from error
         return cls(url)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:

@@ -26,6 +26,7 @@ from postroom.store.writing import Job, WriteQueue
 
 T = TypeVar("T")
 _READERS = 4
+IS_COUNTED = "SELECT 1 FROM sqlite_schema WHERE name = :name AND instr(sql, 'AUTOINCREMENT') > 0"
 
 
 class SqliteEngine:
@@ -78,6 +79,8 @@ class SqliteEngine:
     def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
         """Let each table go on after a number."""
         for name, number in counters.items():
+            if tx.one(IS_COUNTED, name=name) is None:
+                continue
             tx.run("DELETE FROM sqlite_sequence WHERE name = :name", name=name)
             tx.run(
                 "INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :number)",
