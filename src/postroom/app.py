@@ -327,11 +327,8 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
     try:
         house = House(
             store=store,
-            blobs=FileBlobs(settings.data_dir / "blobs"),
-            imap=imap,
-
-
             blobs=open_blobs(settings),
+            imap=imap,
             limits=settings.limits,
             parser=parser,
             domains=settings.domains,
