@@ -229,7 +229,7 @@ async def open_store(settings: Settings) -> SqlStore:
     if settings.database_url is not None:
         from postroom.store import postgres
 
-        return await postgres.open_store(settings.database_url)
+        return await postgres.open_store(settings.database_url, settings.data_dir)
     from postroom.store import sqlite
 
     return await sqlite.open_store(settings.data_dir / "postroom.db")

@@ -25,7 +25,7 @@ def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAgain:
     if request.param == "sqlite":
         return lambda: sqlite.open_store(tmp_path / "postroom.db")
     url = request.getfixturevalue("database_url")
-    return lambda: postgres.open_store(url)
+    return lambda: postgres.open_store(url, tmp_path)
 
 
 @pytest.fixture

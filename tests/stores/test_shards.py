@@ -122,7 +122,7 @@ def _shown(statement: bytes) -> str:
 async def test_what_an_arrival_asks_stays_in_its_partition(
     asked: Statements, database_url: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    store = await open_store(database_url)
+    store = await open_store(database_url, tmp_path)
     await use_all_of_it(House(store=store, blobs=FileBlobs(tmp_path)))
     await store.close()
 
