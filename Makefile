@@ -44,9 +44,10 @@ bench-memory: ## Measure how well and how fast memories are found: make bench-me
 	@scripts/setup run
 	@.venv/bin/python -m bench.memory --memories $(or $(N),100000)
 
-bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep]
+bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep | DATABASE=url]
 	@scripts/setup run
-	@.venv/bin/python -m bench.search --messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
+	@.venv/bin/python -m $(if $(DATABASE),bench.search.postgres "$(DATABASE)",bench.search) \
+		--messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
 
 bench-start: ## Measure the cold start of postroom mcp beside a bare server
 	@scripts/setup run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,8 @@ from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.model.key import OWNER
 from postroom.operations.context import Context
+from tests.servers.postgres import Postgres
+from tests.servers.postgres import running as running_postgres
 
 pytest_plugins = ["tests.plugins.skips"]
 
@@ -29,6 +31,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """One PostgreSQL for all tests of this process, started when the first asks for it."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def database_url(postgres_server: Postgres) -> Iterator[str]:
+    """A database of the test's own, with our tables and nothing in them."""
+    url = postgres_server.new_database()
+    yield url
+    postgres_server.drop(url)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from postroom.model.stored import FIELD_BORDER, NewAttachment, NewMessage
 from postroom.store.seal import Seal
 from postroom.store.search.merging import merge_once
 from postroom.store.sqlite.engine import SqliteEngine
-from postroom.store.store import SqlStore
+from postroom.store.store import ClosableEngine, SqlStore
 
 BATCH = 250
 BIG_INBOX = "inb_0"
@@ -27,7 +27,7 @@ BIG_INBOX = "inb_0"
 class Loaded:
     """A store with the corpus in it, and what it cost to put it there."""
 
-    engine: SqliteEngine
+    engine: ClosableEngine
     store: SqlStore
     messages: int
     added: int = 0
@@ -84,7 +84,11 @@ def _open(folder: Path) -> SqliteEngine:
 
 async def load(folder: Path, messages: int) -> Loaded:
     """Open the store in a folder and fill it up to so many messages."""
-    engine = await in_thread(_open, folder)
+    return await fill(await in_thread(_open, folder), messages)
+
+
+async def fill(engine: ClosableEngine, messages: int) -> Loaded:
+    """Fill a store up to so many messages."""
     loaded = Loaded(engine, SqlStore(engine, Seal(b"key")), messages)
     present = (await engine.read(lambda tx: tx.one("SELECT count(*) FROM messages")))[0]
     if not present:

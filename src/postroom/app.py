@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from postroom.blocking import in_thread
 from postroom.config import ConfigError, Settings
-from postroom.errors import InvalidInput
+from postroom.errors import InvalidInput, NotFound
 from postroom.mail.authentication import Trust
 from postroom.model.audit import Deed
 from postroom.model.key import ALL_SCOPES, Caller, Key
@@ -20,6 +22,7 @@ from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, ne
 from postroom.operations.rates import Rates
 from postroom.pipeline.house import House
 from postroom.pipeline.parsing import Parser
+from postroom.ports.blobs import BlobStore
 from postroom.ports.embedder import Embedder
 from postroom.ports.imap import LiveImap
 from postroom.ports.inbound import Fetcher, Inbound
@@ -28,6 +31,7 @@ from postroom.ports.sender import Sender
 if TYPE_CHECKING:
     from postroom.pipeline.errands import Errands
     from postroom.pipeline.outbox import Outbox
+    from postroom.store.store import SqlStore
 
 _LEAVE_S = 15.0
 """How long a command waits for the relay before it leaves the rest to a server."""
@@ -220,24 +224,110 @@ def _live_imap(settings: Settings) -> LiveImap | None:
     return ImapAccounts(live.accounts, live.timeouts, is_write_enabled=live.is_write_enabled)
 
 
+async def open_store(settings: Settings) -> SqlStore:
+    """The store that the settings name: a PostgreSQL database, or a file in the data folder."""
+    if settings.database_url is not None:
+        from postroom.store import postgres
+
+        return await postgres.open_store(settings.database_url, settings.data_dir)
+    from postroom.store import sqlite
+
+    return await sqlite.open_store(settings.data_dir / "postroom.db")
+
+
+def open_blobs(settings: Settings) -> BlobStore:
+    """The blobs that the settings name: a bucket, or files in the data folder."""
+    if settings.blobs_url is not None:
+        from postroom.blobs.objects import ObjectBlobs
+
+        return ObjectBlobs.at(settings.blobs_url)
+    from postroom.blobs.files import FileBlobs
+
+    return FileBlobs(settings.data_dir / "blobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How much was moved or kept."""
+
+    rows: int
+    blobs: int
+
+
+async def move_house(
+    source: Settings, target: Settings, tell: Callable[[str, int, float | None], None]
+) -> Moved:
+    """Copy all that one house has into another, which must be empty or half full of the same.
+
+    Raises:
+        Conflict: the target is in use, or somebody writes to the source meanwhile.
+    """
+    from postroom.blobs.copying import copy_blobs
+    from postroom.store.moving import move_rows
+
+    target.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    old, new = await open_store(source), await open_store(target)
+    try:
+        blobs = await copy_blobs(
+            old.every_blob(),
+            open_blobs(source),
+            open_blobs(target),
+            lambda count: tell("blobs", count, None),
+        )
+        rows = await move_rows(
+            old.engine, new.engine, lambda count, share: tell("rows", count, share)
+        )
+    finally:
+        await old.close()
+        await new.close()
+    return Moved(rows, blobs)
+
+
+async def back_up(settings: Settings, folder: Path, tell: Callable[[int], None]) -> Moved:
+    """Write one moment of a house that may be in use into a folder; it is a data folder then.
+
+    A blob that a removal takes away between the two copies belongs to no message of the next
+    moment, so we take that one instead.
+    """
+    from postroom.blobs.copying import copy_blobs
+    from postroom.store import sqlite
+    from postroom.store.sqlite.backup import copy_database
+
+    kept = replace(settings, data_dir=folder, database_url=None, blobs_url=None)
+    path, attempts_left = folder / "postroom.db", 5
+    while True:
+        await in_thread(copy_database, settings.data_dir / "postroom.db", path)
+        store = await sqlite.open_store(path)
+        try:
+            blobs = await copy_blobs(
+                store.every_blob(), open_blobs(settings), open_blobs(kept), tell
+            )
+            await open_blobs(kept).sweep(store.used_blobs, older_than=timedelta(days=1))
+            return Moved(await store.count_messages(), blobs)
+        except NotFound:
+            attempts_left -= 1
+            if not attempts_left:
+                raise
+        finally:
+            await store.close()
+
+
 @asynccontextmanager
 async def open_app(settings: Settings) -> AsyncIterator[App]:
     """Open the store and the blobs that the settings name, and close them in the end."""
-    from postroom.blobs.files import FileBlobs
     from postroom.providers.webhooks.guard import Guard
     from postroom.providers.webhooks.poster import HttpPoster
-    from postroom.store.sqlite import open_store
 
     trust = read_trust(settings)
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    store = await open_store(settings.data_dir / "postroom.db")
+    store = await open_store(settings)
     parser = Parser(settings.limits)
     imap = _live_imap(settings)
     embedder = _embedder(settings)
     try:
         house = House(
             store=store,
-            blobs=FileBlobs(settings.data_dir / "blobs"),
+            blobs=open_blobs(settings),
             imap=imap,
             limits=settings.limits,
             parser=parser,

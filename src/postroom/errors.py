@@ -14,6 +14,7 @@
     ├── ProviderError         provider_error     the other side failed
     │   ├── ProviderAuthFailed    provider_auth
     │   └── ProviderTimeout       provider_timeout
+    ├── Unavailable           unavailable        not now; `retry_after` says when
     └── StorageFull           storage_full       no space left; free some and retry
 
 A surface keeps its own table from `code` to its words; nothing here knows of HTTP or MCP.
@@ -118,6 +119,17 @@ class ProviderTimeout(ProviderError):
     """A server that we depend on did not answer in time."""
 
     code = "provider_timeout"
+
+
+class Unavailable(MailError):
+    """The store does not answer or has too much to do; try again after `retry_after` seconds."""
+
+    code = "unavailable"
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after: int, **details: object) -> None:
+        super().__init__(message, **details)
+        self.retry_after = retry_after
 
 
 class StorageFull(MailError):

@@ -5,20 +5,37 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import httpx2
+import obstore
 import pytest
+from obstore.store import S3Store
 
 from postroom.blobs.files import FileBlobs
-from postroom.errors import NotFound
+from postroom.blobs.objects import ObjectBlobs
+from postroom.errors import NotFound, Unavailable
 from postroom.ports.blobs import BlobStore
+from tests.servers.s3 import running
 
 
-@pytest.fixture(params=["files"])
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[S3Store]:
+    """A bucket on a server that speaks S3."""
+    with running() as store:
+        yield store
+
+
+@pytest.fixture(params=["files", "objects"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
-    return FileBlobs(tmp_path / request.param)
+    if request.param == "files":
+        return FileBlobs(tmp_path / request.param)
+    store: S3Store = request.getfixturevalue("bucket")
+    for part in obstore.list(store):
+        obstore.delete(store, [entry["path"] for entry in part])
+    return ObjectBlobs(store)
 
 
 async def nothing_used(keys: Sequence[str]) -> frozenset[str]:
@@ -126,3 +143,51 @@ async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
 
     paths = [folder, folder / key[:2], folder / key[:2] / key[2:]]
     assert [0o700, 0o700, 0o600] == [path.stat().st_mode & 0o777 for path in paths]
+
+
+async def test_an_object_that_is_sent_in_parts_is_whole(bucket: S3Store) -> None:
+    blobs = ObjectBlobs(bucket)
+    content = os.urandom(17 * 1024 * 1024)
+
+    (key,) = await blobs.put([content])
+
+    assert await blobs.damage(key, len(content)) is None
+    assert content[-5:] == await blobs.read(key, offset=len(content) - 5, size=100)
+
+
+async def test_an_object_set_aside_by_a_killed_removal_is_read_and_comes_back(
+    bucket: S3Store,
+) -> None:
+    blobs = ObjectBlobs(bucket)
+    (key,) = await blobs.put([b"needed after all"])
+    path = f"{key[:2]}/{key[2:]}"
+    await obstore.rename_async(bucket, path, f"gone/{path}")
+
+    assert b"needed after all" == await blobs.read(key)
+    await blobs.sweep(all_used, older_than=timedelta(hours=1))
+
+    assert frozenset() == await blobs.missing([key])
+
+
+async def test_a_link_leads_to_the_content_without_a_login(bucket: S3Store) -> None:
+    blobs = ObjectBlobs(bucket)
+    (key,) = await blobs.put([b"for a while"])
+
+    link = await blobs.link(key, lasting=timedelta(minutes=5))
+
+    async with httpx2.AsyncClient() as http:
+        assert b"for a while" == (await http.get(link)).content
+
+
+async def test_a_bucket_that_does_not_answer_is_unavailable() -> None:
+    nobody = S3Store(
+        "nobody",
+        endpoint="http://127.0.0.1:9",
+        access_key_id="a",
+        secret_access_key="b",
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
+
+    with pytest.raises(Unavailable):
+        await ObjectBlobs(nobody).read("0" * 64)

@@ -1,4 +1,4 @@
-"""One server for all contract tests of a worker; each test has inboxes of its own."""
+"""One server on each database for all contract tests; each test has inboxes of its own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ from tests.servers.postroom import Running, running
 __all__ = ["agent", "at_work", "box", "dovecot", "live_server", "there", "variables"]
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(tmp_path_factory.mktemp("contract") / "data") as started:
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    extra = {}
+    if request.param == "postgres":
+        extra["POSTROOM_DATABASE_URL"] = request.getfixturevalue("postgres_server").new_database()
+    with running(tmp_path_factory.mktemp("contract") / "data", **extra) as started:
         yield started
 
 

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -16,7 +15,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.servers.postroom import Running, command, environment
+from tests.servers.postroom import Running, command
 
 PATHS = {
     "create_inbox": ("POST", "/v1/inboxes"),
@@ -143,8 +142,8 @@ class McpDoor:
 class CliDoor:
     """The command line, a process for each call."""
 
-    def __init__(self, data: Path) -> None:
-        self._env = environment(data)
+    def __init__(self, server: Running) -> None:
+        self._env = server.env
 
     async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         options = [word for name, value in arguments.items() for word in _option(name, value)]
@@ -184,9 +183,9 @@ async def open_door(kind: str, server: Running) -> AsyncIterator[Door]:
                 yield McpDoor(client)
     elif kind == "mcp-stdio":
         parameters = StdioServerParameters(
-            command=sys.executable, args=["-m", "postroom", "mcp"], env=environment(server.data)
+            command=sys.executable, args=["-m", "postroom", "mcp"], env=server.env
         )
         async with Client(parameters) as client:
             yield McpDoor(client)
     else:
-        yield CliDoor(server.data)
+        yield CliDoor(server)

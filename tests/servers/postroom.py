@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _PATIENCE_S = 120
@@ -26,6 +26,12 @@ class Running:
     key: str
     data: Path
     process: subprocess.Popen[bytes]
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What others on the same data need in their environment."""
+        return environment(self.data, self.extra)
 
 
 def command(*arguments: str) -> list[str]:
@@ -42,18 +48,20 @@ def environment(data: Path, extra: Mapping[str, str] | None = None) -> dict[str,
 
 
 @contextmanager
-def running(data: Path, **extra: str) -> Iterator[Running]:
+def running(data: Path, *, workers: int = 1, **extra: str) -> Iterator[Running]:
     """Start a server and stop it in the end."""
     key = "pk_" + secrets.token_urlsafe(24)
     port = free_port()
     env = environment(data, {"POSTROOM_API_KEY": key, "POSTROOM_PORT": str(port), **extra})
     log = data.parent / f"{data.name}.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(command("serve"), env=env, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            command("serve", "--workers", str(workers)), env=env, stdout=output, stderr=output
+        )
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_for(url, process, log)
-        yield Running(url, key, data, process)
+        yield Running(url, key, data, process, extra)
     finally:
         process.terminate()
         process.wait(60)

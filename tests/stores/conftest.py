@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,13 +12,25 @@ from postroom.blobs.files import FileBlobs
 from postroom.model.inbox import Inbox
 from postroom.pipeline.house import House
 from postroom.ports.store import Store
-from postroom.store.sqlite import open_store
+from postroom.store import postgres, sqlite
+from postroom.store.store import SqlStore
 from tests.mails import new_inbox
 
+OpenAgain = Callable[[], Awaitable[SqlStore]]
 
-@pytest.fixture(params=["sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await open_store(tmp_path / f"{request.param}.db")
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAgain:
+    """Opens the store of this test once more, as another process would."""
+    if request.param == "sqlite":
+        return lambda: sqlite.open_store(tmp_path / "postroom.db")
+    url = request.getfixturevalue("database_url")
+    return lambda: postgres.open_store(url, tmp_path)
+
+
+@pytest.fixture
+async def store(open_again: OpenAgain) -> AsyncIterator[Store]:
+    opened = await open_again()
     yield opened
     await opened.close()
 

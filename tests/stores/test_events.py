@@ -12,8 +12,8 @@ from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.page import Slice
 from postroom.pipeline.house import House
-from postroom.store.sqlite import open_store
 from tests.mails import deliver, mail, new_inbox
+from tests.stores.conftest import OpenAgain
 from tests.stores.test_sends import a_send
 
 
@@ -82,27 +82,12 @@ async def test_a_refused_write_announces_nothing(house: House, inbox: Inbox) -> 
     assert rung + 1 == await asyncio.wait_for(house.store.bell.wait("events", rung), 5)
 
 
-async def test_a_commit_is_heard_by_others_on_the_same_file(
-    house: House, inbox: Inbox, tmp_path: object
+async def test_a_commit_is_heard_by_others_on_the_same_data(
+    house: House, inbox: Inbox, open_again: OpenAgain
 ) -> None:
-    other = await open_store(tmp_path / "sqlite.db")  # type: ignore[operator]
+    other = await open_again()
     rung = other.bell.rung("events")
     await deliver(house, inbox, mail())
 
     assert rung < await asyncio.wait_for(other.bell.wait("events", rung), 5)
     await other.close()
-
-
-async def test_the_pipe_of_a_process_that_is_gone_is_removed(
-    house: House, inbox: Inbox, tmp_path: object
-) -> None:
-    import os
-
-    house.store.bell.rung("events")
-    abandoned = tmp_path / "bells" / "1-gone"  # type: ignore[operator]
-    os.mkfifo(abandoned)
-
-    await deliver(house, inbox, mail())
-
-    assert not abandoned.exists()
-    assert 1 == len(list(abandoned.parent.iterdir()))

@@ -29,8 +29,8 @@ from postroom.model.stored import Change, MessageQuery
 from postroom.pipeline.house import House
 from postroom.ports.store import Store
 from postroom.store.recall import shelves, vectors
-from postroom.store.sqlite import open_store
 from tests.mails import deliver, mail
+from tests.stores.conftest import OpenAgain
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 AGENT = Author(is_owner=False)
@@ -147,10 +147,10 @@ async def check(store: Store, oracle: Oracle, chance: random.Random) -> None:
 
 
 async def test_another_process_sees_what_this_one_writes(
-    store: Store, tmp_path, monkeypatch: pytest.MonkeyPatch
+    store: Store, open_again: OpenAgain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shelves, "TAIL_LEAVES", 4)
-    other = await open_store(tmp_path / "sqlite.db")
+    other = await open_again()
     try:
         for number in range(30):
             await put(store, f"k{number}", f"tea number {number}")

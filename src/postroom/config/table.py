@@ -33,6 +33,8 @@ class Settings:
     """Everything that can be set, checked. No toolset named means all of them."""
 
     data_dir: Path
+    database_url: str | None = field(default=None, repr=False)
+    blobs_url: str | None = field(default=None, repr=False)
     host: str = "127.0.0.1"
     port: int = 8700
     domains: tuple[str, ...] = ("postroom.localhost",)
@@ -91,6 +93,20 @@ class Setting:
 def _relay(raw: object) -> str:
     url = read_text(raw)
     parse_relay_url(url)
+    return url
+
+
+def _database(raw: object) -> str:
+    url = read_text(raw)
+    if not re.fullmatch(r"postgres(ql)?://[!-~]+", url):
+        raise ValueError("must be like postgresql://user:password@host:5432/postroom")
+    return url
+
+
+def _blobs(raw: object) -> str:
+    url = read_text(raw).rstrip("/")
+    if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,62}(/[!-~]*)?", url):
+        raise ValueError("must be like s3://bucket/prefix")
     return url
 
 
@@ -214,6 +230,21 @@ SETTINGS: tuple[Setting, ...] = (
         "Where everything is kept.",
         "the user's data folder",
         option="--data",
+    ),
+    Setting(
+        "database_url",
+        _database,
+        "a postgresql URL",
+        "The PostgreSQL database that keeps mail instead of SQLite in the data folder.",
+        "SQLite in the data folder",
+        is_secret=True,
+    ),
+    Setting(
+        "blobs_url",
+        _blobs,
+        "an s3 URL",
+        "The bucket that keeps raw mail and attachments instead of the data folder.",
+        "files in the data folder",
     ),
     Setting("host", read_host, "an address", "Where the server listens.", "127.0.0.1"),
     Setting(

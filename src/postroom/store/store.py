@@ -79,6 +79,12 @@ class ClosableEngine(Engine, Protocol):
     def check(self, tx: Transaction) -> tuple[str, ...]:
         """Let the database check itself."""
 
+    def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
+        """The last number that each table has given."""
+
+    def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
+        """Let each table go on after a number."""
+
     async def close(self) -> None: ...
 
 
@@ -90,6 +96,11 @@ class SqlStore(SqlMemories):
     def __init__(self, engine: ClosableEngine, seal: Seal) -> None:
         super().__init__(engine, seal)
         self._finder = Finder()
+
+    @property
+    def engine(self) -> ClosableEngine:
+        """The database below."""
+        return self._engine
 
     async def add_inbox(self, inbox: Inbox, *, client_id: str | None, payload: bytes) -> Inbox:
         return await self._write(lambda tx: inboxes.add_inbox(tx, inbox, client_id, payload))
@@ -533,6 +544,11 @@ class SqlStore(SqlMemories):
 
     async def ping(self) -> None:
         await self._engine.write(_leave_a_mark)
+
+    async def count_messages(self) -> int:
+        """How many messages there are."""
+        row = await self._engine.read(lambda tx: tx.one("SELECT count(*) FROM messages"))
+        return int(row[0]) if row else 0
 
     async def close(self) -> None:
         await self._engine.close()

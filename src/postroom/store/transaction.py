@@ -21,6 +21,12 @@ class Transaction(Protocol):
     def all(self, sql: str, /, **params: object) -> list[Row]:
         """Run a statement and return every row."""
 
+    def claimable(self, sql: str, of: str, /, **params: object) -> list[Row]:
+        """The same for rows of the table *of* that are about to be claimed.
+
+        Those that somebody else is claiming now are passed over.
+        """
+
     def one(self, sql: str, /, **params: object) -> Row | None:
         """Run a statement and return its first row, or None."""
 

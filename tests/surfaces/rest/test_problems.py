@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from postroom import errors
 from postroom.operations import inboxes
 from postroom.operations.operation import Operation
+from postroom.surfaces.rest import surface
 from postroom.surfaces.rest.door import Door
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.problems import KINDS
@@ -31,6 +33,7 @@ STATUSES = {
     errors.ProviderError: 502,
     errors.ProviderAuthFailed: 502,
     errors.ProviderTimeout: 504,
+    errors.Unavailable: 503,
     errors.StorageFull: 507,
 }
 """DESIGN §3, as a table of its own."""
@@ -58,7 +61,7 @@ def test_every_kind_of_error_has_a_status():
 
 @pytest.mark.parametrize(("kind", "status"), STATUSES.items(), ids=str)
 async def test_an_error_is_told_as_a_problem(app, key, kind, status):
-    more = {"retry_after": 7} if kind is errors.RateLimited else {}
+    more = {"retry_after": 7} if kind in (errors.RateLimited, errors.Unavailable) else {}
     async with visiting(app, key, asgi=failing(app, kind("it broke; mend it", **more))) as rest:
         problem = await rest.problem("GET", "/v1/fails")
 
@@ -69,13 +72,38 @@ async def test_an_error_is_told_as_a_problem(app, key, kind, status):
     assert f"/docs#{kind.code}" == problem["type"]
 
 
-async def test_who_is_too_fast_is_told_when_to_come_back(app, key):
-    error = errors.RateLimited("too fast", retry_after=7)
+@pytest.mark.parametrize("kind", [errors.RateLimited, errors.Unavailable])
+async def test_who_comes_too_soon_is_told_when_to_come_back(app, key, kind):
+    error = kind("not now", retry_after=7)
     async with visiting(app, key, asgi=failing(app, error)) as rest:
         response = await rest.send("GET", "/v1/fails")
 
     assert "7" == response.headers["retry-after"]
     assert 7 == response.json()["retry_after"]
+
+
+async def test_more_than_can_be_done_at_once_is_refused_until_there_is_room(app, key, monkeypatch):
+    monkeypatch.setattr(surface, "MOST_AT_ONCE", 2)
+    begun, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def run(_ctx, request: inboxes.ListInboxes) -> None:
+        begun.release()
+        await go_on.wait()
+        raise errors.NotFound("done")
+
+    route = Route("GET", "/v1/waits", Operation(run, inboxes.list_inboxes.scope))
+    slow = Surface(app, Door.of(app, no_auth=False), [route], {}, {}, Metrics())
+    async with visiting(app, key, asgi=slow) as rest:
+        asked = [asyncio.create_task(rest.send("GET", "/v1/waits")) for _ in range(2)]
+        for _ in asked:
+            await begun.acquire()
+        refused = await rest.send("GET", "/v1/waits")
+        go_on.set()
+        answers = [await one for one in asked]
+        again = await rest.send("GET", "/v1/waits")
+
+    assert (503, "1") == (refused.status_code, refused.headers["retry-after"])
+    assert [404, 404, 404] == [answer.status_code for answer in (*answers, again)]
 
 
 async def test_a_bug_is_logged_with_the_request_and_not_shown(app, key, caplog):

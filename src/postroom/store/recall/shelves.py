@@ -106,7 +106,7 @@ def count_unlearnt(tx: Transaction, shelf: ShelfName, most: int) -> int:
         """SELECT count(*) FROM (SELECT 1 FROM leaves l
             WHERE l.vector IS NULL AND l.shelf =
                   (SELECT number FROM shelves WHERE kind = :kind AND name = :name)
-            LIMIT :most) AS some""",
+            LIMIT :most) AS few""",
         kind=shelf[0],
         name=shelf[1],
         most=most,

@@ -50,6 +50,9 @@ HOUR_S = 3600
 CLAIM = """
     UPDATE outbox SET state = 'claimed', holder = :holder, until = :until WHERE message = :message
 """
+PAUSE = """
+    INSERT INTO facts (name, value) VALUES ('outbox_paused', :value) ON CONFLICT (name) DO NOTHING
+"""
 NEXT = """
     SELECT min(CASE WHEN state = 'waiting' THEN next_at ELSE until END) FROM outbox
      WHERE state <> 'done'
@@ -96,7 +99,7 @@ def claim_mail(
         _abandon(tx, number, state, pending, now)
     if is_paused(tx):
         return []
-    due = tx.all(DUE, now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
+    due = tx.claimable(DUE, "o", now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
     jobs = [_job(row, holder) for row in due]
     taken = [job for job in jobs if job.is_scheduled or _has_room(tx, job, now, most_per_domain)]
     for job in taken:
@@ -252,7 +255,7 @@ def is_paused(tx: Transaction) -> bool:
 def pause_outbox(tx: Transaction, *, paused: bool) -> OutboxState:
     """Hold all mail back, or let it go again."""
     if paused:
-        tx.run("INSERT OR IGNORE INTO facts (name, value) VALUES ('outbox_paused', x'01')")
+        tx.run(PAUSE, value=b"\1")
     else:
         tx.run("DELETE FROM facts WHERE name = 'outbox_paused'")
     tx.announce("outbox")

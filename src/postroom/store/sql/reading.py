@@ -29,7 +29,7 @@ MESSAGE_BY_INTERNET_ID = f"""
 """
 NEWEST = f"""
     SELECT {MESSAGE_COLUMNS}, m.number FROM {MESSAGE_TABLES}
-     WHERE t.number = (SELECT number FROM ({NAMED}))
+     WHERE t.number = (SELECT number FROM ({NAMED}) AS named)
      ORDER BY m.is_hidden, m.is_outbound, m.date DESC, m.number DESC LIMIT 1
 """
 ATTACHMENTS_OF = f"""

@@ -47,7 +47,7 @@ REMEMBER_ID = """
 """
 REMEMBER_THREADS = """
     INSERT INTO thread_aliases (id, thread)
-    SELECT id, CAST(:into AS INTEGER) FROM threads WHERE number {among}
+    SELECT id, CAST(:into AS BIGINT) FROM threads WHERE number {among}
 """
 NAMED = """
     SELECT number, inbox FROM threads WHERE id = :id
@@ -64,7 +64,7 @@ SAME_SUBJECT = """
     SELECT number, id, last_date FROM threads
      WHERE inbox = :inbox AND base_subject = :base_subject
        AND last_date BETWEEN :earliest AND :latest
-     ORDER BY last_date DESC LIMIT :limit
+     ORDER BY last_date DESC, number DESC LIMIT :limit
 """
 ADDRESSES = """
     SELECT addresses FROM messages WHERE thread = :thread

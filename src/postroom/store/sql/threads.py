@@ -128,7 +128,7 @@ def get_thread(
     """A thread with its newest messages; one wholly in Trash or Junk shows those."""
     row = tx.one(
         f"""SELECT {THREAD_COLUMNS} FROM threads t JOIN inboxes i ON i.number = t.inbox
-             WHERE t.number = (SELECT number FROM ({NAMED}))""",
+             WHERE t.number = (SELECT number FROM ({NAMED}) AS named)""",
         id=thread_id,
     )
     if row is None or (visible is not None and row[2] not in visible):

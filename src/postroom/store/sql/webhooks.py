@@ -24,9 +24,9 @@ SEVERAL_DAYS_S = int(timedelta(days=30).total_seconds())
 
 FAN_OUT = """
     SELECT number FROM webhooks
-     WHERE (types = '[]' OR instr(types, :type) > 0)
-       AND (inboxes IS NULL OR instr(
-           inboxes, (SELECT '"' || id || '"' FROM inboxes WHERE number = :inbox)) > 0)
+     WHERE (types = '[]' OR replace(types, :type, '') <> types)
+       AND (inboxes IS NULL OR replace(
+           inboxes, (SELECT '"' || id || '"' FROM inboxes WHERE number = :inbox), '') <> inboxes)
 """
 INSERT_DELIVERY = """
     INSERT INTO webhook_deliveries
@@ -178,7 +178,7 @@ def claim_webhooks(
     tx: Transaction, holder: str, *, now: datetime, until: datetime, limit: int
 ) -> list[WebhookJob]:
     """Take what is due; of one inbox only the oldest, so that events come in their order."""
-    rows = tx.all(DUE, now=seconds(now), limit=limit)
+    rows = tx.claimable(DUE, "d", now=seconds(now), limit=limit)
     for row in rows:
         tx.run(
             "UPDATE webhook_deliveries SET holder = :holder, until = :until WHERE number = :n",

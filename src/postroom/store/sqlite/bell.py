@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from postroom.ports.bell import Topic
+from postroom.store.rings import Rings
 
 _LETTERS: dict[Topic, bytes] = {
     "events": b"e",
@@ -33,8 +34,7 @@ class PipeBell:
         self._path: Path | None = None
         self._descriptor = -1
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._counts: dict[Topic, int] = dict.fromkeys(_LETTERS, 0)
-        self._waiting: dict[Topic, asyncio.Future[None]] = {}
+        self._rings = Rings()
 
     def ring(self, topics: Iterable[Topic]) -> None:
         """Wake everyone; whatever goes wrong here must not harm the commit before it."""
@@ -59,14 +59,11 @@ class PipeBell:
     def rung(self, topic: Topic) -> int:
         if self._loop is None:
             self._listen(asyncio.get_running_loop())
-        return self._counts[topic]
+        return self._rings.count(topic)
 
     async def wait(self, topic: Topic, seen: int) -> int:
-        while self.rung(topic) <= seen:
-            if topic not in self._waiting:
-                self._waiting[topic] = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._waiting[topic])
-        return self._counts[topic]
+        self.rung(topic)
+        return await self._rings.wait(topic, seen)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """The pipe gets its name only when it has a reader; until then it looks abandoned.
@@ -88,12 +85,7 @@ class PipeBell:
             letters = os.read(self._descriptor, 65_536)
         except BlockingIOError:
             return
-        for letter in set(letters):
-            topic = _TOPICS[letter]
-            self._counts[topic] += 1
-            waiting = self._waiting.pop(topic, None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(None)
+        self._rings.heard({_TOPICS[letter] for letter in letters})
 
     def close(self) -> None:
         """Stop listening and take the pipe away."""
@@ -105,5 +97,4 @@ class PipeBell:
             self._path.unlink()
         os.close(self._descriptor)
         self._loop = None
-        for waiting in self._waiting.values():
-            waiting.cancel()
+        self._rings.cancel()

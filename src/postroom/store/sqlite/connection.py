@@ -89,6 +89,9 @@ class SqliteTransaction:
     def all(self, sql: str, /, **params: object) -> list[Row]:
         return self._connection.execute(sql, params).fetchall()
 
+    def claimable(self, sql: str, of: str, /, **params: object) -> list[Row]:
+        return self.all(sql, **params)
+
     def one(self, sql: str, /, **params: object) -> Row | None:
         return self._connection.execute(sql, params).fetchone()
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 
@@ -24,24 +22,11 @@ from postroom.store.sqlite.connection import (
 )
 from postroom.store.sqlite.migrations import migrate
 from postroom.store.transaction import Transaction
+from postroom.store.writing import Job, WriteQueue
 
 T = TypeVar("T")
-_MOST_PER_COMMIT = 256
 _READERS = 4
-
-
-@dataclass(slots=True)
-class _Job:
-    work: Callable[[Transaction], Any]
-    future: Future[Any] = field(default_factory=Future)
-    result: Any = None
-    error: BaseException | None = None
-
-    def settle(self) -> None:
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
+IS_COUNTED = "SELECT 1 FROM sqlite_schema WHERE name = :name AND instr(sql, 'AUTOINCREMENT') > 0"
 
 
 class SqliteEngine:
@@ -56,14 +41,12 @@ class SqliteEngine:
         self._path = path
         self.bell = PipeBell(path.parent / "bells")
         self._writer = writer
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.commits = 0
         self._broken: StorageFailed | None = None
         self._local = threading.local()
         self._connections: list[apsw.Connection] = []
         self._readers = ThreadPoolExecutor(_READERS, "postroom-read", self._open_reader)
-        self._thread = threading.Thread(target=self._write_all, name="postroom-write", daemon=True)
-        self._thread.start()
+        self._writing = WriteQueue(self._commit)
 
     @classmethod
     def open(cls, path: Path) -> SqliteEngine:
@@ -81,20 +64,33 @@ class SqliteEngine:
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""
-        job = _Job(work)
-        self._jobs.put(job)
-        result: T = await asyncio.wrap_future(job.future)
-        return result
+        return await self._writing.write(work)
 
     def check(self, tx: Transaction) -> tuple[str, ...]:
         """Let SQLite check its file."""
         rows = tx.all("PRAGMA integrity_check(100)")
         return tuple(f"database: {row[0]}" for row in rows if row[0] != "ok")
 
+    def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
+        """The last number that each table has given."""
+        rows = tx.all("SELECT name, seq FROM sqlite_sequence")
+        return {name: number for name, number in rows if name in tables}
+
+    def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
+        """Let each table go on after a number."""
+        for name, number in counters.items():
+            if tx.one(IS_COUNTED, name=name) is None:
+                continue
+            tx.run("DELETE FROM sqlite_sequence WHERE name = :name", name=name)
+            tx.run(
+                "INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :number)",
+                name=name,
+                number=number,
+            )
+
     async def close(self) -> None:
         """Finish what is queued and close every connection."""
-        self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await self._writing.close()
         await asyncio.to_thread(self._readers.shutdown)
         self.bell.close()
         for connection in (*self._connections, self._writer):
@@ -114,29 +110,7 @@ class SqliteEngine:
             finally:
                 connection.execute("ROLLBACK")
 
-    def _write_all(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            batch, is_last = self._waiting(job)
-            running = [j for j in batch if j.future.set_running_or_notify_cancel()]
-            if running:
-                self._commit(running)
-            if is_last:
-                return
-
-    def _waiting(self, first: _Job) -> tuple[list[_Job], bool]:
-        """All who wait now, up to a limit, and whether we are to stop after them."""
-        batch = [first]
-        while len(batch) < _MOST_PER_COMMIT:
-            try:
-                job = self._jobs.get_nowait()
-            except queue.Empty:
-                break
-            if job is None:
-                return batch, True
-            batch.append(job)
-        return batch, False
-
-    def _commit(self, batch: list[_Job]) -> None:
+    def _commit(self, batch: list[Job]) -> None:
         try:
             if self._broken is not None:
                 raise self._broken
@@ -144,10 +118,8 @@ class SqliteEngine:
                 self._run_together(batch)
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
             self._fail(batch, error)
-        for job in batch:
-            job.settle()
 
-    def _run_together(self, batch: list[_Job]) -> None:
+    def _run_together(self, batch: list[Job]) -> None:
         """Run all jobs in one transaction; one that fails leaves the others alone."""
         self._writer.execute("BEGIN IMMEDIATE")
         announced: set[Topic] = set()
@@ -170,7 +142,7 @@ class SqliteEngine:
         if announced:
             self.bell.ring(announced)
 
-    def _fail(self, batch: list[_Job], error: Exception) -> None:
+    def _fail(self, batch: list[Job], error: Exception) -> None:
         if isinstance(error, StorageFailed):
             self._broken = error
         if self._writer.in_transaction:

@@ -25,6 +25,7 @@ class Own:
 
 TOP = {
     "serve": "Start the server: REST, and MCP over HTTP.",
+    "worker": "Do what happens by itself, beside the servers.",
     "mcp": "Serve an MCP client over stdin and stdout.",
     "inbox": "Addresses whose mail is kept.",
     "message": "Mail: list, read, move, label, answer.",
@@ -47,6 +48,9 @@ TOP = {
     "doctor": "Look for problems and name the fix of each.",
     "verify": "Check that all that is stored is whole.",
     "reparse": "Read stored mail again with the parser of today.",
+    "migrate": "Move all mail to another database, and back.",
+    "backup": "Write a backup while everything runs.",
+    "restore": "Bring a backup back.",
     "completion": "Print what makes your shell complete commands.",
     "version": "Show the version.",
 }
@@ -54,6 +58,7 @@ TOP = {
 
 COMMANDS: tuple[Bound | Own, ...] = (
     Own("serve", "serving:serve"),
+    Own("worker", "serving:worker"),
     Own("mcp", "serving:mcp"),
     Bound("inbox list", "inboxes.list_inboxes"),
     Bound("inbox create", "inboxes.create_inbox", ("address",)),
@@ -134,6 +139,9 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Own("doctor", "doctor:doctor"),
     Own("verify", "verify:verify"),
     Own("reparse", "reparse:reparse"),
+    Own("migrate", "moving:migrate"),
+    Own("backup", "moving:backup"),
+    Own("restore", "moving:restore"),
     Own("completion", "settings:completion"),
     Own("version", "settings:version"),
 )

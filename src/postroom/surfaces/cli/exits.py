@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from postroom.errors import MailError, RateLimited
+from postroom.errors import MailError, RateLimited, Unavailable
 from postroom.surfaces.cli.commands import COMMANDS, Bound
 from postroom.surfaces.cli.streams import write_json
 
@@ -32,6 +32,7 @@ EXIT_CODES = {
     "provider_error": 8,
     "provider_auth": 8,
     "provider_timeout": 8,
+    "unavailable": 7,
     "storage_full": 9,
 }
 """From our kinds to exit codes; these are stable, scripts rely on them."""
@@ -86,6 +87,6 @@ def _complain_in_json(error: MailError) -> None:
     body: dict[str, Any] = {"code": error.code, "message": str(error)}
     if error.details:
         body["details"] = to_json(error.details)
-    if isinstance(error, RateLimited):
+    if isinstance(error, (RateLimited, Unavailable)):
         body["retry_after"] = error.retry_after
     write_json({"error": body}, sys.stderr)

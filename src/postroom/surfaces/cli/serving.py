@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
+import socket
 import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +19,8 @@ from postroom.surfaces.cli.session import Session
 
 if TYPE_CHECKING:
     from postroom.app import App
+    from postroom.config import Settings
+    from postroom.surfaces.cli.banner import KeyWords
 
 _toolsets = click.option(
     "--toolsets", metavar="NAMES", help="The MCP toolsets to show, with commas.  [default: all]"
@@ -34,30 +41,94 @@ _read_only = click.option(
 )
 @click.option("--no-auth", is_flag=True, help="Ask for no key; on this machine only.")
 @click.option("--demo", is_flag=True, help="Fill an inbox with a few conversations.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="How many processes serve and work side by side.",
+)
 @_toolsets
 @_read_only
 @click.pass_obj
-def serve(session: Session, /, *, no_auth: bool, demo: bool, **given: Any) -> None:
-    from postroom.app import open_app
+def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **given: Any) -> None:
+    from postroom.surfaces.cli.crew import Crew
     from postroom.surfaces.cli.logs import start_logging
-    from postroom.surfaces.rest.server import listen
 
     settings = session.configuration(**given).settings
-    listen(settings.host, settings.port).close()
+    ports = Ports.take(settings)
     start_logging()
+    if workers == 1:
+        asyncio.run(_alone(settings, ports, no_auth=no_auth, demo=demo))
+        return
+    asyncio.run(_introduce(settings, ports, no_auth=no_auth, demo=demo))
+    Crew(workers, lambda: asyncio.run(_one_of_many(settings, ports, no_auth=no_auth))).run()
 
-    async def run() -> None:
-        async with open_app(settings) as app:
-            await _serve(app, no_auth=no_auth, demo=demo)
 
-    asyncio.run(run())
+@dataclass(frozen=True)
+class Ports:
+    """The ports of a server, taken before anything else is done."""
+
+    http: socket.socket
+    smtp: socket.socket | None
+
+    @classmethod
+    def take(cls, settings: Settings) -> Ports:
+        """Listen where the settings say. Raises Conflict, InvalidInput."""
+        from postroom.surfaces.rest import server as rest
+        from postroom.surfaces.smtp import server as smtp
+
+        return cls(rest.listen(settings.host, settings.port), smtp.listen(settings))
+
+    def banner(self, settings: Settings, words: KeyWords) -> str:
+        """What to say of them."""
+        from postroom.surfaces.cli.banner import banner, base_url, smtp_words
+
+        port = self.smtp.getsockname()[1] if self.smtp else None
+        url = base_url(settings.host, self.http.getsockname()[1])
+        return banner(url, settings.data_dir, words, smtp_words(settings.smtp_listen, port))
 
 
-async def _serve(app: App, *, no_auth: bool, demo: bool) -> None:
-    from postroom.surfaces.cli.banner import banner, base_url, key_words, smtp_words
+async def _alone(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
+    from postroom.app import open_app
+
+    async with open_app(settings) as app:
+        words = await _greeting(app, ports, no_auth=no_auth, demo=demo)
+        await _serve(app, ports, no_auth=no_auth, ready=lambda: print(words, flush=True))
+
+
+async def _introduce(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
+    """Do once, and close again, what the processes to come must not do each."""
+    from postroom.app import open_app
     from postroom.surfaces.mcp.server import http_app
-    from postroom.surfaces.rest.server import Door, build
-    from postroom.surfaces.rest.server import serve as serve_http
+    from postroom.surfaces.rest.server import Door
+
+    async with open_app(settings) as app:
+        # What is loaded now is loaded once, for all of them.
+        http_app(app, Door.of(app, no_auth=no_auth), toolsets=settings.toolsets, read_only=False)
+        print(await _greeting(app, ports, no_auth=no_auth, demo=demo), flush=True)
+
+
+async def _one_of_many(settings: Settings, ports: Ports, *, no_auth: bool) -> None:
+    from postroom.app import open_app
+
+    async with open_app(settings) as app:
+        await _serve(app, ports, no_auth=no_auth)
+
+
+async def _greeting(app: App, ports: Ports, *, no_auth: bool, demo: bool) -> str:
+    from postroom.surfaces.cli.banner import key_words
+
+    key = await _prepare(app, demo=demo)
+    words = key_words(key, is_set=app.settings.api_key is not None, needs_key=not no_auth)
+    return ports.banner(app.settings, words)
+
+
+async def _serve(
+    app: App, ports: Ports, *, no_auth: bool, ready: Callable[[], None] | None = None
+) -> None:
+    from postroom.surfaces.mcp.server import http_app
+    from postroom.surfaces.rest.server import Door, build, serve_on
     from postroom.surfaces.smtp.server import listening
 
     settings = app.settings
@@ -68,17 +139,28 @@ async def _serve(app: App, *, no_auth: bool, demo: bool) -> None:
         read_only=settings.read_only,
     )
     asgi = build(app, mounts={"/mcp": endpoint}, lifespans=[endpoint.lifespan], no_auth=no_auth)
-    key = await _prepare(app, demo=demo)
-    words = key_words(key, is_set=settings.api_key is not None, needs_key=not no_auth)
+    async with app.at_work(), AsyncExitStack() as stack:
+        if ports.smtp is not None:
+            await stack.enter_async_context(listening(app, ports.smtp))
+        await serve_on(ports.http, asgi, ready=lambda _port: ready() if ready else None)
 
-    async with app.at_work(), listening(app) as smtp:
-        mail_in = smtp_words(settings.smtp_listen, smtp.port if smtp else None)
 
-        def ready(port: int) -> None:
-            url = base_url(settings.host, port)
-            print(banner(url, settings.data_dir, words, mail_in), flush=True)
+@click.command(help="Do what happens by itself (sending, webhooks, the index) and serve nobody.")
+@click.pass_obj
+def worker(session: Session) -> None:
+    from postroom.surfaces.cli.logs import start_logging
 
-        await serve_http(asgi, settings.host, settings.port, ready=ready)
+    start_logging()
+
+    async def work(app: App) -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with app.at_work():
+            print("Postroom is at work. Stop it with Ctrl-C.", flush=True)
+            await stop.wait()
+
+    session.run(work)
 
 
 async def _prepare(app: App, *, demo: bool) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from postroom.errors import MailError, ProviderError, RateLimited
+from postroom.errors import MailError, ProviderError, RateLimited, Unavailable
 from postroom.surfaces.shapes import to_json
 
 CODES = {
@@ -21,6 +21,7 @@ CODES = {
     "provider_error": "PROVIDER_ERROR",
     "provider_auth": "PROVIDER_ERROR",
     "provider_timeout": "PROVIDER_ERROR",
+    "unavailable": "INTERNAL_ERROR",
     "storage_full": "INTERNAL_ERROR",
     "internal": "INTERNAL_ERROR",
 }
@@ -35,6 +36,6 @@ def explain_error(error: MailError) -> dict[str, Any]:
     body: dict[str, Any] = {"code": CODES[error.code], "message": str(error), "details": details}
     if isinstance(error, ProviderError):
         body["provider_error"] = to_json(error.details)
-    if isinstance(error, RateLimited):
+    if isinstance(error, (RateLimited, Unavailable)):
         body["retry_after"] = error.retry_after
     return {"error": body}

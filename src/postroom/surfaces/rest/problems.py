@@ -10,7 +10,7 @@ from urllib.parse import quote
 from msgspec.json import encode
 from starlette.responses import Response
 
-from postroom.errors import InvalidInput, MailError, RateLimited
+from postroom.errors import InvalidInput, MailError, RateLimited, Unavailable
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_PATH = 1_000
@@ -43,7 +43,7 @@ KINDS = {
     "provider_timeout": Kind(504, "Provider timed out", "A server did not answer in time."),
     "storage_full": Kind(507, "Storage full", "Nothing was written; free some space."),
 }
-"""Every kind of `errors.py`, and two that only HTTP knows."""
+"""Every kind of `errors.py`, and one that only HTTP knows."""
 
 
 def problem(
@@ -75,7 +75,7 @@ def as_problem(error: MailError, scope: Mapping[str, Any]) -> Response:
     headers: dict[str, str] = {}
     if isinstance(error, InvalidInput) and (fields := bad_fields(error)):
         more["errors"] = fields
-    if isinstance(error, RateLimited):
+    if isinstance(error, (RateLimited, Unavailable)):
         more["retry_after"] = error.retry_after
         headers["Retry-After"] = str(error.retry_after)
     if error.code == "unauthenticated":

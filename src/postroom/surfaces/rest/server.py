@@ -23,7 +23,7 @@ from postroom.surfaces.rest.routes import ROUTES
 from postroom.surfaces.rest.surface import Surface
 from postroom.surfaces.rest.wire import MOST_HEAD_BYTES, Protocol
 
-__all__ = ["Door", "build", "listen", "serve"]
+__all__ = ["Door", "build", "listen", "serve", "serve_on"]
 
 GRACE_S = 1
 """How long answers that are under way may take at the end."""
@@ -71,7 +71,14 @@ async def serve(
         Conflict: the port is taken.
         InvalidInput: the address is not one of this machine.
     """
-    with listen(host, port) as bound:
+    await serve_on(listen(host, port), asgi, ready=ready)
+
+
+async def serve_on(
+    bound: socket.socket, asgi: ASGIApp, *, ready: Callable[[int], None] | None = None
+) -> None:
+    """The same on a port that is taken already."""
+    with bound:
         config = uvicorn.Config(
             asgi,
             http=Protocol,

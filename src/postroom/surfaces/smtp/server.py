@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -84,36 +85,49 @@ class _Served(Wire):
             self._listener.serve(self)
 
 
-@asynccontextmanager
-async def listening(app: App) -> AsyncIterator[Listener | None]:
-    """Receive mail for as long as the block lasts, if the settings say where.
+def listen(settings: Settings) -> socket.socket | None:
+    """Take the port for mail, if the settings say where.
 
     A second server on this machine does without SMTP when only the default port is asked for.
 
     Raises:
         Conflict: the port is taken.
-        InvalidInput: the address or the certificate cannot be used.
+        InvalidInput: the address cannot be used.
     """
-    if app.settings.smtp_listen is None:
-        yield None
-        return
-    host, _, port = app.settings.smtp_listen.rpartition(":")
-    listener = Listener(app, _tls(app.settings))
-    loop = asyncio.get_running_loop()
+    if settings.smtp_listen is None:
+        return None
+    host, _, port = settings.smtp_listen.rpartition(":")
     try:
-        server = await loop.create_server(
-            listener.accept, host.strip("[]"), int(port), backlog=1024
+        [(family, *_, address), *_] = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
+        return socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE and app.settings.smtp_listen == DEFAULT_LISTEN:
-            yield None
-            return
+        if error.errno == errno.EADDRINUSE and settings.smtp_listen == DEFAULT_LISTEN:
+            return None
         if error.errno == errno.EADDRINUSE:
             raise Conflict(
                 f"port {port} of {host} is taken; stop the other program, or choose --smtp"
             ) from None
         raise InvalidInput(f"smtp: cannot listen on {host}:{port}: {error.strerror}") from None
-    listener.port = server.sockets[0].getsockname()[1]
+
+
+@asynccontextmanager
+async def listening(app: App, bound: socket.socket | None = None) -> AsyncIterator[Listener | None]:
+    """Receive mail for as long as the block lasts, on a port that is taken already or now.
+
+    Raises:
+        Conflict: the port is taken.
+        InvalidInput: the address or the certificate cannot be used.
+    """
+    bound = bound or listen(app.settings)
+    if bound is None:
+        yield None
+        return
+    listener = Listener(app, _tls(app.settings))
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(listener.accept, sock=bound)
+    listener.port = bound.getsockname()[1]
     try:
         yield listener
     finally:

@@ -1,0 +1,180 @@
+"""Connections to a PostgreSQL server, and what its errors mean to us."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg import errors as said
+from psycopg.adapt import Dumper
+from psycopg.types.numeric import Int8BinaryDumper, NumericBinaryLoader
+
+from postroom.errors import InvalidInput, MailError, StorageFull, Unavailable
+from postroom.ports.bell import Topic
+from postroom.store.transaction import Row
+
+log = logging.getLogger(__name__)
+
+CONNECT_S = 5
+_OPTIONS: dict[str, Any] = {
+    "application_name": "postroom",
+    "connect_timeout": CONNECT_S,
+    "client_encoding": "UTF8",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+_SESSION = """
+    SET idle_in_transaction_session_timeout = '60s';
+    SET lock_timeout = '15s';
+    SET jit = off;
+"""
+OLDEST_SERVER = 140_000
+
+PATIENCE_S = 10.0
+"""How long work is tried again while the server does not answer."""
+
+PAUSE_S = 0.1
+
+LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+_AGAIN = (said.SerializationFailure, said.DeadlockDetected)
+_COMING_BACK = frozenset({"57P01", "57P02", "57P03", "53300", "25P03"})
+"""The server stops, starts, has crashed, has too many connections, or thought us gone."""
+
+_NAME = re.compile(r"'[^']*'|(?<!:):([a-zA-Z_]\w*)")
+
+
+def connect(url: str) -> psycopg.Connection:
+    """Open a connection on which a commit returns only when the data is on disk."""
+    connection = psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor, **_OPTIONS)
+    try:
+        _prepare(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: psycopg.Connection) -> None:
+    if connection.info.server_version < OLDEST_SERVER:
+        raise MailError(f"PostgreSQL {connection.info.server_version // 10_000} is too old; use 14")
+    connection.execute(_SESSION)
+    durable = connection.execute("SHOW synchronous_commit").fetchone()
+    if durable is not None and durable[0] == "off":
+        connection.execute("SET synchronous_commit = on")
+    for kind in (int, bool):
+        connection.adapters.register_dumper(kind, _Integer)
+    connection.adapters.register_loader("numeric", _Whole)
+
+
+class _Integer(Int8BinaryDumper):
+    """Every number as one type, so that a statement is prepared once."""
+
+    def get_key(self, obj: int, format: object) -> type:  # noqa: A002 - psycopg's word
+        return self.cls
+
+    def upgrade(self, obj: int, format: object) -> Dumper:  # noqa: A002
+        return self
+
+
+class _Whole(NumericBinaryLoader):
+    """A sum of whole numbers is a whole number."""
+
+    def load(self, data: bytes) -> int:  # type: ignore[override]
+        return int(super().load(data))
+
+
+@lru_cache(maxsize=4096)
+def positional(sql: str) -> tuple[bytes, tuple[str, ...]]:
+    """A statement with `$1` for `:name`, and the names in their order."""
+    names: dict[str, int] = {}
+
+    def place(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        return f"${names.setdefault(match[1], len(names) + 1)}"
+
+    return _NAME.sub(place, sql).encode(), tuple(names)
+
+
+class PostgresTransaction:
+    """The open transaction of one connection."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+        self.announced: set[Topic] = set()
+
+    def all(self, sql: str, /, **params: object) -> list[Row]:
+        return self._execute(sql, params).fetchall()
+
+    def claimable(self, sql: str, of: str, /, **params: object) -> list[Row]:
+        return self.all(f"{sql} FOR UPDATE OF {of} SKIP LOCKED", **params)
+
+    def one(self, sql: str, /, **params: object) -> Row | None:
+        return self._execute(sql, params).fetchone()
+
+    def run(self, sql: str, /, **params: object) -> int:
+        return self._execute(sql, params).rowcount
+
+    def many(self, sql: str, rows: Iterable[Mapping[str, object]], /) -> None:
+        statement, names = positional(sql)
+        with self._connection.cursor() as cursor:
+            cursor.executemany(statement, [[row[name] for name in names] for row in rows])
+
+    def announce(self, topic: Topic, /) -> None:
+        self.announced.add(topic)
+
+    def _execute(self, sql: str, params: Mapping[str, object]) -> psycopg.Cursor[Row]:
+        statement, names = positional(sql)
+        cursor = self._connection.cursor(binary=True)
+        return cursor.execute(statement, [params[name] for name in names])
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether nothing was done, and the same may work in a moment, on a new connection."""
+    if isinstance(error, _AGAIN):
+        return True
+    if not isinstance(error, LOST):
+        return False
+    state = error.sqlstate
+    return state is None or state.startswith("08") or state in _COMING_BACK
+
+
+def explained(error: Exception) -> Exception:
+    """What PostgreSQL says, in our words.
+
+    None of its own go to a caller: they may quote what others have stored.
+    """
+    if not isinstance(error, psycopg.Error):
+        return error
+    ours = _in_our_words(error)
+    ours.__cause__ = error
+    return ours
+
+
+def _in_our_words(error: psycopg.Error) -> MailError:
+    if is_passing(error):
+        return Unavailable("the database does not answer; try again", retry_after=2)
+    if isinstance(error, (said.LockNotAvailable, said.QueryCanceled)):
+        return Unavailable("the database is busy; try again", retry_after=1)
+    if isinstance(error, (said.DiskFull, said.OutOfMemory)):
+        return StorageFull("the database is full; free some space and try again")
+    if isinstance(error, psycopg.DataError):
+        return InvalidInput("a value holds U+0000 or is too large to be stored")
+    log.error("database.refused", extra={"error": str(error)})
+    return MailError("the database refused this; the log says why")
+
+
+@contextmanager
+def postgres_errors() -> Iterator[None]:
+    """Let no error of psycopg out."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise explained(error) from error

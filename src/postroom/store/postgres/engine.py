@@ -1,0 +1,132 @@
+"""Functions of the store on a PostgreSQL server: one writer, a pool of readers, and patience."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import psycopg
+
+from postroom.errors import Unavailable
+from postroom.store.postgres.bell import NotifyBell
+from postroom.store.postgres.connection import (
+    PATIENCE_S,
+    PAUSE_S,
+    PostgresTransaction,
+    connect,
+    explained,
+    is_passing,
+    postgres_errors,
+)
+from postroom.store.postgres.migrations import migrate
+from postroom.store.postgres.schema import PARTITIONS
+from postroom.store.postgres.writer import Writer
+from postroom.store.transaction import Transaction
+from postroom.store.writing import WriteQueue
+
+T = TypeVar("T")
+_READERS = 6
+_MOST_WAITING = 1_000
+
+
+class PostgresEngine:
+    """Runs functions inside transactions on a PostgreSQL server.
+
+    A server that is gone for a while costs time only: work is begun again on a new connection.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.bell = NotifyBell(url)
+        self._local = threading.local()
+        self._connections: list[psycopg.Connection] = []
+        self._waiting = 0
+        self._readers = ThreadPoolExecutor(_READERS, "postroom-read")
+        self._writer = Writer(url)
+        self._writing = WriteQueue(self._writer.commit)
+
+    @classmethod
+    def open(cls, url: str, partitions: int = PARTITIONS) -> PostgresEngine:
+        """Connect and bring the schema up to date. Raises MailError, which says what is wrong."""
+        try:
+            with connect(url) as connection:
+                migrate(connection, partitions)
+        except psycopg.OperationalError as error:
+            reason = str(error).splitlines()[0]
+            raise Unavailable(f"the database cannot be used: {reason}", retry_after=2) from error
+        except psycopg.Error as error:
+            raise explained(error) from error
+        return cls(url)
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run *work* on one consistent snapshot. Raises Unavailable when too many wait."""
+        if self._waiting >= _MOST_WAITING:
+            raise Unavailable("there is too much to do; try again", retry_after=1)
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._readers, self._read, work, time.monotonic())
+        finally:
+            self._waiting -= 1
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run *work* atomically; when this returns, what it wrote is on disk."""
+        return await self._writing.write(work)
+
+    def check(self, tx: Transaction) -> tuple[str, ...]:
+        """Nothing: PostgreSQL looks after its files itself (checksums, `pg_amcheck`)."""
+        return ()
+
+    def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
+        """The last number that each table has given."""
+        found = {}
+        for name in tables:
+            row = tx.one(f"SELECT last_value FROM {name}_number_seq WHERE is_called")
+            if row is not None:
+                found[name] = int(row[0])
+        return found
+
+    def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
+        """Let each table go on after a number."""
+        for name, number in counters.items():
+            tx.one(f"SELECT setval('{name}_number_seq', :number)", number=number)
+
+    async def close(self) -> None:
+        """Finish what is queued and close every connection."""
+        await self._writing.close()
+        await asyncio.to_thread(self._readers.shutdown)
+        await self.bell.close()
+        self._writer.close()
+        for connection in self._connections:
+            connection.close()
+
+    def _read(self, work: Callable[[Transaction], T], asked_at: float) -> T:
+        with postgres_errors():
+            while True:
+                try:
+                    return self._read_once(work)
+                except psycopg.Error as error:
+                    if not is_passing(error) or time.monotonic() > asked_at + PATIENCE_S:
+                        raise
+                    time.sleep(PAUSE_S)
+
+    def _read_once(self, work: Callable[[Transaction], T]) -> T:
+        connection = self._connected()
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            return work(PostgresTransaction(connection))
+        finally:
+            if not connection.closed:
+                connection.execute("ROLLBACK")
+
+    def _connected(self) -> psycopg.Connection:
+        """The connection of this thread."""
+        connection: psycopg.Connection | None = getattr(self._local, "connection", None)
+        if connection is None or connection.closed:
+            connection = self._local.connection = connect(self._url)
+            self._connections = [c for c in self._connections if not c.closed] + [connection]
+        return connection

@@ -1,0 +1,115 @@
+"""One writer at a time in the whole house, and a mark that tells what was committed.
+
+The functions of the store count on what SQLite gives them: nobody else writes meanwhile, and
+numbers are in the order of commits (events, cursors and the search index rely on it). Here an
+advisory lock gives them the same. All who wait in a process share one transaction, so the lock
+costs a sync for each batch and not for each message.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+
+import psycopg
+
+from postroom.ports.bell import Topic
+from postroom.store.postgres.bell import RING
+from postroom.store.postgres.connection import (
+    PATIENCE_S,
+    PAUSE_S,
+    PostgresTransaction,
+    connect,
+    explained,
+    is_passing,
+)
+from postroom.store.postgres.migrations import WRITING
+from postroom.store.writing import Job
+
+log = logging.getLogger(__name__)
+
+BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({WRITING[0]}, {WRITING[1]})"
+READ_MARK = "SELECT 1 FROM write_marks WHERE writer = :writer AND mark = :mark"
+WRITE_MARK = """
+    INSERT INTO write_marks (writer, mark) VALUES (:writer, :mark)
+    ON CONFLICT (writer) DO UPDATE SET mark = excluded.mark, at = now()
+"""
+
+
+class Writer:
+    """The connection that writes.
+
+    When it breaks at the commit itself, nobody has said whether that happened. So each batch
+    leaves a mark, and a second attempt looks for it first: the lock says that the first is over.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._name = secrets.token_hex(8)
+        self._mark = 0
+        self._connection: psycopg.Connection | None = None
+
+    def commit(self, batch: list[Job]) -> None:
+        """Run all jobs in one transaction; one that fails leaves the others alone."""
+        self._mark += 1
+        try:
+            self._insist(batch)
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            self.close()
+            log.warning("write.failed", extra={"error": str(error)})
+            for job in batch:
+                job.error = job.error or explained(error)
+
+    def close(self) -> None:
+        """Let go of the connection; the next batch opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _insist(self, batch: list[Job]) -> None:
+        deadline, is_again = time.monotonic() + PATIENCE_S, False
+        while True:
+            try:
+                self._attempt(batch, is_again=is_again)
+            except psycopg.Error as error:
+                if not is_passing(error) or time.monotonic() > deadline:
+                    raise
+                self.close()
+                is_again = True
+                time.sleep(PAUSE_S)
+            else:
+                return
+
+    def _attempt(self, batch: list[Job], *, is_again: bool) -> None:
+        if self._connection is None:
+            self._connection = connect(self._url)
+        connection = self._connection
+        connection.execute(BEGIN)
+        tx, announced = PostgresTransaction(connection), set[Topic]()
+        if is_again and tx.one(READ_MARK, writer=self._name, mark=self._mark):
+            connection.execute("ROLLBACK")
+            return
+        for job in batch:
+            announced |= _run(connection, job)
+        tx.run(WRITE_MARK, writer=self._name, mark=self._mark)
+        if announced:
+            tx.one(RING, topics=",".join(sorted(announced)))
+        connection.execute("COMMIT")
+
+
+def _run(connection: psycopg.Connection, job: Job) -> set[Topic]:
+    """Do one job, and return what it announced; if it fails, nothing of it stays."""
+    transaction = PostgresTransaction(connection)
+    job.result = job.error = None
+    connection.execute("SAVEPOINT job")
+    try:
+        job.result = job.work(transaction)
+    except Exception as error:
+        if is_passing(error):
+            raise
+        job.error = explained(error)
+        connection.execute("ROLLBACK TO job")
+        transaction.announced.clear()
+    connection.execute("RELEASE job")
+    return transaction.announced

@@ -1,0 +1,125 @@
+"""Moving house, backups, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.cli.progress import Progress
+from postroom.surfaces.cli.session import Session
+from postroom.surfaces.cli.streams import write_json
+from postroom.surfaces.shapes import to_json
+
+if TYPE_CHECKING:
+    from postroom.app import Moved
+    from postroom.config import Settings
+
+_PLACE = "FOLDER|postgresql://…"
+_BLOBS = "FOLDER|s3://…"
+
+
+@click.command(
+    help="Copy all mail from one place to another: from a data folder to PostgreSQL, back, or "
+    "between two of a kind. Stop the servers of the source first. Run it again if it was "
+    "interrupted: it goes on where it was. In the end every row is compared."
+)
+@click.option("--from", "source", metavar=_PLACE, required=True, help="Where the mail is.")
+@click.option("--to", "target", metavar=_PLACE, required=True, help="Where it goes.")
+@click.option("--from-blobs", metavar=_BLOBS, help="The data folder or bucket of its blobs.")
+@click.option("--to-blobs", metavar=_BLOBS, help="The data folder or bucket they go to.")
+@click.pass_obj
+def migrate(
+    session: Session, *, source: str, target: str, from_blobs: str | None, to_blobs: str | None
+) -> None:
+    old = _place(session.settings, source, from_blobs)
+    new = _place(session.settings, target, to_blobs)
+    if (old.database_url, old.data_dir) == (new.database_url, new.data_dir):
+        raise InvalidInput("to: the same place as --from; name another one")
+    if old.database_url is None and not (old.data_dir / "postroom.db").is_file():
+        raise InvalidInput(f"from: there is no mail in {old.data_dir}")
+    _tell(session, asyncio.run(_move(old, new)), "moved")
+
+
+async def _move(old: Settings, new: Settings) -> Moved:
+    from postroom.app import move_house
+
+    with Progress("moving", unit="blobs") as blobs, Progress("moving", unit="rows") as rows:
+
+        def tell(what: str, count: int, share: float | None) -> None:
+            (rows if what == "rows" else blobs).tell(count, share)
+
+        return await move_house(old, new, tell)
+
+
+def _place(settings: Settings, place: str, blobs: str | None) -> Settings:
+    """The settings with another place for mail, and for its blobs."""
+    if re.match(r"postgres(ql)?://", place):
+        found = replace(settings, database_url=place)
+    else:
+        found = replace(settings, data_dir=_folder(place), database_url=None, blobs_url=None)
+    if blobs is None:
+        return found
+    if blobs.startswith("s3://"):
+        return replace(found, blobs_url=blobs.rstrip("/"))
+    if found.database_url is None:
+        raise InvalidInput(f"blobs: those of {place} are inside it, or in a bucket")
+    return replace(found, blobs_url=None, data_dir=_folder(blobs))
+
+
+def _folder(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+@click.command(
+    help="Write a backup into a folder while everything runs. The folder is a data folder: "
+    "`postroom --data FOLDER verify` checks it. Into the same folder again, only new blobs are "
+    "copied."
+)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.pass_obj
+def backup(session: Session, folder: Path) -> None:
+    settings = session.settings
+    if settings.database_url is not None:
+        raise InvalidInput(
+            "this mail is in PostgreSQL; back it up with its own tools (docs/operations.md), or "
+            "copy it into a folder with `postroom migrate`"
+        )
+    if folder.absolute() == settings.data_dir.absolute():
+        raise InvalidInput("folder: that is the data folder itself; name another one")
+    _tell(session, asyncio.run(_back_up(settings, folder.absolute())), "backed up")
+
+
+@click.command(help="Bring a backup back into an empty data folder.")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.pass_obj
+def restore(session: Session, folder: Path) -> None:
+    settings = session.settings
+    if settings.database_url is not None:
+        raise InvalidInput("bring it into PostgreSQL with `postroom migrate --from FOLDER --to …`")
+    if not (folder / "postroom.db").is_file():
+        raise InvalidInput(f"folder: there is no backup in {folder}")
+    if (settings.data_dir / "postroom.db").exists():
+        raise Conflict(f"{settings.data_dir} has mail already; name an empty folder with --data")
+    kept = replace(settings, data_dir=folder.absolute(), blobs_url=None)
+    _tell(session, asyncio.run(_back_up(kept, settings.data_dir)), "restored")
+
+
+async def _back_up(settings: Settings, folder: Path) -> Moved:
+    from postroom.app import back_up
+
+    with Progress("copying", unit="blobs") as progress:
+        return await back_up(settings, folder, progress.tell)
+
+
+def _tell(session: Session, moved: Moved, verb: str) -> None:
+    if session.as_json:
+        write_json(to_json(moved))
+    else:
+        print(f"{verb}: {moved.rows} {'rows' if verb == 'moved' else 'messages'}, "
+              f"{moved.blobs} blobs")  # fmt: skip

@@ -1,0 +1,105 @@
+"""A real PostgreSQL: its own folder, a random loopback port, a new database for each test."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from postroom.store.postgres.connection import connect
+from postroom.store.postgres.migrations import migrate
+from tests.servers.postroom import free_port
+
+_USER = "postgres"
+_QUICK = "-c fsync=off -c synchronous_commit=on -c full_page_writes=off -c shared_buffers=64MB"
+_SAFE = "-c fsync=on -c synchronous_commit=on -c shared_buffers=64MB"
+_PARTITIONS = 2
+_TEMPLATE = "postroom_template"
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """A running server."""
+
+    folder: Path
+    port: int
+    is_durable: bool
+
+    def url(self, database: str) -> str:
+        return f"postgresql://{_USER}@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        """The address of a database with our tables and nothing in them."""
+        name = f"test_{secrets.token_hex(6)}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}".encode())
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        name = url.rpartition("/")[2]
+        with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+    def control(self, *arguments: str) -> None:
+        """Start, stop or restart the server, and wait until that is done."""
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
+        options += f"'{self.folder}' -c max_connections=200 {_SAFE if self.is_durable else _QUICK}"
+        log = str(self.folder / "log")
+        _run(self.folder, "pg_ctl", "-w", "-t", "60", "-D", str(self.folder / "data"),
+             "-l", log, "-o", options, *arguments)  # fmt: skip
+
+
+def _programs() -> Path:
+    """Debian keeps each version in a folder of its own; the newest counts."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[4]))
+    if found:
+        return found[-1].parent
+    return Path(shutil.which("initdb") or "/usr/bin/initdb").parent
+
+
+def _run(folder: Path, program: str, *arguments: str) -> None:
+    line = [str(_programs() / program), *arguments]
+    if os.geteuid() == 0:
+        line = ["setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--init-groups", "--", *line]
+    done = subprocess.run(
+        line, cwd=folder, stdin=subprocess.DEVNULL, capture_output=False, check=False,
+        stdout=(folder / "out").open("ab"), stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{program} failed:\n{(folder / 'out').read_text(errors='replace')}")
+
+
+@contextmanager
+def running(*, is_durable: bool = False) -> Iterator[Postgres]:
+    """Start a server in a temporary folder and stop it in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="postroom-pg-"))
+    folder.chmod(0o755)
+    if os.geteuid() == 0:
+        shutil.chown(folder, _USER)
+    server = Postgres(folder, free_port(), is_durable)
+    try:
+        _run(folder, "initdb", "-D", str(folder / "data"), "-U", _USER, "-A", "trust",
+             "--no-sync", "--locale=C.UTF-8", "-E", "UTF8")  # fmt: skip
+        server.control("start")
+        try:
+            _make_template(server)
+            yield server
+        finally:
+            server.control("stop", "-m", "immediate")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_template(server: Postgres) -> None:
+    with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {_TEMPLATE}".encode())
+    with connect(server.url(_TEMPLATE)) as connection:
+        migrate(connection, _PARTITIONS)

@@ -1,0 +1,53 @@
+"""The same mail, the same questions: PostgreSQL answers as SQLite does, in order and in total.
+
+`DIFFERENTIAL_SEEDS=10` asks some 2,000 questions; the normal run asks fewer.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from postroom.store.postgres.engine import PostgresEngine
+from tests.unit.store.search.test_answers import wrong_answers
+from tests.unit.store.search.world import World
+
+SEEDS = int(os.environ.get("DIFFERENTIAL_SEEDS", "2"))
+QUESTIONS = 40
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_both_databases_give_the_same_answers(
+    tmp_path: Path, database_url: str, seed: int
+) -> None:
+    worlds = [
+        await World.open(tmp_path, seed),
+        await World.on(PostgresEngine.open(database_url), seed),
+    ]
+    differences = []
+    for _ in range(5):
+        answers = [await live(world) for world in worlds]
+        differences += [pair for pair in zip(*answers, strict=True) if pair[0] != pair[1]]
+    wrong = await wrong_answers(worlds[1], QUESTIONS)
+    problems = [await world.store.problems() for world in worlds]
+    for world in worlds:
+        await world.engine.close()
+
+    assert [] == differences
+    assert [] == wrong
+    assert [(), ()] == problems
+
+
+async def live(world: World) -> list[object]:
+    """Let things happen, ask, and return what was asked and answered."""
+    await world.arrive(world.random.randrange(40, 90))
+    await world.change(15)
+    if world.random.random() < 0.8:
+        await world.merge()
+    await world.change(5)
+    look = await world.look()
+    look.rows.sort(key=lambda row: int(row[0]))
+    asked = [world.wanted(look) for _ in range(QUESTIONS)]
+    return [(wanted, await world.find(wanted)) for wanted in asked]

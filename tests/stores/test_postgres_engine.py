@@ -1,0 +1,196 @@
+"""The PostgreSQL engine: shared commits, failures that stay apart, a server that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from postroom.errors import InvalidInput, MailError, Unavailable
+from postroom.store.postgres import connection as connections
+from postroom.store.postgres import writer as writers
+from postroom.store.postgres.engine import PostgresEngine
+from postroom.store.postgres.migrations import migrate
+from postroom.store.transaction import Transaction
+
+PUT = "INSERT INTO facts (name, value) VALUES (:name, :value)"
+SLEEPERS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+     WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[PostgresEngine]:
+    opened = PostgresEngine.open(database_url)
+    yield opened
+    await opened.close()
+
+
+def put(tx: Transaction, name: str) -> None:
+    tx.run(PUT, name=name, value=b"1")
+
+
+async def names(engine: PostgresEngine) -> list[str]:
+    rows = await engine.read(lambda tx: tx.all("SELECT name FROM facts ORDER BY name"))
+    return [row[0] for row in rows if row[0] != "secret"]
+
+
+def cut_connections(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(SLEEPERS)
+
+
+async def test_one_job_that_fails_leaves_those_beside_it_alone(engine: PostgresEngine) -> None:
+    def fails(tx: Transaction) -> None:
+        put(tx, "half")
+        raise ValueError("no")
+
+    def clashes(tx: Transaction) -> None:
+        put(tx, "other")
+        put(tx, "other")
+
+    jobs = [engine.write(lambda tx, n=n: put(tx, f"n{n}")) for n in range(9)]
+    results = await asyncio.gather(
+        *jobs, engine.write(fails), engine.write(clashes), return_exceptions=True
+    )
+
+    assert [ValueError, MailError] == [type(result) for result in results[-2:]]
+    assert [f"n{number}" for number in range(9)] == await names(engine)
+
+
+async def test_a_reader_sees_one_moment(engine: PostgresEngine, database_url: str) -> None:
+    def twice(tx: Transaction) -> tuple[object, object]:
+        before = tx.one("SELECT count(*) FROM facts")
+        with psycopg.connect(database_url, autocommit=True) as other:
+            other.execute("INSERT INTO facts (name, value) VALUES ('new', '')")
+        return before, tx.one("SELECT count(*) FROM facts")
+
+    before, after = await engine.read(twice)
+
+    assert before == after
+    assert ["new"] == await names(engine)
+
+
+async def test_work_goes_on_when_every_connection_is_cut(
+    engine: PostgresEngine, database_url: str
+) -> None:
+    await engine.write(lambda tx: put(tx, "before"))
+    await names(engine)
+    cut_connections(database_url)
+
+    await engine.write(lambda tx: put(tx, "after"))
+
+    assert ["after", "before"] == await names(engine)
+
+
+async def test_a_cut_inside_a_transaction_is_tried_again_and_happens_once(
+    engine: PostgresEngine, database_url: str
+) -> None:
+    attempts = []
+
+    def work(tx: Transaction) -> int:
+        attempts.append(1)
+        put(tx, "once")
+        if len(attempts) == 1:
+            cut_connections(database_url)
+        row = tx.one("SELECT count(*) FROM facts WHERE name = 'once'")
+        return int(row[0]) if row else 0
+
+    assert 1 == await engine.write(work)
+    assert 2 == len(attempts)
+    assert ["once"] == await names(engine)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_a_commit_that_nobody_confirms_happens_once(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    attempts = []
+    real = writers.connect
+
+    class Deaf:
+        """A connection that breaks at its first commit, before or after the server has it."""
+
+        def __init__(self, inner: psycopg.Connection) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._inner, name)
+
+        def execute(self, statement: str) -> object:
+            if statement == "COMMIT":
+                if is_committed:
+                    self._inner.execute("COMMIT")
+                self._inner.close()
+                raise psycopg.OperationalError("the connection was lost")
+            return self._inner.execute(statement)
+
+    def connect(url: str) -> object:
+        attempts.append(url)
+        return Deaf(real(url)) if len(attempts) == 1 else real(url)
+
+    monkeypatch.setattr(writers, "connect", connect)
+    ran = []
+
+    def work(tx: Transaction) -> str:
+        ran.append(1)
+        put(tx, "once")
+        return f"attempt {len(ran)}"
+
+    answer = await engine.write(work)
+
+    assert "attempt 1" if is_committed else "attempt 2" == answer
+    assert 2 == len(attempts)
+    assert ["once"] == await names(engine)
+
+
+async def test_a_server_that_stays_away_is_unavailable(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(url: str) -> object:
+        raise psycopg.OperationalError("connection refused")
+
+    monkeypatch.setattr(writers, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(writers, "connect", away)
+
+    with pytest.raises(Unavailable) as refused:
+        await engine.write(lambda tx: put(tx, "never"))
+
+    assert refused.value.retry_after > 0
+    monkeypatch.undo()
+    await engine.write(lambda tx: put(tx, "again"))
+    assert ["again"] == await names(engine)
+
+
+async def test_text_that_cannot_be_stored_is_refused(engine: PostgresEngine) -> None:
+    with pytest.raises(InvalidInput):
+        await engine.write(lambda tx: put(tx, "a\0b"))
+
+
+def test_a_database_of_a_newer_postroom_is_refused(database_url: str) -> None:
+    with connections.connect(database_url) as connection:
+        connection.execute("UPDATE schema_version SET version = 1000")
+        with pytest.raises(MailError, match="newer"):
+            migrate(connection)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected", "names"),
+    [
+        ("SELECT :a, :b, :a", b"SELECT $1, $2, $1", ("a", "b")),
+        ("SELECT ':a', x::text, :a_1", b"SELECT ':a', x::text, $1", ("a_1",)),
+    ],
+)
+def test_named_parameters_become_numbers(sql: str, expected: bytes, names: tuple[str]) -> None:
+    assert (expected, names) == connections.positional(sql)
+
+
+def test_a_database_that_cannot_be_reached_is_named_without_the_password() -> None:
+    with pytest.raises(Unavailable) as refused:
+        PostgresEngine.open("postgresql://me:secret@127.0.0.1:9/postroom")
+
+    assert "127.0.0.1" in str(refused.value)
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,100 @@
+"""Several processes serve one port and share the work; one that is killed is replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.servers.postroom import Running, command, environment, running
+from tests.surfaces.cli.test_serve import curl_in, fetch, serving
+
+PATIENCE_S = 60
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def children(process: int) -> set[int]:
+    text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return {int(word) for word in text.split()}
+
+
+def ask(server: Running, path: str, body: object = None) -> dict[str, object]:
+    request = urllib.request.Request(
+        server.url + path,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {server.key}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.load(response)
+
+
+def test_a_crew_says_who_it_is_once_and_stops_when_told(data: Path) -> None:
+    with serving(data, "--workers", "2") as said:
+        assert 1 == said.count("is listening on")
+        assert 0 == fetch(curl_in(said))["total"]
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_one_that_is_killed_is_replaced_and_the_others_go_on(
+    tmp_path: Path, database: str, request: pytest.FixtureRequest
+) -> None:
+    extra = {}
+    if database == "postgres":
+        extra["POSTROOM_DATABASE_URL"] = request.getfixturevalue("database_url")
+    with running(tmp_path / "data", workers=2, **extra) as server:
+        wait_until(lambda: len(children(server.process.pid)) == 2)
+        inbox = ask(server, "/v1/inboxes", {"username": "bo"})
+        first = children(server.process.pid)
+        os.kill(min(first), signal.SIGKILL)
+        found = [ask(server, f"/v1/inboxes/{inbox['id']}")["address"] for _ in range(20)]
+        wait_until(lambda: len(children(server.process.pid) - {min(first)}) == 2)
+
+    assert ["bo@postroom.localhost"] * 20 == found
+
+
+def test_a_worker_does_what_others_have_left(tmp_path: Path, database_url: str) -> None:
+    """Mail for later is delivered by a process that serves nobody."""
+    env = environment(tmp_path / "data", {"POSTROOM_DATABASE_URL": database_url})
+
+    def run(*words: str) -> dict[str, object]:
+        done = subprocess.run(
+            command("-o", "json", *words), env=env, capture_output=True, check=False
+        )
+        assert 0 == done.returncode, done.stderr
+        return json.loads(done.stdout)
+
+    for name in ("ana", "bo"):
+        run("inbox", "create", f"{name}@postroom.localhost")
+    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 4))
+    ana, bo = run("inbox", "list")["results"]
+    draft = run("draft", "create", "--inbox-id", ana["id"], "--to", "bo@postroom.localhost",
+                "--subject", "Later", "--body-text", "x", "--send-at", soon)  # fmt: skip
+    run("draft", "send", draft["id"])
+
+    worker = subprocess.Popen(command("worker"), env=env, stdout=subprocess.PIPE, text=True)
+    patience = threading.Timer(PATIENCE_S, worker.kill)
+    patience.start()
+    try:
+        assert "at work" in worker.stdout.readline()
+        wait_until(lambda: run("message", "list", bo["id"])["total"] == 1)
+        worker.terminate()
+        assert 0 == worker.wait(PATIENCE_S)
+    finally:
+        patience.cancel()
+        worker.kill()
+        worker.wait()
+        worker.stdout.close()
