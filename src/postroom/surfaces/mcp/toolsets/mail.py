@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.operations import drafts, messages, rules, sending
+from postroom.operations import accounts, drafts, identities, messages, rules, sending
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets.inbox import (
     GET_MESSAGE,
@@ -45,7 +45,7 @@ TOOLS = (
         title="Send a message",
         operation=sending.send_message,
         answers=SENT,
-        hide=SELDOM,
+        hide=SELDOM | {"thread_id"},
     ),
     Tool(
         name="create_draft",
@@ -55,7 +55,8 @@ TOOLS = (
         description="Write a mail without sending it; send_draft sends it. "
         "Takes all arguments of send_message, and send_at.",
         hide=SELDOM
-        | {"idempotency_key", "body_html", "cc", "bcc", "attachments", "in_reply_to", "from"},
+        | {"idempotency_key", "body_html", "cc", "bcc", "attachments", "in_reply_to", "from"}
+        | {"thread_id"},
     ),
     Tool(
         name="send_draft",
@@ -63,6 +64,24 @@ TOOLS = (
         operation=drafts.send_draft,
         is_idempotent=True,
         answers=SENT,
+    ),
+    Tool(
+        name="list_identities",
+        title="List sender addresses",
+        operation=identities.list_identities,
+        hide=frozenset({"inbox_id", "limit", "offset", "cursor"}),
+    ),
+    Tool(
+        name="create_alias",
+        title="Create an alias",
+        operation=identities.create_alias,
+        answers=("id", "email"),
+    ),
+    Tool(
+        name="get_capabilities",
+        title="Capabilities",
+        operation=accounts.get_capabilities,
+        answers=("provider", "accounts"),
     ),
     Tool(
         name="create_rule",
