@@ -42,6 +42,7 @@ class OutboxJob:
     queued_at: datetime
     is_scheduled: bool
     holder: str
+    account_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

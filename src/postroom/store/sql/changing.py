@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from postroom.errors import InvalidInput, MailError, NotFound
 from postroom.model.attachment import BlobKey
@@ -17,16 +18,34 @@ from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.memories import forget_without_mail
 from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.names import is_hidden, name_of
+from postroom.store.sql.pushes import (
+    Delta,
+    as_provider_has_it,
+    origin_of,
+    put_deletion,
+    put_push,
+)
 from postroom.store.sql.threading import recount
-from postroom.store.sql.values import caseless, flag_bits, from_text
+from postroom.store.sql.values import caseless, flag_bits, flag_names, from_text
 from postroom.store.transaction import Row, Transaction
 
 _MOST_LABELS = 100
 
 FIND = """
-    SELECT m.number, m.inbox, m.thread, m.is_hidden, m.labels, m.mailboxes, i.id, m.raw
+    SELECT m.number, m.inbox, m.thread, m.is_hidden, m.labels, m.mailboxes, i.id, m.raw, m.flags
       FROM messages m JOIN inboxes i ON i.number = m.inbox WHERE m.id = :id
 """
+STANDING = (
+    "SELECT flags, labels, mailboxes, inbox, thread, is_hidden FROM messages WHERE number = :n"
+)
+
+
+class Standing(NamedTuple):
+    """How a message stands: its flags, labels and mailboxes."""
+
+    flags: tuple[str, ...]
+    labels: tuple[str, ...]
+    mailboxes: tuple[str, ...]
 
 
 def change_messages(
@@ -36,7 +55,7 @@ def change_messages(
     succeeded, failed = [], []
     for message_id in message_ids:
         try:
-            _change(tx, _found(tx, message_id, visible), change)
+            _change(tx, message_id, _found(tx, message_id, visible), change)
             succeeded.append(message_id)
         except MailError as error:
             failed.append(FailedAction(message_id, error.code, str(error)))
@@ -50,21 +69,65 @@ def _found(tx: Transaction, message_id: str, visible: Visible) -> Row:
     return row
 
 
-def _change(tx: Transaction, row: Row, change: Change) -> None:
-    number, inbox, thread, was_hidden = row[:4]
-    labels = _labels(from_text(row[4]), change)
+def _change(tx: Transaction, message_id: str, row: Row, change: Change) -> None:
+    number, inbox = row[:2]
+    origin = origin_of(tx, inbox)
+    if origin is not None:
+        change = as_provider_has_it(origin, change)
+    before = Standing(flag_names(row[8]), tuple(from_text(row[4])), tuple(from_text(row[5])))
+    labels = tuple(_labels(list(before.labels), change))
     if len(labels) > _MOST_LABELS:
         raise InvalidInput(f"a message can carry {_MOST_LABELS} labels at most")
-    if change.flags is not None:
-        set_flags(tx, number, change.flags)
-    mailboxes = _mailboxes(from_text(row[5]), change)
-    if labels == from_text(row[4]) and mailboxes == from_text(row[5]):
+    after = Standing(
+        before.flags if change.flags is None else change.flags,
+        labels,
+        tuple(_mailboxes(list(before.mailboxes), change)),
+    )
+    set_standing(tx, number, after)
+    if origin is not None:
+        put_push(tx, origin, number, message_id, _delta(before, after))
+
+
+def _delta(before: Standing, after: Standing) -> Delta:
+    moved = set(map(caseless, before.mailboxes)) != set(map(caseless, after.mailboxes))
+    return Delta(
+        add_flags=tuple(f for f in after.flags if f not in before.flags),
+        remove_flags=tuple(f for f in before.flags if f not in after.flags),
+        add_labels=_less(after.labels, before.labels),
+        remove_labels=_less(before.labels, after.labels),
+        move_to=after.mailboxes[0] if moved else None,
+    )
+
+
+def _less(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    gone = set(map(caseless, others))
+    return tuple(name for name in names if caseless(name) not in gone)
+
+
+def standing(tx: Transaction, number: int) -> Standing:
+    """How a message stands now."""
+    row = tx.one(STANDING, n=number)
+    if row is None:
+        return Standing((), (), ())
+    return Standing(flag_names(row[0]), tuple(from_text(row[1])), tuple(from_text(row[2])))
+
+
+def set_standing(tx: Transaction, number: int, after: Standing) -> None:
+    """Give a message these flags, labels and mailboxes, and let searches follow."""
+    row = tx.one(STANDING, n=number)
+    if row is None:
+        return
+    bits, inbox, thread, was_hidden = row[0], row[3], row[4], bool(row[5])
+    if flag_bits(after.flags) != bits:
+        set_flags(tx, number, after.flags)
+    labels, mailboxes = list(after.labels), list(after.mailboxes)
+    if labels == from_text(row[1]) and mailboxes == from_text(row[2]):
         return
     _rename(tx, number, inbox, labels, mailboxes)
     hidden = is_hidden(mailboxes)
-    before = _sets(from_text(row[4]), from_text(row[5]), is_hidden=bool(was_hidden))
+    before = _sets(from_text(row[1]), from_text(row[2]), is_hidden=was_hidden)
     change_message(tx, number, before, _sets(labels, mailboxes, is_hidden=hidden))
-    if hidden != bool(was_hidden):
+    if hidden != was_hidden:
         tx.run(
             "UPDATE messages SET is_hidden = :hidden WHERE number = :number",
             hidden=int(hidden),
@@ -118,6 +181,12 @@ def _rename(
     )
 
 
+def number_of(tx: Transaction, message_id: str) -> int:
+    """The number of a message that is there."""
+    row = tx.one("SELECT number FROM messages WHERE id = :id", id=message_id)
+    return int(row[0]) if row else 0
+
+
 def remove_message(
     tx: Transaction, message_id: str, visible: Visible
 ) -> tuple[BlobKey, ...] | None:
@@ -125,7 +194,18 @@ def remove_message(
     row = tx.one(FIND, id=message_id)
     if row is None or (visible is not None and row[6] not in visible):
         return None
-    number, thread = row[0], row[2]
+    origin = origin_of(tx, row[1])
+    if origin is not None:
+        put_deletion(tx, origin, row[0], message_id)
+    return remove_number(tx, row[0])
+
+
+def remove_number(tx: Transaction, number: int) -> tuple[BlobKey, ...]:
+    """Remove a message for good, by its number; return the blobs that nothing uses any more."""
+    row = tx.one("SELECT id, thread, raw FROM messages WHERE number = :n", n=number)
+    if row is None:
+        return ()
+    message_id, thread, raw = row
     learnt = learnt_from(tx, "number = :number", number=number)
     files = tx.all("SELECT sha256 FROM attachments WHERE message = :message", message=number)
     for table in (
@@ -143,4 +223,4 @@ def remove_message(
     recount(tx, thread)
     unshelve_mail(tx, [number])
     forget_without_mail(tx, learnt)
-    return unused_of(tx, [row[7], *(file[0] for file in files)])
+    return unused_of(tx, [raw, *(file[0] for file in files)])

@@ -11,6 +11,7 @@ from postroom.model.page import Found, Slice
 from postroom.store.recall.mail import unshelve_mail
 from postroom.store.search.jobs import remove_inbox as unindex_inbox
 from postroom.store.sql.blobs import unused_of
+from postroom.store.sql.identities import add_own_identity, is_taken
 from postroom.store.sql.memories import forget_without_mail
 from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.values import any_of, caseless, moment, seconds
@@ -41,7 +42,7 @@ def add_inbox(tx: Transaction, inbox: Inbox, client_id: str | None, payload: byt
             return _inbox(made)
         if made is not None:
             raise Conflict(f"client_id {client_id} was used with other arguments")
-    if tx.one("SELECT 1 FROM inboxes WHERE address = :address", address=inbox.address):
+    if is_taken(tx, inbox.address):
         raise Conflict(f"the address {inbox.address} is taken; choose another")
     row = tx.one(
         INSERT_INBOX,
@@ -56,6 +57,7 @@ def add_inbox(tx: Transaction, inbox: Inbox, client_id: str | None, payload: byt
     number = row[0] if row else 0
     mailboxes = [(name, caseless(name)) for name in STANDARD_MAILBOXES]
     tx.many(INSERT_MAILBOX, [{"inbox": number, "name": n, "folded": f} for n, f in mailboxes])
+    add_own_identity(tx, inbox, number)
     return inbox
 
 
@@ -102,8 +104,12 @@ def get_inbox(tx: Transaction, inbox_id: str, visible: Visible) -> Inbox | None:
 def inboxes_at(tx: Transaction, addresses: Sequence[str]) -> dict[str, Inbox]:
     """The inboxes that receive for these addresses, by the address in lower case."""
     among, params = any_of("address", [address.lower() for address in addresses])
-    rows = tx.all(f"SELECT {_COLUMNS} FROM inboxes WHERE address {among}", **params)
-    return {row[1]: _inbox(row) for row in rows}
+    rows = tx.all(
+        f"""SELECT i.id, i.address, i.name, i.account_id, i.created_at, d.email
+              FROM identities d JOIN inboxes i ON i.number = d.inbox WHERE d.email {among}""",
+        **params,
+    )
+    return {row[5]: _inbox(row) for row in rows}
 
 
 def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) -> Inbox | None:
@@ -132,6 +138,7 @@ _OF_INBOX = (
     "events",
     "drafts",
     "webhook_deliveries",
+    "identities",
 )
 
 
@@ -165,6 +172,13 @@ def remove_inbox(
     )
     for table in _OF_INBOX:
         tx.run(f"DELETE FROM {table} WHERE inbox = :inbox", inbox=number)
+    for table in ("remotes", "pushes"):
+        tx.run(
+            f"DELETE FROM {table} WHERE account IN "
+            "(SELECT number FROM accounts WHERE inbox = :inbox)",
+            inbox=number,
+        )
+    tx.run("DELETE FROM accounts WHERE inbox = :inbox", inbox=number)
     tx.run("DELETE FROM inboxes WHERE number = :inbox", inbox=number)
     unindex_inbox(tx, number)
     unshelve_mail(tx, [row[0] for row in gone])

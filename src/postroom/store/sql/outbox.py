@@ -19,6 +19,7 @@ from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.conditions import Conditions
 from postroom.store.sql.outcomes import ABOUT, set_recipients
+from postroom.store.sql.pushes import origin_of, put_copy
 from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
@@ -39,8 +40,9 @@ STALE = """
 """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
-           o.is_scheduled
+           o.is_scheduled, i.account_id
       FROM outbox o JOIN messages m ON m.number = o.message
+      JOIN inboxes i ON i.number = m.inbox
      WHERE o.state = 'waiting'
        AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond))
      ORDER BY o.next_at, o.message LIMIT :limit
@@ -146,6 +148,7 @@ def _job(row: Row, holder: str) -> OutboxJob:
         queued_at=moment(row[6]),
         is_scheduled=bool(row[7]),
         holder=holder,
+        account_id=row[8],
     )
 
 
@@ -208,9 +211,26 @@ def settle_mail(
     if row[0] != job.holder:
         recipients = {a: r for a, r in recipients.items() if r.status in ("sent", "failed")}
     set_recipients(tx, job.number, recipients, now)
+    if job.account_id is not None and any(r.status == "sent" for r in recipients.values()):
+        _keep_a_copy(tx, job)
     tx.run("UPDATE outbox SET attempts = attempts + 1 WHERE message = :n", n=job.number)
     if row[0] == job.holder:
         _wait_again(tx, job.number, seconds(next_at))
+
+
+def _keep_a_copy(tx: Transaction, job: OutboxJob) -> None:
+    """Have a copy put into Sent once, where the provider does not do so by itself."""
+    row = tx.one("SELECT inbox FROM messages WHERE number = :n", n=job.number)
+    origin = origin_of(tx, row[0]) if row else None
+    if origin is None or origin.provider != "imap":
+        return
+    known = tx.one(
+        """SELECT 1 FROM remotes WHERE message = :n
+           UNION ALL SELECT 1 FROM pushes WHERE message = :n AND kind = 'save_sent'""",
+        n=job.number,
+    )
+    if known is None:
+        put_copy(tx, origin, job.number, job.message_id)
 
 
 def deliver_scheduled(

@@ -11,6 +11,7 @@ from postroom.model.sending import Sent, overall_status
 from postroom.model.stored import NewSend
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.outbox import put_in_outbox
+from postroom.store.sql.pushes import Delta, origin_of, put_push
 from postroom.store.sql.values import dumps, from_text, seconds
 from postroom.store.transaction import Transaction
 
@@ -53,10 +54,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
     for delivery in send.deliveries:
         add_message(tx, delivery)
     if send.answered is not None:
-        tx.run(
-            f"UPDATE messages SET flags = flags | {_ANSWERED} WHERE id = :id",
-            id=send.answered,
-        )
+        _mark_answered(tx, send.answered)
     recipients = send.message.recipients or ()
     put_in_outbox(
         tx,
@@ -82,6 +80,17 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         answer=dumps(sent),
     )
     return sent
+
+
+def _mark_answered(tx: Transaction, message_id: str) -> None:
+    """Flag the mail that was answered, here and at its provider."""
+    row = tx.one("SELECT number, inbox, flags FROM messages WHERE id = :id", id=message_id)
+    if row is None or row[2] & _ANSWERED:
+        return
+    tx.run(f"UPDATE messages SET flags = flags | {_ANSWERED} WHERE number = :n", n=row[0])
+    origin = origin_of(tx, row[1])
+    if origin is not None:
+        put_push(tx, origin, row[0], message_id, Delta(add_flags=("answered",)))
 
 
 def _number(tx: Transaction, message_id: str) -> int:

@@ -20,6 +20,7 @@ _LETTERS: dict[Topic, bytes] = {
     "outbox": b"o",
     "webhooks": b"w",
     "errands": b"r",
+    "accounts": b"a",
 }
 _TOPICS = {letter[0]: topic for topic, letter in _LETTERS.items()}
 _NEW = ".new-"

@@ -364,6 +364,59 @@ STEPS: tuple[tuple[str, ...], ...] = (
         """CREATE TRIGGER audit_remains BEFORE DELETE ON audit
                BEGIN SELECT RAISE(ABORT, 'the audit log cannot be shortened'); END""",
     ),
+    (
+        """CREATE TABLE accounts (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            provider TEXT NOT NULL,
+            address TEXT NOT NULL,
+            inbox INTEGER NOT NULL UNIQUE,
+            options TEXT NOT NULL,
+            capabilities TEXT,
+            checkpoint TEXT,
+            state TEXT NOT NULL,
+            detail TEXT NOT NULL,
+            total INTEGER,
+            asked_at INTEGER,
+            synced_at INTEGER,
+            created_at INTEGER NOT NULL
+        )""",
+        """CREATE TABLE remotes (
+            account INTEGER NOT NULL,
+            scope TEXT NOT NULL,
+            key TEXT NOT NULL,
+            message INTEGER,
+            mailboxes TEXT NOT NULL,
+            is_gone INTEGER NOT NULL,
+            PRIMARY KEY (account, scope, key)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX remotes_by_message ON remotes (message)",
+        "CREATE INDEX remotes_gone ON remotes (account, is_gone)",
+        """CREATE TABLE pushes (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            account INTEGER NOT NULL,
+            message INTEGER,
+            message_id TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            change TEXT NOT NULL,
+            attempts INTEGER NOT NULL,
+            next_at INTEGER NOT NULL
+        )""",
+        "CREATE INDEX pushes_by_account ON pushes (account, number)",
+        "CREATE INDEX pushes_by_message ON pushes (message)",
+        """CREATE TABLE identities (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            inbox INTEGER NOT NULL,
+            email TEXT NOT NULL UNIQUE,
+            name TEXT NOT NULL,
+            signature TEXT NOT NULL,
+            is_default INTEGER NOT NULL
+        )""",
+        "CREATE INDEX identities_by_inbox ON identities (inbox, number)",
+        """INSERT INTO identities (id, inbox, email, name, signature, is_default)
+           SELECT 'idn_' || substr(id, 5), number, address, '', '', 1 FROM inboxes""",
+    ),
 )
 
 

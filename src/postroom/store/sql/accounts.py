@@ -1,0 +1,167 @@
+"""Accounts: kept, found, and how far each of them is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from postroom.errors import Conflict, NotFound
+from postroom.model.account import Account, AccountState
+from postroom.model.inbox import Inbox, Visible
+from postroom.model.page import Found, Slice
+from postroom.store.sql.inboxes import add_inbox
+from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+_COLUMNS = """a.id, a.provider, a.address, i.id, a.state, a.detail,
+    (SELECT count(*) FROM messages m WHERE m.inbox = a.inbox), a.total, a.synced_at, a.created_at,
+    a.options, a.number"""
+_TABLES = "accounts a JOIN inboxes i ON i.number = a.inbox"
+INSERT = """
+    INSERT INTO accounts (id, provider, address, inbox, options, state, detail, created_at)
+    VALUES (:id, :provider, :address, :inbox, :options, :state, :detail, :created_at)
+"""
+
+
+def _account(row: Row) -> Account:
+    return Account(
+        id=row[0],
+        provider=row[1],
+        address=row[2],
+        inbox_id=row[3],
+        state=row[4],
+        detail=row[5],
+        synced=row[6],
+        total=row[7],
+        synced_at=moment(row[8]) if row[8] is not None else None,
+        created_at=moment(row[9]),
+        options=from_text(row[10]),
+    )
+
+
+def add_account(tx: Transaction, account: Account, name: str) -> None:
+    """Keep a new account together with its inbox. Raises Conflict."""
+    if tx.one("SELECT 1 FROM accounts WHERE id = :id", id=account.id):
+        raise Conflict(f"there is an account {account.id} already; choose another name")
+    inbox = Inbox(account.inbox_id, account.address, name, account.id, account.created_at)
+    add_inbox(tx, inbox, None, b"")
+    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox.id)
+    tx.run(
+        INSERT,
+        id=account.id,
+        provider=account.provider,
+        address=account.address,
+        inbox=row[0] if row else 0,
+        options=dumps(account.options),
+        state=account.state,
+        detail=account.detail,
+        created_at=seconds(account.created_at),
+    )
+    tx.announce("accounts")
+
+
+def list_accounts(tx: Transaction, visible: Visible, page: Slice) -> Found[Account]:
+    """Oldest first."""
+    among, params = ("IS NOT NULL", {}) if visible is None else any_of("id", sorted(visible))
+    counted = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE i.id {among}", **params)
+    total: int = counted[0] if counted else 0
+    start, offset = page.after[0] if page.after else 0, page.offset
+    if page.after:
+        passed = tx.one(
+            f"SELECT count(*) FROM {_TABLES} WHERE i.id {among} AND a.number <= :start",
+            **params,
+            start=start,
+        )
+        offset = passed[0] if passed else 0
+    rows = tx.all(
+        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE i.id {among} AND a.number > :start
+             ORDER BY a.number LIMIT :limit OFFSET :skipped""",
+        **params,
+        start=start,
+        limit=page.limit,
+        skipped=page.offset,
+    )
+    has_more = rows and offset + len(rows) < total
+    return Found(
+        tuple(_account(row) for row in rows), total, offset, (rows[-1][-1],) if has_more else None
+    )
+
+
+def get_account(tx: Transaction, account_id: str, visible: Visible) -> Account | None:
+    """The account, if its inbox exists for the caller."""
+    row = tx.one(f"SELECT {_COLUMNS} FROM {_TABLES} WHERE a.id = :id", id=account_id)
+    if row is None or (visible is not None and row[3] not in visible):
+        return None
+    return _account(row)
+
+
+def change_account(tx: Transaction, account_id: str, options: dict[str, Any]) -> None:
+    """Let an account be asked anew, with these options, after another sign-in."""
+    tx.run(
+        "UPDATE accounts SET options = :options, state = 'new', detail = '' WHERE id = :id",
+        options=dumps(options),
+        id=account_id,
+    )
+    tx.announce("accounts")
+
+
+def set_account_state(
+    tx: Transaction, account_id: str, state: AccountState, detail: str, synced_at: datetime | None
+) -> None:
+    """Write down how an account is; a time is written when all of it was read."""
+    tx.run(
+        """UPDATE accounts SET state = :state, detail = :detail,
+                  synced_at = coalesce(:synced_at, synced_at) WHERE id = :id""",
+        state=state,
+        detail=detail[:1000],
+        synced_at=seconds(synced_at) if synced_at else None,
+        id=account_id,
+    )
+
+
+def set_capabilities(tx: Transaction, account_id: str, capabilities: dict[str, Any]) -> None:
+    """Write down what an account has turned out to be able to."""
+    tx.run(
+        "UPDATE accounts SET capabilities = :capabilities WHERE id = :id",
+        capabilities=dumps(capabilities),
+        id=account_id,
+    )
+
+
+def capabilities_of(tx: Transaction, account_id: str) -> dict[str, Any] | None:
+    """What was written down of it last."""
+    row = tx.one("SELECT capabilities FROM accounts WHERE id = :id", id=account_id)
+    return from_text(row[0]) if row and row[0] is not None else None
+
+
+def ask_for_sync(tx: Transaction, account_id: str, now: datetime) -> None:
+    """Have an account looked at now, whoever does that. Raises NotFound."""
+    changed = tx.run(
+        """UPDATE accounts SET asked_at = CASE WHEN coalesce(asked_at, 0) >= :now
+                  THEN asked_at + 1 ELSE :now END WHERE id = :id""",
+        now=seconds(now),
+        id=account_id,
+    )
+    if not changed:
+        raise NotFound(f"no account {account_id}")
+    tx.announce("accounts")
+
+
+def asked_at(tx: Transaction, account_id: str) -> int:
+    """When somebody asked for it last, in seconds; 0 if nobody did."""
+    row = tx.one("SELECT asked_at FROM accounts WHERE id = :id", id=account_id)
+    return int(row[0] or 0) if row else 0
+
+
+def checkpoint_of(tx: Transaction, account_id: str) -> dict[str, Any] | None:
+    """How far the account was read."""
+    row = tx.one("SELECT checkpoint FROM accounts WHERE id = :id", id=account_id)
+    return from_text(row[0]) if row and row[0] is not None else None
+
+
+def account_number(tx: Transaction, account_id: str) -> tuple[int, int]:
+    """The numbers of an account and of its inbox. Raises NotFound when it was removed."""
+    row = tx.one("SELECT number, inbox FROM accounts WHERE id = :id", id=account_id)
+    if row is None:
+        raise NotFound(f"no account {account_id}")
+    return row[0], row[1]

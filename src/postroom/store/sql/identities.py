@@ -1,0 +1,150 @@
+"""Identities: the addresses that one may send from, and that an inbox receives for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.errors import Conflict, NotFound
+from postroom.model.account import Identity
+from postroom.model.inbox import Inbox, Visible
+from postroom.model.page import Found, Slice
+from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.values import visible_numbers
+from postroom.store.transaction import Row, Transaction
+
+_COLUMNS = """d.id, d.email, CASE WHEN d.name = '' THEN i.name ELSE d.name END, d.signature, i.id,
+    i.account_id, d.is_default, d.number"""
+_TABLES = "identities d JOIN inboxes i ON i.number = d.inbox"
+INSERT = """
+    INSERT INTO identities (id, inbox, email, name, signature, is_default)
+    VALUES (:id, :inbox, :email, :name, :signature, :is_default)
+"""
+
+
+def _identity(row: Row) -> Identity:
+    return Identity(row[0], row[1], row[2], row[3], row[4], row[5], bool(row[6]))
+
+
+def is_taken(tx: Transaction, email: str) -> bool:
+    """Whether mail to this address has a place already."""
+    return tx.one("SELECT 1 FROM identities WHERE email = :e", e=email.lower()) is not None
+
+
+def add_own_identity(tx: Transaction, inbox: Inbox, number: int) -> None:
+    """The address of an inbox is its first identity; it bears the inbox's name."""
+    tx.run(
+        INSERT,
+        id="idn_" + inbox.id[4:],
+        inbox=number,
+        email=inbox.address.lower(),
+        name="",
+        signature="",
+        is_default=1,
+    )
+
+
+def add_identity(tx: Transaction, identity: Identity) -> Identity:
+    """Keep another address of an inbox. Raises Conflict when it is taken."""
+    if is_taken(tx, identity.email):
+        raise Conflict(f"the address {identity.email} is taken; choose another")
+    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=identity.inbox_id)
+    if row is None:
+        raise NotFound(f"no inbox {identity.inbox_id}")
+    tx.run(
+        INSERT,
+        id=identity.id,
+        inbox=row[0],
+        email=identity.email.lower(),
+        name=identity.name,
+        signature=identity.signature,
+        is_default=0,
+    )
+    return identity
+
+
+def keep_identities(tx: Transaction, inbox_id: str, identities: Sequence[Identity]) -> None:
+    """Add those that a provider has and we do not; what is ours stays as it is."""
+    for identity in identities:
+        if not is_taken(tx, identity.email):
+            add_identity(tx, identity)
+
+
+def list_identities(
+    tx: Transaction, visible: Visible, inbox_id: str | None, page: Slice
+) -> Found[Identity]:
+    """Oldest first."""
+    where = Conditions()
+    inboxes = visible_numbers(tx, visible)
+    if inboxes is not None:
+        where.among("d.inbox", "inbox", inboxes)
+    if inbox_id is not None:
+        where.add("i.id = :inbox_id", inbox_id=inbox_id)
+    counted = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE {where.sql}", **where.params)
+    total: int = counted[0] if counted else 0
+    start, offset = page.after[0] if page.after else 0, page.offset
+    if page.after:
+        passed = tx.one(
+            f"SELECT count(*) FROM {_TABLES} WHERE {where.sql} AND d.number <= :start",
+            **where.params,
+            start=start,
+        )
+        offset = passed[0] if passed else 0
+    rows = tx.all(
+        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql} AND d.number > :start
+             ORDER BY d.number LIMIT :limit OFFSET :skipped""",
+        **where.params,
+        start=start,
+        limit=page.limit,
+        skipped=page.offset,
+    )
+    has_more = rows and offset + len(rows) < total
+    return Found(
+        tuple(_identity(row) for row in rows), total, offset, (rows[-1][-1],) if has_more else None
+    )
+
+
+def default_identity(tx: Transaction, inbox_id: str) -> Identity | None:
+    """The address that an inbox sends from when nobody says which."""
+    row = tx.one(
+        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE i.id = :inbox_id
+             ORDER BY d.is_default DESC, d.number LIMIT 1""",
+        inbox_id=inbox_id,
+    )
+    return _identity(row) if row else None
+
+
+def identity_at(tx: Transaction, email: str) -> Identity | None:
+    """The identity with this address, compared without case."""
+    row = tx.one(f"SELECT {_COLUMNS} FROM {_TABLES} WHERE d.email = :email", email=email.lower())
+    return _identity(row) if row else None
+
+
+def change_identity(
+    tx: Transaction,
+    identity_id: str,
+    visible: Visible,
+    *,
+    name: str | None,
+    signature: str | None,
+    is_default: bool | None,
+) -> Identity | None:
+    """Change what is given. The default of an inbox changes when another is made so."""
+    row = tx.one(f"SELECT {_COLUMNS}, d.inbox FROM {_TABLES} WHERE d.id = :id", id=identity_id)
+    if row is None or (visible is not None and row[4] not in visible):
+        return None
+    if is_default is False and row[6]:
+        raise Conflict(f"{identity_id} is the default; make another identity the default instead")
+    if is_default:
+        tx.run("UPDATE identities SET is_default = 0 WHERE inbox = :inbox", inbox=row[8])
+    tx.run(
+        """UPDATE identities SET name = coalesce(:name, name),
+                  signature = coalesce(:signature, signature),
+                  is_default = CASE WHEN :is_default = 1 THEN 1 ELSE is_default END
+            WHERE id = :id""",
+        name=name,
+        signature=signature,
+        is_default=int(bool(is_default)),
+        id=identity_id,
+    )
+    changed = tx.one(f"SELECT {_COLUMNS} FROM {_TABLES} WHERE d.id = :id", id=identity_id)
+    return _identity(changed) if changed else None

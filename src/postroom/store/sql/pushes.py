@@ -1,0 +1,179 @@
+"""Changes that were made here and belong to a provider: written with the change, done later."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from postroom.model.inbox import ARCHIVE, STANDARD_MAILBOXES
+from postroom.model.remote import Push, Pushed, RemoteRef
+from postroom.model.stored import Change
+from postroom.store.sql.values import caseless, dumps, from_text, seconds
+from postroom.store.transaction import Transaction
+
+_STANDARD = frozenset(caseless(name) for name in STANDARD_MAILBOXES)
+INSERT = """
+    INSERT INTO pushes (account, message, message_id, kind, change, attempts, next_at)
+    VALUES (:account, :message, :message_id, :kind, :change, 0, 0)
+"""
+DUE = """
+    SELECT number, message, message_id, kind, change, attempts FROM pushes
+     WHERE account = :account AND next_at <= :now ORDER BY number LIMIT :limit
+"""
+PLACES = """
+    SELECT scope, key, mailboxes FROM remotes WHERE message = :message AND is_gone = 0
+     ORDER BY scope, key
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The account that feeds an inbox."""
+
+    account: int
+    provider: str
+
+
+def origin_of(tx: Transaction, inbox: int) -> Origin | None:
+    """The account that feeds an inbox; None if it is local."""
+    row = tx.one("SELECT number, provider FROM accounts WHERE inbox = :inbox", inbox=inbox)
+    return Origin(*row) if row else None
+
+
+def as_provider_has_it(origin: Origin, change: Change) -> Change:
+    """A change as the provider will make it: in Gmail, mailboxes of one's own are labels."""
+    destination = change.move_to
+    if origin.provider != "gmail" or destination is None or caseless(destination) in _STANDARD:
+        return change
+    labels = (*change.add_labels, destination)
+    return replace(change, add_labels=labels, move_to=ARCHIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What is different after a change; only this is told to the provider."""
+
+    add_flags: tuple[str, ...] = ()
+    remove_flags: tuple[str, ...] = ()
+    add_labels: tuple[str, ...] = ()
+    remove_labels: tuple[str, ...] = ()
+    move_to: str | None = None
+
+
+def put_push(
+    tx: Transaction, origin: Origin, number: int | None, message_id: str, delta: Delta
+) -> None:
+    """Let the provider hear of a change, if there is anything to hear."""
+    if delta != Delta():
+        _insert(tx, origin.account, number, message_id, "change", asdict(delta))
+
+
+def put_deletion(tx: Transaction, origin: Origin, number: int, message_id: str) -> None:
+    """Let the provider remove what was removed here; the places stay known until it has."""
+    places = [list(row) for row in tx.all(PLACES, message=number)]
+    tx.run("DELETE FROM pushes WHERE message = :n", n=number)
+    tx.run("UPDATE remotes SET message = NULL WHERE message = :n", n=number)
+    if places:
+        _insert(tx, origin.account, None, message_id, "delete", {"places": places})
+
+
+def put_copy(tx: Transaction, origin: Origin, number: int, message_id: str) -> None:
+    """Let a copy of a sent mail be put into Sent at the provider."""
+    _insert(tx, origin.account, number, message_id, "save_sent", {})
+
+
+def _insert(
+    tx: Transaction,
+    account: int,
+    number: int | None,
+    message_id: str,
+    kind: str,
+    change: dict[str, object],
+) -> None:
+    tx.run(
+        INSERT,
+        account=account,
+        message=number,
+        message_id=message_id,
+        kind=kind,
+        change=dumps(change),
+    )
+    tx.announce("accounts")
+
+
+def due_pushes(tx: Transaction, account_id: str, now: datetime, limit: int) -> list[Push]:
+    """What is to be told next, in the order in which it was done."""
+    row = tx.one("SELECT number FROM accounts WHERE id = :id", id=account_id)
+    rows = tx.all(DUE, account=row[0] if row else 0, now=seconds(now), limit=limit)
+    return [_push(tx, *row) for row in rows]
+
+
+def _push(
+    tx: Transaction,
+    number: int,
+    message: int | None,
+    message_id: str,
+    kind: str,
+    text: str,
+    attempts: int,
+) -> Push:
+    change = from_text(text)
+    places = change.pop("places", None)
+    if places is None:
+        places = tx.all(PLACES, message=message)
+    found = tx.one("SELECT raw, internet_id FROM messages WHERE number = :n", n=message)
+    delta = Delta(**{name: _fixed(value) for name, value in change.items()})
+    return Push(
+        number=number,
+        message_id=message_id,
+        kind=kind,  # type: ignore[arg-type]
+        refs=tuple((RemoteRef(p[0], p[1]), tuple(from_text(p[2]))) for p in places),
+        add_flags=delta.add_flags,
+        remove_flags=delta.remove_flags,
+        add_labels=delta.add_labels,
+        remove_labels=delta.remove_labels,
+        move_to=delta.move_to,
+        raw=found[0] if found else None,
+        internet_message_id=found[1] if found else None,
+        attempts=attempts,
+    )
+
+
+def _fixed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) -> None:
+    """A change was made at the provider."""
+    from postroom.store.sql.remotes import settle_places
+
+    row = tx.one("SELECT message FROM pushes WHERE number = :n", n=push.number)
+    tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
+    settle_places(tx, account_id, row[0] if row else None, pushed)
+
+
+def defer_push(tx: Transaction, push: Push, next_at: datetime) -> None:
+    """Try a change again later; those after it on the same message wait too."""
+    tx.run(
+        """UPDATE pushes SET attempts = attempts + 1, next_at = :next_at
+            WHERE number = :n OR (message_id = :message_id AND number > :n)""",
+        next_at=seconds(next_at),
+        n=push.number,
+        message_id=push.message_id,
+    )
+
+
+def give_up_push(tx: Transaction, push: Push) -> None:
+    """The provider will never make this change."""
+    tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
+
+
+def next_push_at(tx: Transaction, account_id: str) -> int | None:
+    """When the next change is due, in seconds; None if there is none."""
+    row = tx.one(
+        """SELECT min(p.next_at) FROM pushes p JOIN accounts a ON a.number = p.account
+            WHERE a.id = :id""",
+        id=account_id,
+    )
+    return row[0] if row else None

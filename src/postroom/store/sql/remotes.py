@@ -1,0 +1,217 @@
+"""Mail of accounts: which message is where at its provider, and what follows from changes there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.model.attachment import BlobKey
+from postroom.model.remote import Pushed, RemoteChanges, RemoteMessage, RemoteRef
+from postroom.model.stored import Added, NewMessage
+from postroom.store.sql.accounts import account_number
+from postroom.store.sql.adding import add_message
+from postroom.store.sql.changing import Standing, number_of, remove_number, set_standing, standing
+from postroom.store.sql.values import any_of, caseless, dumps, from_text
+from postroom.store.transaction import Transaction
+
+_AT_ONCE = 500
+INSERT = """
+    INSERT INTO remotes (account, scope, key, message, mailboxes, is_gone)
+    VALUES (:account, :scope, :key, :message, :mailboxes, 0)
+    ON CONFLICT (account, scope, key) DO UPDATE
+       SET message = excluded.message, mailboxes = excluded.mailboxes, is_gone = 0
+"""
+FIND = """
+    SELECT message, mailboxes FROM remotes
+     WHERE account = :account AND scope = :scope AND key = :key
+"""
+LIVE = "SELECT mailboxes FROM remotes WHERE message = :message AND is_gone = 0 ORDER BY scope, key"
+SENT_BY_US = """
+    SELECT m.number, m.id, t.id FROM messages m JOIN threads t ON t.number = m.thread
+     WHERE m.inbox = :inbox AND m.internet_id = :internet_id AND m.is_outbound = 1
+       AND NOT EXISTS (SELECT 1 FROM remotes r WHERE r.message = m.number)
+     ORDER BY m.number LIMIT 1
+"""
+ABANDONED = """
+    SELECT DISTINCT r.message FROM remotes r
+     WHERE r.account = :account AND r.is_gone = 1 AND r.message IS NOT NULL
+       AND NOT EXISTS (SELECT 1 FROM remotes o WHERE o.message = r.message AND o.is_gone = 0)
+     LIMIT :limit
+"""
+
+
+def unknown_refs(tx: Transaction, account_id: str, refs: Sequence[RemoteRef]) -> set[RemoteRef]:
+    """Those of the places that we know nothing of."""
+    account, _ = account_number(tx, account_id)
+    unknown = set(refs)
+    by_scope: dict[str, list[str]] = {}
+    for ref in refs:
+        by_scope.setdefault(ref.scope, []).append(ref.key)
+    for scope, keys in by_scope.items():
+        for start in range(0, len(keys), _AT_ONCE):
+            among, params = any_of("key", keys[start : start + _AT_ONCE])
+            rows = tx.all(
+                f"""SELECT key FROM remotes
+                     WHERE account = :account AND scope = :scope AND key {among}""",
+                account=account,
+                scope=scope,
+                **params,
+            )
+            unknown.difference_update(RemoteRef(scope, row[0]) for row in rows)
+    return unknown
+
+
+def scopes(tx: Transaction, account_id: str) -> frozenset[str]:
+    """The scopes in which there is something."""
+    account, _ = account_number(tx, account_id)
+    rows = tx.all("SELECT DISTINCT scope FROM remotes WHERE account = :account", account=account)
+    return frozenset(row[0] for row in rows)
+
+
+def keys(tx: Transaction, account_id: str, scope: str) -> frozenset[str]:
+    """What is in a scope and was not called gone."""
+    account, _ = account_number(tx, account_id)
+    rows = tx.all(
+        "SELECT key FROM remotes WHERE account = :account AND scope = :scope AND is_gone = 0",
+        account=account,
+        scope=scope,
+    )
+    return frozenset(row[0] for row in rows)
+
+
+def add_remote(
+    tx: Transaction, account_id: str, arrivals: Sequence[tuple[NewMessage, RemoteMessage]]
+) -> list[Added]:
+    """Keep mail from a provider; what came by another way before is the same message."""
+    account, inbox = account_number(tx, account_id)
+    return [_add(tx, account, inbox, message, remote) for message, remote in arrivals]
+
+
+def _add(
+    tx: Transaction, account: int, inbox: int, message: NewMessage, remote: RemoteMessage
+) -> Added:
+    added = _sent_by_us(tx, inbox, message) or add_message(tx, message)
+    number = number_of(tx, added.message_id)
+    _place(tx, account, remote.ref, number, remote.mailboxes)
+    if added.is_duplicate:
+        _follow(tx, number, remote)
+    return added
+
+
+def _sent_by_us(tx: Transaction, inbox: int, message: NewMessage) -> Added | None:
+    """Our own copy of a mail that the provider took, and perhaps rewrote: its id tells."""
+    if message.direction != "outbound" or message.internet_message_id is None:
+        return None
+    row = tx.one(SENT_BY_US, inbox=inbox, internet_id=message.internet_message_id)
+    return Added(row[1], row[2], is_duplicate=True) if row else None
+
+
+def _place(
+    tx: Transaction, account: int, ref: RemoteRef, number: int | None, mailboxes: Sequence[str]
+) -> None:
+    tx.run(
+        INSERT,
+        account=account,
+        scope=ref.scope,
+        key=ref.key,
+        message=number,
+        mailboxes=dumps(list(mailboxes)),
+    )
+
+
+def apply_changes(tx: Transaction, account_id: str, changes: RemoteChanges) -> None:
+    """Let what we know follow what the provider says, and write down how far we have read."""
+    account, _ = account_number(tx, account_id)
+    for remote in changes.messages:
+        row = tx.one(FIND, account=account, scope=remote.ref.scope, key=remote.ref.key)
+        if row is not None and row[0] is not None:
+            _place(tx, account, remote.ref, row[0], remote.mailboxes)
+            _follow(tx, row[0], remote)
+    for ref in changes.gone:
+        _leave(tx, account, ref)
+    for scope in changes.dropped:
+        for key in keys(tx, account_id, scope):
+            _leave(tx, account, RemoteRef(scope, key))
+    tx.run(
+        """UPDATE accounts SET checkpoint = :checkpoint, total = coalesce(:total, total)
+            WHERE number = :account""",
+        checkpoint=dumps(changes.checkpoint),
+        total=changes.total,
+        account=account,
+    )
+
+
+def _leave(tx: Transaction, account: int, ref: RemoteRef) -> None:
+    """A message is not in this place any more; whether it is anywhere is seen at the end."""
+    row = tx.one(FIND, account=account, scope=ref.scope, key=ref.key)
+    if row is None:
+        return
+    place = {"account": account, "scope": ref.scope, "key": ref.key}
+    if row[0] is None:
+        tx.run(
+            "DELETE FROM remotes WHERE account = :account AND scope = :scope AND key = :key",
+            **place,
+        )
+        return
+    tx.run(
+        """UPDATE remotes SET is_gone = 1
+            WHERE account = :account AND scope = :scope AND key = :key""",
+        **place,
+    )
+    now = standing(tx, row[0])
+    mailboxes = _mailboxes(tx, row[0])
+    if mailboxes and not _is_being_pushed(tx, row[0]):
+        set_standing(tx, row[0], Standing(now.flags, now.labels, mailboxes))
+
+
+def _follow(tx: Transaction, number: int, remote: RemoteMessage) -> None:
+    """Take over how a message stands, unless a change of ours is still on its way there."""
+    if _is_being_pushed(tx, number):
+        return
+    now = standing(tx, number)
+    labels = now.labels if remote.labels is None else _spelled(remote.labels, now.labels)
+    flags = (*remote.flags, *(flag for flag in now.flags if flag in remote.untold))
+    set_standing(tx, number, Standing(flags, labels, _mailboxes(tx, number)))
+
+
+def _spelled(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
+    """Names as they are written here already; some providers know them in lower case only."""
+    known = {caseless(name): name for name in present}
+    return tuple(known.get(caseless(name), name) for name in names)
+
+
+def _mailboxes(tx: Transaction, number: int) -> tuple[str, ...]:
+    found: dict[str, str] = {}
+    for row in tx.all(LIVE, message=number):
+        for name in from_text(row[0]):
+            found.setdefault(caseless(name), name)
+    return tuple(found.values())
+
+
+def _is_being_pushed(tx: Transaction, number: int) -> bool:
+    return tx.one("SELECT 1 FROM pushes WHERE message = :n LIMIT 1", n=number) is not None
+
+
+def settle_places(tx: Transaction, account_id: str, number: int | None, pushed: Pushed) -> None:
+    """Write down where a push has put a message."""
+    account, _ = account_number(tx, account_id)
+    for ref, mailboxes in pushed.entered:
+        _place(tx, account, ref, number, mailboxes)
+    for ref in pushed.left:
+        _leave(tx, account, ref)
+
+
+def sweep_gone(tx: Transaction, account_id: str, limit: int) -> tuple[int, tuple[BlobKey, ...]]:
+    """Remove messages that are nowhere at the provider any more; call it after a whole pass.
+
+    A message that was moved is in its new place by then.
+    """
+    account, _ = account_number(tx, account_id)
+    unused: list[BlobKey] = []
+    rows = tx.all(ABANDONED, account=account, limit=limit)
+    for (number,) in rows:
+        unused += remove_number(tx, number)
+        tx.run("DELETE FROM remotes WHERE message = :n", n=number)
+        tx.run("DELETE FROM pushes WHERE message = :n", n=number)
+    if not rows:
+        tx.run("DELETE FROM remotes WHERE account = :account AND is_gone = 1", account=account)
+    return len(rows), tuple(unused)

@@ -1,0 +1,192 @@
+"""Accounts in the store: places of messages, changes on their way, identities."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from postroom.errors import Conflict, NotFound
+from postroom.model.account import Account, Identity
+from postroom.model.page import Slice
+from postroom.model.remote import Pushed, RemoteChanges, RemoteMessage, RemoteRef
+from postroom.model.stored import Change
+from postroom.pipeline.house import House
+from postroom.pipeline.receive import Arrival, put_away
+from tests.mails import mail, new_inbox
+
+
+async def new_account(house: House, name: str = "work", provider: str = "imap") -> Account:
+    account = Account(
+        name,
+        provider,  # type: ignore[arg-type]
+        f"{name}@example.com",
+        house.new_id("inb"),
+        "new",
+        "",
+        0,
+        None,
+        None,
+        house.clock().replace(microsecond=0),
+        {"host": "imap.example.com"},
+    )
+    await house.store.add_account(account, "Ana")
+    return account
+
+
+async def arrive(
+    house: House, account: Account, raw: bytes, ref: RemoteRef, mailbox: str = "Inbox"
+) -> str:
+    """Let a mail come from the provider; the id of the message."""
+    remote = RemoteMessage(ref, (mailbox,), (), ())
+    (parsed,) = await house.parser.parse([raw])
+    async with put_away(house, [(Arrival(raw, account.inbox_id), parsed)]) as (message,):
+        pair = (replace(message, mailboxes=(mailbox,)), remote)
+        (added,) = await house.store.add_remote(account.id, [pair])
+    return added.message_id
+
+
+ONE, TWO = RemoteRef("1/INBOX", "1"), RemoteRef("1/Archive", "7")
+
+
+async def test_an_account_has_one_inbox_and_one_name(house: House) -> None:
+    account = await new_account(house)
+
+    found = await house.store.inbox(account.inbox_id, None)
+    assert found is not None
+    assert ("work@example.com", "work") == (found.address, found.account_id)
+    with pytest.raises(Conflict):
+        await new_account(house)
+
+
+async def test_a_mail_in_two_mailboxes_is_one_message(house: House) -> None:
+    account, raw = await new_account(house), mail()
+    first = await arrive(house, account, raw, ONE)
+    second = await arrive(house, account, raw, TWO, "Archive")
+
+    message = await house.store.message(first, None)
+    assert message is not None
+    assert (first, {"Inbox", "Archive"}) == (second, set(message.mailboxes))
+
+
+async def test_a_message_stays_until_it_is_nowhere(house: House) -> None:
+    account, raw = await new_account(house), mail()
+    message_id = await arrive(house, account, raw, ONE)
+    await arrive(house, account, raw, TWO, "Archive")
+    await house.store.apply_changes(account.id, RemoteChanges({"at": 1}, gone=(ONE,)))
+    removed, _ = await house.store.sweep_gone(account.id, 10)
+    message = await house.store.message(message_id, None)
+
+    assert message is not None
+    assert (0, ("Archive",)) == (removed, message.mailboxes)
+    await house.store.apply_changes(account.id, RemoteChanges({"at": 2}, gone=(TWO,)))
+    assert 1 == (await house.store.sweep_gone(account.id, 10))[0]
+    assert await house.store.message(message_id, None) is None
+    assert {"at": 2} == await house.store.checkpoint_of(account.id)
+    assert not await house.store.problems()
+
+
+async def test_a_change_here_waits_for_the_provider_and_keeps_what_it_says_out(
+    house: House,
+) -> None:
+    account = await new_account(house)
+    message_id = await arrive(house, account, mail(), ONE)
+    change = Change(flags=("seen",), add_labels=("Work",), move_to="Archive")
+    await house.store.change_messages([message_id], change, None)
+    told = RemoteMessage(ONE, ("Inbox",), ("flagged",), ("Old",))
+    await house.store.apply_changes(account.id, RemoteChanges({}, (told,)))
+    (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
+
+    assert (("seen",), ("Work",), "Archive") == (push.add_flags, push.add_labels, push.move_to)
+    assert ((ONE, ("Inbox",)),) == push.refs
+    message = await house.store.message(message_id, None)
+    assert message is not None
+    assert (("seen",), ("Work",), ("Archive",)) == (
+        message.flags,
+        message.labels,
+        message.mailboxes,
+    )
+    pushed = Pushed(left=(ONE,), entered=((TWO, ("Archive",)),))
+    await house.store.settle_push(account.id, push, pushed)
+    await house.store.sweep_gone(account.id, 10)
+    told = RemoteMessage(TWO, ("Archive",), ("seen", "flagged"), ("work",))
+    await house.store.apply_changes(account.id, RemoteChanges({}, (told,)))
+    message = await house.store.message(message_id, None)
+    assert message is not None
+    assert (("seen", "flagged"), ("Work",)) == (message.flags, message.labels)
+
+
+async def test_a_change_of_a_local_message_is_told_to_nobody(house: House) -> None:
+    account, inbox = await new_account(house), await new_inbox(house)
+    from tests.mails import deliver
+
+    added = await deliver(house, inbox, mail())
+    await house.store.change_messages([added.message_id], Change(flags=("seen",)), None)
+
+    assert [] == await house.store.due_pushes(account.id, house.clock(), 10)
+
+
+async def test_what_failed_is_tried_again_in_order(house: House) -> None:
+    account = await new_account(house)
+    message_id = await arrive(house, account, mail(), ONE)
+    for flags in (("seen",), ("seen", "flagged")):
+        await house.store.change_messages([message_id], Change(flags=flags), None)
+    first, _ = await house.store.due_pushes(account.id, house.clock(), 10)
+    later = house.clock() + timedelta(minutes=5)
+    await house.store.defer_push(first, later)
+
+    assert [] == await house.store.due_pushes(account.id, house.clock(), 10)
+    due = await house.store.due_pushes(account.id, later + timedelta(seconds=1), 10)
+    assert [first.number, first.number + 1] == [push.number for push in due]
+
+
+async def test_a_message_that_was_removed_here_does_not_come_back(house: House) -> None:
+    account = await new_account(house)
+    message_id = await arrive(house, account, mail(), ONE)
+    await house.store.remove_message(message_id, None)
+
+    assert set() == await house.store.unknown_refs(account.id, [ONE])
+    (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
+    assert ("delete", ((ONE, ("Inbox",)),)) == (push.kind, push.refs)
+
+
+async def test_in_gmail_a_move_to_a_mailbox_of_ones_own_is_a_label(house: House) -> None:
+    account = await new_account(house, provider="gmail")
+    message_id = await arrive(house, account, mail(), RemoteRef("", "a"))
+    await house.store.change_messages([message_id], Change(move_to="Projects"), None)
+
+    message = await house.store.message(message_id, None)
+    assert message is not None
+    assert (("Projects",), ("Archive",)) == (message.labels, message.mailboxes)
+
+
+async def test_an_account_goes_with_everything_of_it(house: House) -> None:
+    account = await new_account(house)
+    message_id = await arrive(house, account, mail(), ONE)
+    await house.store.change_messages([message_id], Change(flags=("seen",)), None)
+    await house.store.remove_inbox(account.inbox_id, None, force=True)
+
+    assert await house.store.account(account.id, None) is None
+    with pytest.raises(NotFound):
+        await house.store.unknown_refs(account.id, [ONE])
+    assert 0 == (await house.store.accounts(None, Slice())).total
+    assert not await house.store.problems()
+
+
+async def test_an_alias_receives_and_is_taken(house: House) -> None:
+    inbox = await new_inbox(house)
+    alias = Identity("idn_1", "sales@postroom.localhost", "Sales", "", inbox.id, None, False)
+    await house.store.add_identity(alias)
+
+    found = await house.store.inboxes_at(["SALES@postroom.localhost"])
+    assert inbox.id == found["sales@postroom.localhost"].id
+    with pytest.raises(Conflict):
+        await new_inbox(house, "sales")
+    changed = await house.store.change_identity(
+        "idn_1", None, name=None, signature=None, is_default=True
+    )
+    assert changed is not None
+    default = await house.store.default_identity(inbox.id)
+    assert default is not None
+    assert "idn_1" == default.id
