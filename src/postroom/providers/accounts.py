@@ -1,0 +1,228 @@
+"""From an account to its provider: the port `Providers`."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from postroom.errors import FeatureDisabled, ProviderAuthFailed
+from postroom.model.account import Account, Capabilities
+from postroom.model.remote import RemoteIdentity
+from postroom.ports.provider import MakesAliases, Provider
+from postroom.ports.sender import Sender
+from postroom.ports.vault import Secret, Vault
+
+if TYPE_CHECKING:
+    from postroom.model.imap import ImapAccount
+    from postroom.providers.gmail.client import GmailClient
+    from postroom.providers.graph.client import GraphClient
+    from postroom.providers.jmap.provider import JmapProvider
+    from postroom.providers.oauth.signing_in import Client
+    from postroom.providers.web.api import Authorizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoints:
+    """Where the providers are and who we are there; settings, so that they can be elsewhere."""
+
+    gmail: str
+    gmail_login: str
+    gmail_token: str
+    outlook: str
+    outlook_login: str
+    fastmail: str
+    gmail_client_id: str | None = None
+    gmail_client_secret: str | None = field(default=None, repr=False)
+    outlook_client_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Opens accounts with the secrets of the vault, which is opened when it is needed first."""
+
+    folder: Path
+    kind: str
+    endpoints: Endpoints
+    message_bytes: int
+
+    @cached_property
+    def vault(self) -> Vault:
+        from postroom.providers.vault.keyrings import open_vault
+
+        return open_vault(self.folder, self.kind)
+
+    def secret(self, account: Account) -> Secret:
+        """What logs an account in. Raises ProviderAuthFailed."""
+        secret = self.vault.read(account.id)
+        if secret is None:
+            raise ProviderAuthFailed(f"{account.id}: there is no password or token for it here")
+        return secret
+
+    @asynccontextmanager
+    async def open(self, account: Account) -> AsyncIterator[Provider]:
+        provider = self.provider(account)
+        try:
+            yield provider
+        finally:
+            await provider.close()
+
+    def provider(self, account: Account, secret: Secret | None = None) -> Provider:
+        """The account, with its own secret or one that is not in the vault yet."""
+        if account.provider == "imap":
+            from postroom.providers.imap.account import ImapProvider
+
+            return ImapProvider(
+                _imap(account, secret or self.secret(account)),
+                account.address,
+                can_send=bool(account.options.get("smtp_host")),
+                message_bytes=self.message_bytes,
+            )
+        can_send = "send" in account.options.get("scopes", ["send"])
+        if account.provider == "gmail":
+            from postroom.providers.gmail.provider import GmailProvider
+
+            return GmailProvider(self._gmail(account, secret), account.address, can_send)
+        if account.provider == "outlook":
+            from postroom.providers.graph.provider import GraphProvider
+
+            return GraphProvider(self._graph(account, secret), account.address, can_send)
+        return self._jmap(account, secret)
+
+    def sender(self, account: Account) -> Sender:
+        if account.provider == "imap":
+            return _smtp(account, self.secret(account))
+        if account.provider == "gmail":
+            from postroom.providers.gmail.provider import GmailSender
+
+            return GmailSender(self._gmail(account, None))
+        if account.provider == "outlook":
+            from postroom.providers.graph.provider import GraphSender
+
+            return GraphSender(self._graph(account, None))
+        from postroom.providers.jmap.provider import JmapSender
+
+        return JmapSender(self._jmap(account, None))
+
+    def _gmail(self, account: Account, secret: Secret | None) -> GmailClient:
+        from postroom.providers.gmail.client import GmailClient
+        from postroom.providers.gmail.provider import RATES
+        from postroom.providers.web.api import Api
+
+        return GmailClient(
+            Api(account.id, self.endpoints.gmail, self._tokens(account, secret), RATES)
+        )
+
+    def _graph(self, account: Account, secret: Secret | None) -> GraphClient:
+        from postroom.providers.graph.client import GraphClient
+        from postroom.providers.graph.provider import RATES
+        from postroom.providers.web.api import Api
+
+        return GraphClient(
+            Api(account.id, self.endpoints.outlook, self._tokens(account, secret), RATES)
+        )
+
+    def _jmap(self, account: Account, secret: Secret | None) -> JmapProvider:
+        from postroom.providers.jmap.client import JmapClient
+        from postroom.providers.jmap.provider import RATES, JmapProvider
+        from postroom.providers.web.api import Api, Fixed
+
+        given = secret or self.secret(account)
+        said = f"Bearer {given['password']}"
+        if account.options.get("basic"):
+            pair = f"{account.options['user']}:{given['password']}".encode()
+            said = f"Basic {b64encode(pair).decode()}"
+        client = JmapClient(Api(account.id, self.endpoints.fastmail, Fixed(said), RATES))
+        scopes = account.options.get("scopes", ["send"])
+        return JmapProvider(client, account.address, wants_to_send="send" in scopes)
+
+    def _tokens(self, account: Account, secret: Secret | None) -> Authorizer:
+        """The tokens of the vault, which are renewed, or some that are only tried."""
+        from postroom.providers.oauth.signing_in import refresh
+        from postroom.providers.oauth.tokens import Tokens
+        from postroom.providers.web.api import Fixed
+
+        if secret is not None:
+            return Fixed(f"Bearer {secret['access_token']}")
+        client = self.oauth_client(account.provider, account.options.get("scopes", ()))
+        return Tokens(self.vault, account.id, lambda token: refresh(client, token))
+
+    def oauth_client(self, provider: str, scopes: Iterable[str]) -> Client:
+        """Who we are where one signs in to this provider. Raises InvalidInput."""
+        from postroom.providers.oauth import clients
+
+        where = self.endpoints
+        if provider == "gmail":
+            return clients.google(
+                where.gmail_login,
+                where.gmail_token,
+                where.gmail_client_id,
+                where.gmail_client_secret,
+                scopes,
+            )
+        return clients.microsoft(where.outlook_login, where.outlook_client_id, scopes)
+
+    def live(self, account: Account) -> ImapAccount | None:
+        """The account for whoever works on it live; None without its secret."""
+        secret = self.vault.read(account.id)
+        return _imap(account, secret) if secret else None
+
+    async def check(self, account: Account, secret: Secret | None) -> Capabilities:
+        provider = self.provider(account, secret)
+        try:
+            await provider.check()
+            return provider.capabilities
+        finally:
+            await provider.close()
+
+    async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
+        async with self.open(account) as provider:
+            if not isinstance(provider, MakesAliases):
+                raise FeatureDisabled(f"{account.id}: its provider makes no addresses")
+            return await provider.create_alias(alias)
+
+    def keep_secret(self, account_id: str, secret: Secret) -> None:
+        self.vault.write(account_id, secret)
+
+    def forget_secret(self, account_id: str) -> None:
+        self.vault.remove(account_id)
+
+
+def _imap(account: Account, secret: Secret) -> ImapAccount:
+    from postroom.model.imap import ImapAccount
+
+    options = account.options
+    return ImapAccount(
+        account_id=account.id,
+        host=options["host"],
+        user=options["user"],
+        secret=secret["password"],
+        port=options["port"],
+        security=options["security"],
+        ca_file=_path(options.get("ca_file")),
+        is_unverified=bool(options.get("insecure")) and not options.get("ca_file"),
+    )
+
+
+def _smtp(account: Account, secret: Secret) -> Sender:
+    from postroom.providers.smtp.relay import SmtpRelay
+    from postroom.providers.smtp.url import RelayAddress
+
+    options = account.options
+    address = RelayAddress(
+        host=options["smtp_host"],
+        port=options["smtp_port"],
+        security=options["smtp_security"],
+        username=options.get("smtp_user") or None,
+        password=secret.get("smtp_password") or secret["password"],
+        ca_file=_path(options.get("ca_file")),
+    )
+    return SmtpRelay(address, account.address.rpartition("@")[2])
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None

@@ -1,0 +1,288 @@
+"""A provider's HTTP API: paced, limited, and with its refusals in our words."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+
+from postroom.errors import (
+    ProviderAuthFailed,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+)
+from postroom.model.account import RateLimits
+
+MOST_BYTES = 50 * 2**20
+PATIENCE_S = 60
+"""How long we wait by ourselves when a provider wants us to; longer waits are the caller's."""
+
+_TRIES = 4
+_TIMEOUT = httpx2.Timeout(60.0, connect=30.0)
+_BUSY = (429, 503)
+_SHOWN = 300
+
+
+class ApiRefused(ProviderError):
+    """The provider understood and said no; asking again would not help."""
+
+    retryable = False
+
+    def __init__(self, message: str, *, status: int, reason: str = "", body: Any = None) -> None:
+        super().__init__(message, status=status, provider_said=reason)
+        self.status = status
+        self.reason = reason
+        self.body = body
+
+
+class Authorizer(Protocol):
+    """Knows what to say about who we are."""
+
+    async def header(self) -> str: ...
+    async def renew(self, refused: str) -> bool:
+        """Get something better than what was refused; False if there is nothing better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A header that never changes."""
+
+    value: str = field(repr=False)
+
+    async def header(self) -> str:
+        return self.value
+
+    async def renew(self, refused: str) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class Pace:
+    """Lets requests through no faster than a provider wants them."""
+
+    rates: RateLimits
+    not_before: float = 0.0
+    _next: float = 0.0
+
+    async def turn(self) -> None:
+        """Wait until the next request may go out."""
+        loop = asyncio.get_running_loop()
+        gap = 1.0 / self.rates.requests_per_second
+        earliest = loop.time() - gap * self.rates.burst
+        self._next = max(self._next, earliest) + gap
+        wait = max(self._next - loop.time(), self.not_before - loop.time())
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    def hold(self, seconds: float) -> None:
+        """Let nothing through for so long."""
+        until = asyncio.get_running_loop().time() + seconds
+        self.not_before = max(self.not_before, until)
+
+
+@dataclass(eq=False)
+class Api:
+    """One account's way to ask its provider."""
+
+    account_id: str
+    base: str
+    authorizer: Authorizer
+    rates: RateLimits
+    patience_s: int = PATIENCE_S
+    _http: httpx2.AsyncClient | None = None
+    _pace: Pace | None = None
+
+    def __post_init__(self) -> None:
+        refuse_clear_text(self.base)
+        self._pace = Pace(self.rates)
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    async def json(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+    ) -> Any:
+        """Ask, and read the answer as JSON; None if there is none."""
+        sent = dict(headers or {})
+        if body is not None:
+            content = msgspec.json.encode(body)
+            sent.setdefault("Content-Type", "application/json")
+        answer = await self.ask(method, path, params=params, content=content, headers=sent)
+        return self._read(answer) if answer.strip() else None
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Ask, wait if we are told to, and return the bytes of the answer.
+
+        Raises:
+            ApiRefused: the provider said no.
+            ProviderAuthFailed, ProviderTimeout, ProviderError, RateLimited.
+        """
+        for attempt in range(_TRIES):
+            status, answer_headers, data = await self._once(method, path, params, content, headers)
+            if status < 400:
+                return data
+            wait = self._asked_to_wait(status, answer_headers, data)
+            if wait is None:
+                raise self._refusal(status, data)
+            assert self._pace is not None
+            self._pace.hold(wait)
+            if wait > self.patience_s or attempt == _TRIES - 1:
+                raise RateLimited(
+                    f"{self.account_id}: the provider wants us to wait {wait} s",
+                    retry_after=wait,
+                )
+        raise AssertionError("unreachable")
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        content: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> tuple[int, httpx2.Headers, bytes]:
+        for is_last in (False, True):
+            said = await self.authorizer.header()
+            async with self.stream(
+                method, path, params=params, content=content, headers=headers, said=said
+            ) as response:
+                data = await self._bounded(response)
+            if response.status_code != 401:
+                return response.status_code, response.headers, data
+            if is_last or not await self.authorizer.renew(said):
+                break
+        raise ProviderAuthFailed(f"{self.account_id}: the provider does not accept our login")
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        said: str | None = None,
+        read_s: float | None = None,
+    ) -> AsyncIterator[httpx2.Response]:
+        """An answer that is read while it comes."""
+        assert self._pace is not None
+        await self._pace.turn()
+        url = path if path.startswith(("http://", "https://")) else self.base + path
+        refuse_clear_text(url)
+        if self._http is None:
+            self._http = httpx2.AsyncClient(timeout=_TIMEOUT, follow_redirects=False)
+        sent = {**(headers or {}), "Authorization": said or await self.authorizer.header()}
+        timeout = _TIMEOUT if read_s is None else httpx2.Timeout(read_s, connect=30.0)
+        try:
+            async with self._http.stream(
+                method, url, params=params, content=content, headers=sent, timeout=timeout
+            ) as response:
+                yield response
+        except httpx2.TimeoutException as error:
+            raise ProviderTimeout(f"{self.account_id}: the provider did not answer") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            kind = type(error).__name__
+            raise ProviderError(f"{self.account_id}: no answer: {kind}") from error
+
+    async def _bounded(self, response: httpx2.Response) -> bytes:
+        pieces, size = [], 0
+        async for piece in response.aiter_bytes():
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise ProviderError(f"{self.account_id}: an answer of more than {MOST_BYTES} bytes")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _read(self, data: bytes) -> Any:
+        try:
+            return msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise ProviderError(f"{self.account_id}: the answer is no JSON we can read") from error
+
+    def _asked_to_wait(self, status: int, headers: httpx2.Headers, data: bytes) -> int | None:
+        is_limited = status in _BUSY or (status == 403 and b"ateLimitExceeded" in data)
+        if not is_limited:
+            return None
+        return retry_after(headers.get("Retry-After"), datetime.now(UTC))
+
+    def _refusal(self, status: int, data: bytes) -> ProviderError:
+        try:
+            body = self._read(data) if data.strip() else None
+        except ProviderError:
+            body = None
+        reason, text = _said(body)
+        message = f"{self.account_id}: the provider said {status} {text or reason}".rstrip()
+        if status >= 500:
+            return ProviderError(message, status=status)
+        return ApiRefused(message, status=status, reason=reason, body=body)
+
+
+def _said(body: Any) -> tuple[str, str]:
+    """The short and the long form of what an error of Google, Microsoft or JMAP says."""
+    if not isinstance(body, dict):
+        return "", ""
+    error = body.get("error", body)
+    if not isinstance(error, dict):
+        return str(error)[:_SHOWN], str(body.get("error_description", ""))[:_SHOWN]
+    short = error.get("code") or error.get("status") or error.get("type") or ""
+    return str(short)[:_SHOWN], str(error.get("message") or error.get("detail") or "")[:_SHOWN]
+
+
+def retry_after(value: str | None, now: datetime) -> int:
+    """How long to wait: seconds or a date (RFC 9110 §10.2.3); without one, a few seconds."""
+    if value is None:
+        return 5
+    if value.strip().isdigit():
+        return min(int(value.strip()), 86_400)
+    try:
+        at = parsedate_to_datetime(value)
+        return max(1, min(int((at - now).total_seconds()) + 1, 86_400))
+    except (ValueError, TypeError):
+        return 5
+
+
+def refuse_clear_text(url: str) -> None:
+    """Refuse a URL over which a token would travel in the clear, except on this machine."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" and parts.hostname:
+        return
+    if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
+        return
+    raise ProviderError(f"{parts.scheme}://{parts.hostname} is not safe; use https")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

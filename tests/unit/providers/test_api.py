@@ -1,0 +1,71 @@
+"""A provider's HTTP API: it is waited for when it says so, and never trusted with our memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from postroom.errors import ProviderAuthFailed, ProviderError, RateLimited
+from postroom.model.account import RateLimits
+from postroom.providers.web import api as web_api
+from postroom.providers.web.api import Api, ApiRefused, Fixed, refuse_clear_text
+from tests.servers.web import Answer, Asked, WebServer
+
+
+@contextmanager
+def serving(answer: Callable[[Asked], Answer]) -> Iterator[tuple[Api, WebServer]]:
+    with WebServer(answer) as server:
+        rates = RateLimits(requests_per_second=1000, burst=100)
+        yield Api("work", server.url, Fixed("Bearer canary-token"), rates, patience_s=2), server
+
+
+async def test_it_waits_as_long_as_it_is_told_and_asks_again() -> None:
+    answers = [Answer(429, {}, {"Retry-After": "1"}), Answer(body={"good": True})]
+    with serving(lambda _: answers.pop(0)) as (api, server):
+        assert {"good": True} == await api.json("GET", "/x")
+        assert 2 == len(server.asked)
+        await api.close()
+
+
+async def test_a_long_wait_is_the_callers() -> None:
+    def busy(_: Asked) -> Answer:
+        return Answer(
+            403, {"error": {"errors": [{"reason": "rateLimitExceeded"}]}}, {"Retry-After": "900"}
+        )
+
+    with serving(busy) as (api, server):
+        with pytest.raises(RateLimited) as limited:
+            await api.json("GET", "/x")
+        assert (900, 1) == (limited.value.retry_after, len(server.asked))
+        await api.close()
+
+
+async def test_a_refused_login_and_a_refusal_are_told_apart_and_keep_the_token_secret() -> None:
+    with serving(lambda asked: Answer(401 if asked.path == "/a" else 400, {})) as (api, _):
+        with pytest.raises(ProviderAuthFailed) as auth:
+            await api.json("GET", "/a")
+        with pytest.raises(ApiRefused) as refused:
+            await api.json("GET", "/b")
+        assert "canary" not in str(auth.value) + str(refused.value)
+        await api.close()
+
+
+async def test_answers_that_are_no_answers_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_api, "MOST_BYTES", 100_000)
+    deep = b"[" * 50_000 + b"]" * 50_000
+    bodies = {"/long": b"[" + b"1," * 60_000 + b"1]", "/deep": deep[:99_000], "/text": b"<html>"}
+    with serving(lambda asked: Answer(body=bodies[asked.path])) as (api, _):
+        for path in bodies:
+            with pytest.raises(ProviderError):
+                await api.json("GET", path)
+        await api.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://example.com/", "ftp://127.0.0.1/", "http://127.0.0.1.evil.example/"]
+)
+def test_a_token_does_not_travel_in_the_clear(url: str) -> None:
+    with pytest.raises(ProviderError):
+        refuse_clear_text(url)

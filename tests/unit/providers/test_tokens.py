@@ -1,0 +1,89 @@
+"""Tokens: renewed in time, once, and rotated without a moment in which there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import ProviderAuthFailed
+from postroom.ports.vault import Secret
+from postroom.providers.oauth.tokens import Tokens
+from postroom.providers.vault.files import FileVault
+
+
+class Provider:
+    """Gives out tokens; a refresh token is good once."""
+
+    def __init__(self) -> None:
+        self.good = "r0"
+        self.count = 0
+
+    async def refresh(self, token: str) -> Secret:
+        await asyncio.sleep(0)
+        if token != self.good:
+            raise ProviderAuthFailed("invalid_grant")
+        self.count += 1
+        self.good = f"r{self.count}"
+        expires = str(1000 + self.count * 3600)
+        return {
+            "access_token": f"a{self.count}",
+            "refresh_token": self.good,
+            "expires_at": expires,
+        }
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> FileVault:
+    vault = FileVault(tmp_path)
+    vault.write("work", {"access_token": "a0", "refresh_token": "r0", "expires_at": "1000"})
+    return vault
+
+
+async def test_a_token_is_renewed_before_it_expires_and_the_new_one_is_kept(
+    vault: FileVault,
+) -> None:
+    provider = Provider()
+    fresh = Tokens(vault, "work", provider.refresh, now=lambda: 600.0)
+    late = Tokens(vault, "work", provider.refresh, now=lambda: 800.0)
+
+    assert "Bearer a0" == await fresh.header()
+    assert "Bearer a1" == await late.header()
+    assert "r1" == (vault.read("work") or {})["refresh_token"]
+
+
+async def test_of_two_that_renew_at_once_one_does(vault: FileVault) -> None:
+    provider = Provider()
+    both = [Tokens(vault, "work", provider.refresh, now=lambda: 800.0) for _ in range(2)]
+
+    headers = await asyncio.gather(*(tokens.header() for tokens in both))
+
+    assert (["Bearer a1"] * 2, 1) == (list(headers), provider.count)
+
+
+async def test_a_token_that_is_refused_is_replaced(vault: FileVault) -> None:
+    provider = Provider()
+    tokens = Tokens(vault, "work", provider.refresh, now=lambda: 0.0)
+    refused = await tokens.header()
+
+    assert await tokens.renew(refused)
+    assert "Bearer a1" == await tokens.header()
+
+
+async def test_a_refresh_token_that_is_not_accepted_needs_a_person(vault: FileVault) -> None:
+    provider = Provider()
+    provider.good = "another"
+    tokens = Tokens(vault, "work", provider.refresh, now=lambda: 800.0)
+
+    with pytest.raises(ProviderAuthFailed):
+        await tokens.header()
+    assert "r0" == (vault.read("work") or {})["refresh_token"]
+
+
+async def test_without_a_refresh_token_an_expired_one_needs_a_person(vault: FileVault) -> None:
+    vault.write("work", {"access_token": "a0", "expires_at": "1000"})
+    tokens = Tokens(vault, "work", Provider().refresh, now=lambda: 2000.0)
+
+    with pytest.raises(ProviderAuthFailed):
+        await tokens.header()
