@@ -1,0 +1,158 @@
+"""JMAP (RFC 8620, RFC 8621): the session, method calls, blobs, and its events. It knows nothing
+of us."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urljoin, urlsplit
+
+from postroom.errors import ProviderError
+from postroom.providers.web.api import Api, ApiRefused
+
+CORE = "urn:ietf:params:jmap:core"
+MAIL = "urn:ietf:params:jmap:mail"
+SUBMISSION = "urn:ietf:params:jmap:submission"
+PING_S = 60
+SILENCE_S = 240.0
+"""A connection that says nothing for so long is dead: it was asked to ping every minute."""
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class MethodRefused(ProviderError):
+    """A method answered with an error; `type` is its name (RFC 8620 §3.6.2)."""
+
+    retryable = False
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message, provider_said=kind)
+        self.type = kind
+
+
+@dataclass(eq=False)
+class JmapClient:
+    """One account at a JMAP server."""
+
+    api: Api
+    well_known: str = "/.well-known/jmap"
+    _session: dict[str, Any] = field(default_factory=dict)
+    _from: str = ""
+
+    async def session(self) -> dict[str, Any]:
+        """The session, asked once; it tells where everything else is."""
+        if not self._session:
+            self._session, self._from = await self._ask_session()
+        return self._session
+
+    async def _ask_session(self) -> tuple[dict[str, Any], str]:
+        url = self.api.base + self.well_known
+        for _ in range(4):
+            said = await self.api.authorizer.header()
+            async with self.api.stream("GET", url, said=said) as response:
+                status, location = response.status_code, response.headers.get("Location")
+            if status not in _REDIRECTS or not location:
+                break
+            other = urljoin(url, location)
+            if urlsplit(other).hostname != urlsplit(url).hostname:
+                raise ProviderError("the JMAP server sends us to another host; name that one")
+            url = other
+        body = await self.api.json("GET", url)
+        if not isinstance(body, dict) or "apiUrl" not in body:
+            raise ProviderError("the server does not answer with a JMAP session")
+        return body, url
+
+    async def account_id(self, capability: str = MAIL) -> str:
+        session = await self.session()
+        found = session.get("primaryAccounts", {}).get(capability)
+        if not found:
+            raise ProviderError(f"this login has no account for {capability.rpartition(':')[2]}")
+        return str(found)
+
+    async def can(self, capability: str) -> bool:
+        return capability in (await self.session()).get("primaryAccounts", {})
+
+    def limit(self, name: str, default: int) -> int:
+        core = self._session.get("capabilities", {}).get(CORE, {})
+        value = core.get(name)
+        return min(value, default) if isinstance(value, int) and value > 0 else default
+
+    async def call(self, *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+        """Call methods in one request; their answers in order. Raises MethodRefused."""
+        session = await self.session()
+        account_id = await self.account_id()
+        named = [
+            [name, {"accountId": account_id, **arguments}, str(number)]
+            for number, (name, arguments) in enumerate(calls)
+        ]
+        uses_submission = any(n.startswith(("EmailSubmission", "Identity")) for n, _ in calls)
+        using = [CORE, MAIL, *([SUBMISSION] if uses_submission else [])]
+        body = await self.api.json(
+            "POST", self._url(session["apiUrl"]), body={"using": using, "methodCalls": named}
+        )
+        answers: dict[str, dict[str, Any]] = {}
+        for name, arguments, number in body.get("methodResponses", []):
+            if name == "error":
+                kind = str(arguments.get("type", "error"))
+                what = calls[int(number)][0]
+                said = str(arguments.get("description", ""))[:200]
+                raise MethodRefused(f"{what}: the server said {kind} {said}".rstrip(), kind)
+            answers.setdefault(number, arguments)
+        return [answers.get(str(number), {}) for number in range(len(calls))]
+
+    def _url(self, text: str) -> str:
+        return urljoin(self._from or self.api.base, text)
+
+    async def download(self, blob_id: str) -> bytes:
+        session = await self.session()
+        url = _filled(
+            session["downloadUrl"],
+            accountId=await self.account_id(),
+            blobId=blob_id,
+            name="message.eml",
+            type="application/octet-stream",
+        )
+        return await self.api.ask("GET", self._url(url))
+
+    async def upload(self, content: bytes) -> str:
+        session = await self.session()
+        url = _filled(session["uploadUrl"], accountId=await self.account_id())
+        answer = await self.api.json(
+            "POST", self._url(url), content=content, headers={"Content-Type": "message/rfc822"}
+        )
+        return str(answer["blobId"])
+
+    async def has_events(self) -> bool:
+        return bool((await self.session()).get("eventSourceUrl"))
+
+    async def states(self) -> AsyncIterator[str]:
+        """The state of the account's mail, each time that it changes (RFC 8620 §7.3)."""
+        session = await self.session()
+        account_id = await self.account_id()
+        url = _filled(session["eventSourceUrl"], types="Email", closeafter="no", ping=str(PING_S))
+        headers = {"Accept": "text/event-stream"}
+        async with self.api.stream(
+            "GET", self._url(url), headers=headers, read_s=SILENCE_S
+        ) as response:
+            if response.status_code != 200:
+                raise ApiRefused("the server has no events", status=response.status_code)
+            async for line in response.aiter_lines():
+                if line.startswith("data:") and (state := _state(line[5:], account_id)):
+                    yield state
+
+
+def _state(text: str, account_id: str) -> str | None:
+    try:
+        changed = json.loads(text).get("changed", {})
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    state = changed.get(account_id, {}).get("Email") if isinstance(changed, dict) else None
+    return state if isinstance(state, str) else None
+
+
+def _filled(template: str, **values: str) -> str:
+    for name, value in values.items():
+        template = template.replace("{" + name + "}", quote(value, safe=""))
+    return template

@@ -1,0 +1,365 @@
+"""A JMAP account that is kept in step: the port `Provider`. Fastmail speaks it, and Cyrus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from postroom.errors import NotFound, ProviderError
+from postroom.model.account import Capabilities, RateLimits
+from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
+from postroom.model.outbox import Envelope, Outcome
+from postroom.model.remote import (
+    Checkpoint,
+    Push,
+    Pushed,
+    RemoteChanges,
+    RemoteIdentity,
+    RemoteMessage,
+    RemoteRef,
+)
+from postroom.ports.provider import Known
+from postroom.ports.sender import Accepted
+from postroom.providers.fetching import fetch_each
+from postroom.providers.jmap.client import SUBMISSION, JmapClient, MethodRefused
+from postroom.providers.keywords import keyword_of, label_of
+from postroom.providers.outcomes import handed_over
+
+POLL_S = 30.0
+RATES = RateLimits(requests_per_second=10, burst=50)
+_PROPERTIES = ["id", "blobId", "mailboxIds", "keywords", "receivedAt", "size"]
+_ROLES = {
+    "inbox": INBOX,
+    "sent": SENT,
+    "drafts": DRAFTS,
+    "archive": ARCHIVE,
+    "junk": JUNK,
+    "spam": JUNK,
+    "trash": TRASH,
+}
+_FLAGS = {"seen": "$seen", "flagged": "$flagged", "answered": "$answered", "draft": "$draft"}
+_NAMES = {keyword: flag for flag, keyword in _FLAGS.items()}
+
+
+@dataclass(eq=False)
+class JmapProvider:
+    """One account over JMAP."""
+
+    client: JmapClient
+    address: str
+    wants_to_send: bool = True
+    _mailboxes: dict[str, str] = field(default_factory=dict)
+    _blobs: dict[str, str] = field(default_factory=dict)
+    _state: str | None = None
+    _can_send: bool = False
+    _can_alias: bool = False
+    _has_push: bool = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            provider="fastmail",
+            has_threading=True,
+            has_server_side_rules=False,
+            max_attachment_size_mb=max(self.client.limit("maxSizeUpload", 50 * 2**20) // 2**20, 1),
+            rate_limits=RATES,
+            has_labels=True,
+            has_push=self._has_push,
+            can_send=self._can_send,
+            can_create_alias=self._can_alias,
+        )
+
+    async def check(self) -> None:
+        await self.learn_mailboxes()
+        has_submission = await self.client.can(SUBMISSION)
+        self._can_send = has_submission and self.wants_to_send
+        self._can_alias = has_submission and await self._sets_identities()
+        self._has_push = await self.client.has_events()
+
+    async def _sets_identities(self) -> bool:
+        """Whether the server knows `Identity/set`: not every one does that can send."""
+        try:
+            await self.client.call(("Identity/set", {}))
+        except MethodRefused:
+            return False
+        return True
+
+    async def identities(self) -> list[RemoteIdentity]:
+        if not await self.client.can(SUBMISSION):
+            return [RemoteIdentity(self.address)]
+        (answer,) = await self.client.call(("Identity/get", {"ids": None}))
+        return [
+            RemoteIdentity(str(i["email"]), i.get("name") or "", i.get("htmlSignature") or "")
+            for i in answer.get("list", [])
+            if "@" in str(i.get("email", "")) and "*" not in str(i["email"])
+        ]
+
+    async def create_alias(self, identity: RemoteIdentity) -> RemoteIdentity:
+        new = {
+            "email": identity.email,
+            "name": identity.name,
+            "htmlSignature": identity.signature,
+        }
+        (answer,) = await self.client.call(("Identity/set", {"create": {"a": new}}))
+        refused = (answer.get("notCreated") or {}).get("a")
+        if refused:
+            raise ProviderError(f"the provider does not make this address: {_said(refused)}")
+        return identity
+
+    async def close(self) -> None:
+        await self.client.api.close()
+
+    async def learn_mailboxes(self) -> None:
+        """Ask which mailboxes there are."""
+        (answer,) = await self.client.call(
+            ("Mailbox/get", {"ids": None, "properties": ["id", "name", "role", "parentId"]})
+        )
+        rows = {str(row["id"]): row for row in answer.get("list", [])}
+        self._mailboxes = {key: _mailbox_name(row, rows) for key, row in rows.items()}
+
+    # What changed.
+
+    async def changes(
+        self, since: Checkpoint | None, known: Known
+    ) -> AsyncGenerator[RemoteChanges, None]:
+        await self.learn_mailboxes()
+        if since is not None and not since.get("listing"):
+            try:
+                async for part in self._since(since["state"]):
+                    yield part
+            except MethodRefused as error:
+                if error.type != "cannotCalculateChanges":
+                    raise
+                since = None
+            else:
+                return
+        async for part in self._everything(since, known):
+            yield part
+
+    async def _everything(
+        self, since: Checkpoint | None, known: Known
+    ) -> AsyncIterator[RemoteChanges]:
+        """List all there is, newest first; what was begun goes on from its old state."""
+        before = await known.keys("")
+        state = since["state"] if since else await self._current_state()
+        listing = {"state": state, "listing": True}
+        listed: set[str] = set()
+        anchor: dict[str, Any] = {"position": 0}
+        while True:
+            query = {
+                "sort": [{"property": "receivedAt", "isAscending": False}],
+                "limit": self.client.limit("maxObjectsInGet", 500),
+                "calculateTotal": True,
+                **anchor,
+            }
+            (page,) = await self.client.call(("Email/query", query))
+            ids = [str(key) for key in page.get("ids", [])]
+            if not ids:
+                break
+            listed.update(ids)
+            messages, drafts = await self._describe(ids)
+            listed -= set(drafts)
+            yield RemoteChanges(listing, messages, total=page.get("total"))
+            anchor = {"anchor": ids[-1], "anchorOffset": 1}
+        gone = tuple(RemoteRef("", key) for key in sorted(before - listed))
+        yield RemoteChanges({"state": state}, gone=gone)
+        self._state = state
+
+    async def _current_state(self) -> str:
+        (answer,) = await self.client.call(("Email/get", {"ids": []}))
+        return str(answer["state"])
+
+    async def _since(self, state: str) -> AsyncIterator[RemoteChanges]:
+        most = self.client.limit("maxObjectsInGet", 500)
+        has_more = True
+        while has_more:
+            (answer,) = await self.client.call(
+                ("Email/changes", {"sinceState": state, "maxChanges": most})
+            )
+            state = str(answer["newState"])
+            has_more = bool(answer.get("hasMoreChanges"))
+            ids = [*answer.get("created", []), *answer.get("updated", [])]
+            messages, drafts = await self._describe(ids)
+            gone = [*answer.get("destroyed", []), *drafts]
+            yield RemoteChanges(
+                {"state": state}, messages, tuple(RemoteRef("", str(key)) for key in gone)
+            )
+        self._state = state
+
+    async def _describe(
+        self, ids: Sequence[str]
+    ) -> tuple[tuple[RemoteMessage, ...], tuple[str, ...]]:
+        """How messages stand, and which of them are drafts, which are no messages yet."""
+        if not ids:
+            return (), ()
+        (answer,) = await self.client.call(
+            ("Email/get", {"ids": list(ids), "properties": _PROPERTIES})
+        )
+        found = {str(row["id"]): row for row in answer.get("list", [])}
+        if any(box not in self._mailboxes for r in found.values() for box in r["mailboxIds"]):
+            await self.learn_mailboxes()
+        messages = {key: self._message(row) for key, row in found.items()}
+        drafts = tuple(key for key, message in messages.items() if message.mailboxes == (DRAFTS,))
+        self._blobs |= {key: str(row["blobId"]) for key, row in found.items()}
+        kept = [messages[key] for key in ids if key in messages and key not in drafts]
+        return tuple(kept), drafts
+
+    def _message(self, row: Mapping[str, Any]) -> RemoteMessage:
+        keywords = [str(keyword) for keyword, is_set in row["keywords"].items() if is_set]
+        names = (self._mailboxes.get(str(key), ARCHIVE) for key in row["mailboxIds"])
+        labels = (label_of(keyword) for keyword in keywords)
+        return RemoteMessage(
+            ref=RemoteRef("", str(row["id"])),
+            mailboxes=tuple(dict.fromkeys(names)) or (ARCHIVE,),
+            flags=tuple(_NAMES[k.lower()] for k in keywords if k.lower() in _NAMES),
+            labels=tuple(label for label in labels if label),
+            arrived_at=datetime.fromisoformat(row["receivedAt"]),
+            size_bytes=int(row.get("size", 0)),
+        )
+
+    async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
+        missing = [ref.key for ref in refs if ref.key not in self._blobs]
+        await self._describe(missing)
+
+        async def one(ref: RemoteRef) -> bytes | None:
+            blob = self._blobs.pop(ref.key, None)
+            return await self.client.download(blob) if blob else None
+
+        async for found in fetch_each(refs, one):
+            yield found
+
+    # What was done here.
+
+    async def push(self, push: Push) -> Pushed:
+        if push.kind == "delete":
+            return await self._destroy(push)
+        patch: dict[str, Any] = {f"keywords/{_FLAGS[flag]}": True for flag in push.add_flags}
+        patch |= {f"keywords/{_FLAGS[flag]}": None for flag in push.remove_flags}
+        patch |= {f"keywords/{_pointer(keyword_of(n).lower())}": True for n in push.add_labels}
+        patch |= {f"keywords/{_pointer(keyword_of(n).lower())}": None for n in push.remove_labels}
+        if push.move_to is not None:
+            patch["mailboxIds"] = {await self.mailbox_id(push.move_to): True}
+        keys = [ref.key for ref, _ in push.refs]
+        update = dict.fromkeys(keys, patch)
+        (answer,) = await self.client.call(("Email/set", {"update": update}))
+        for key, refused in (answer.get("notUpdated") or {}).items():
+            if refused.get("type") == "notFound":
+                raise NotFound(f"the provider has no message {key} any more")
+            raise MethodRefused(f"Email/set: {_said(refused)}", str(refused.get("type")))
+        if push.move_to is None:
+            return Pushed()
+        name = self._mailboxes[next(iter(patch["mailboxIds"]))]
+        return Pushed(entered=tuple((ref, (name,)) for ref, _ in push.refs))
+
+    async def _destroy(self, push: Push) -> Pushed:
+        refs = tuple(ref for ref, _ in push.refs)
+        await self.client.call(("Email/set", {"destroy": [ref.key for ref in refs]}))
+        return Pushed(left=refs)
+
+    async def mailbox_id(self, name: str) -> str:
+        """The id of a mailbox of ours; it is made if it is not there."""
+        for key, known in self._mailboxes.items():
+            if known.casefold() == name.casefold():
+                return key
+        role = next((role for role, ours in _ROLES.items() if ours == name), None)
+        new = {"name": name, "parentId": None} | ({"role": role} if role else {})
+        (answer,) = await self.client.call(("Mailbox/set", {"create": {"m": new}}))
+        created = (answer.get("created") or {}).get("m")
+        if not created:
+            refused = (answer.get("notCreated") or {}).get("m", {})
+            raise MethodRefused(f"Mailbox/set: {_said(refused)}", str(refused.get("type")))
+        self._mailboxes[str(created["id"])] = name
+        return str(created["id"])
+
+    # News.
+
+    async def wait(self) -> None:
+        if self._has_push:
+            with suppress(ProviderError):
+                async for state in self.client.states():
+                    if state != self._state:
+                        return
+        await asyncio.sleep(POLL_S)
+
+
+@dataclass(eq=False)
+class JmapSender:
+    """Takes mail out over JMAP: a copy in Sent, and a submission that names it."""
+
+    provider: JmapProvider
+
+    async def hand_over(
+        self, envelope: Envelope, raw: bytes, accepted: Accepted
+    ) -> Mapping[str, Outcome]:
+        return await handed_over(envelope, accepted, lambda go: self._submit(envelope, raw, go))
+
+    async def _submit(self, envelope: Envelope, raw: bytes, go: Any) -> Outcome:
+        client, provider = self.provider.client, self.provider
+        await provider.learn_mailboxes()
+        identity = await self._identity(envelope.sender)
+        blob = await client.upload(raw)
+        sent = await provider.mailbox_id(SENT)
+        email = {"blobId": blob, "mailboxIds": {sent: True}, "keywords": {"$seen": True}}
+        (answer,) = await client.call(("Email/import", {"emails": {"m": email}}))
+        created = (answer.get("created") or {}).get("m")
+        if not created:
+            refused = (answer.get("notCreated") or {}).get("m", {})
+            return Outcome("failed", f"the provider does not take it: {_said(refused)}")
+        await go()
+        submission = {
+            "identityId": identity,
+            "emailId": created["id"],
+            "envelope": {
+                "mailFrom": {"email": envelope.sender},
+                "rcptTo": [{"email": address} for address in envelope.recipients],
+            },
+        }
+        (answer,) = await client.call(("EmailSubmission/set", {"create": {"s": submission}}))
+        refused = (answer.get("notCreated") or {}).get("s")
+        if not refused:
+            return Outcome("sent", "the provider has it")
+        await client.call(("Email/set", {"destroy": [created["id"]]}))
+        return Outcome("failed", f"the provider does not send it: {_said(refused)}")
+
+    async def _identity(self, sender: str) -> str:
+        (answer,) = await self.provider.client.call(("Identity/get", {"ids": None}))
+        rows = answer.get("list", [])
+        for row in rows:
+            if str(row.get("email", "")).lower() == sender.lower():
+                return str(row["id"])
+        domain = sender.rpartition("@")[2].lower()
+        for row in rows:
+            if str(row.get("email", "")).lower() in (f"*@{domain}", ""):
+                return str(row["id"])
+        if rows:
+            return str(rows[0]["id"])
+        raise ProviderError("the provider has no identity to send from")
+
+    async def close(self) -> None:
+        await self.provider.close()
+
+
+def _mailbox_name(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Our name for a mailbox: by its role, or by its path."""
+    ours = _ROLES.get(str(row.get("role") or "").lower())
+    if ours is not None:
+        return ours
+    names, parent = [str(row["name"])], row.get("parentId")
+    while parent is not None and str(parent) in rows and len(names) < 20:
+        names.insert(0, str(rows[str(parent)]["name"]))
+        parent = rows[str(parent)].get("parentId")
+    return "/".join(names)
+
+
+def _pointer(keyword: str) -> str:
+    """A keyword inside a JSON pointer (RFC 6901)."""
+    return keyword.replace("~", "~0").replace("/", "~1")
+
+
+def _said(refused: Mapping[str, Any]) -> str:
+    said = f"{refused.get('type', 'no')} {refused.get('description') or ''}"
+    return said.strip()[:300]
