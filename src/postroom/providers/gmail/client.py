@@ -1,0 +1,131 @@
+"""The Gmail API, as far as we need it. It knows nothing of us.
+
+Shapes: https://developers.google.com/workspace/gmail/api/reference/rest
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from postroom.errors import ProviderError
+from postroom.providers.web.api import Api, ApiRefused
+
+_ME = "/gmail/v1/users/me"
+_LISTED_AT_ONCE = 500
+_HISTORY_AT_ONCE = 500
+JSON_BYTES = 5 * 2**20
+"""Above this a message goes to the upload address: the JSON one takes no more."""
+
+
+class HistoryExpired(Exception):
+    """The history does not go back so far; everything has to be listed again."""
+
+
+class GmailClient:
+    """One account at Gmail."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+
+    async def profile(self) -> dict[str, Any]:
+        return dict(await self.api.json("GET", f"{_ME}/profile"))
+
+    async def labels(self) -> list[dict[str, Any]]:
+        return list((await self.api.json("GET", f"{_ME}/labels")).get("labels", []))
+
+    async def create_label(self, name: str) -> dict[str, Any]:
+        body = {
+            "name": name,
+            "labelListVisibility": "labelShow",
+            "messageListVisibility": "show",
+        }
+        return dict(await self.api.json("POST", f"{_ME}/labels", body=body))
+
+    async def list_ids(self) -> AsyncIterator[list[str]]:
+        """The ids of all messages, newest first, Spam and Trash included."""
+        token: str | None = None
+        while True:
+            params = {"maxResults": _LISTED_AT_ONCE, "includeSpamTrash": "true"}
+            page = await self.api.json(
+                "GET",
+                f"{_ME}/messages",
+                params={**params, **({"pageToken": token} if token else {})},
+            )
+            yield [str(message["id"]) for message in page.get("messages", [])]
+            token = page.get("nextPageToken")
+            if not token:
+                return
+
+    async def history(self, since: str) -> AsyncIterator[dict[str, Any]]:
+        """What happened since, page by page. Raises HistoryExpired."""
+        token: str | None = None
+        while True:
+            params = {"startHistoryId": since, "maxResults": _HISTORY_AT_ONCE}
+            try:
+                page = await self.api.json(
+                    "GET",
+                    f"{_ME}/history",
+                    params={**params, **({"pageToken": token} if token else {})},
+                )
+            except ApiRefused as refusal:
+                if refusal.status == 404:
+                    raise HistoryExpired from refusal
+                raise
+            yield page
+            token = page.get("nextPageToken")
+            if not token:
+                return
+
+    async def message(self, key: str, form: str) -> dict[str, Any] | None:
+        """A message as `minimal` or `raw`; None if it is gone."""
+        try:
+            path = f"{_ME}/messages/{quote(key, safe='')}"
+            return dict(await self.api.json("GET", path, params={"format": form}))
+        except ApiRefused as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+
+    async def modify(self, key: str, add: Sequence[str], remove: Sequence[str]) -> None:
+        body = {"addLabelIds": list(add), "removeLabelIds": list(remove)}
+        await self.api.json("POST", f"{_ME}/messages/{quote(key, safe='')}/modify", body=body)
+
+    async def trash(self, key: str) -> None:
+        await self.api.json("POST", f"{_ME}/messages/{quote(key, safe='')}/trash")
+
+    async def delete(self, key: str) -> None:
+        """Remove for good, which needs more than most sign-ins have; else into Trash."""
+        try:
+            await self.api.json("DELETE", f"{_ME}/messages/{quote(key, safe='')}")
+        except ApiRefused as refusal:
+            if refusal.status != 403:
+                raise
+            await self.trash(key)
+
+    async def send(self, raw: bytes) -> None:
+        if len(raw) <= JSON_BYTES:
+            body = {"raw": urlsafe_b64encode(raw).decode()}
+            await self.api.json("POST", f"{_ME}/messages/send", body=body)
+            return
+        await self.api.json(
+            "POST",
+            f"/upload{_ME}/messages/send",
+            params={"uploadType": "media"},
+            content=raw,
+            headers={"Content-Type": "message/rfc822"},
+        )
+
+    async def send_as(self) -> list[dict[str, Any]]:
+        return list((await self.api.json("GET", f"{_ME}/settings/sendAs")).get("sendAs", []))
+
+
+def raw_of(message: dict[str, Any]) -> bytes:
+    """The bytes of a message that was asked for as `raw`."""
+    text = str(message.get("raw", ""))
+    try:
+        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError as error:
+        raise ProviderError("a message is not in base64url") from error

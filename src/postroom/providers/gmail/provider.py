@@ -1,0 +1,285 @@
+"""A Gmail account that is kept in step: the port `Provider`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from postroom.errors import Conflict, NotFound
+from postroom.model.account import Capabilities, RateLimits
+from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
+from postroom.model.outbox import Envelope, Outcome
+from postroom.model.remote import (
+    Checkpoint,
+    Push,
+    Pushed,
+    RemoteChanges,
+    RemoteIdentity,
+    RemoteMessage,
+    RemoteRef,
+)
+from postroom.ports.provider import Known
+from postroom.ports.sender import Accepted
+from postroom.providers.bcc import with_bcc
+from postroom.providers.fetching import AT_ONCE
+from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
+from postroom.providers.outcomes import Go, handed_over
+from postroom.providers.web.api import ApiRefused
+
+RATES = RateLimits(requests_per_second=40, burst=50)
+"""Google counts 250 units a second and user; to read a message costs five of them."""
+
+_READ_AT_ONCE = 40
+_MAILBOXES = {"INBOX": INBOX, "SENT": SENT, "DRAFT": DRAFTS, "SPAM": JUNK, "TRASH": TRASH}
+_IDS = {name: key for key, name in _MAILBOXES.items()}
+_UNTOLD = ("answered",)
+
+
+@dataclass(eq=False)
+class GmailProvider:
+    """One account at Gmail. Labels are labels here too; system labels are flags and mailboxes."""
+
+    client: GmailClient
+    address: str
+    can_send: bool = True
+    _names: dict[str, str] = field(default_factory=dict)
+    _raws: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            provider="gmail",
+            has_threading=True,
+            has_server_side_rules=False,
+            max_attachment_size_mb=25,
+            rate_limits=RATES,
+            has_labels=True,
+            has_push=False,
+            can_send=self.can_send,
+            can_create_alias=False,
+        )
+
+    async def check(self) -> None:
+        await self.client.profile()
+        await self._learn_labels()
+
+    async def identities(self) -> list[RemoteIdentity]:
+        rows = await self.client.send_as()
+        usable = [r for r in rows if r.get("verificationStatus", "accepted") == "accepted"]
+        usable.sort(key=lambda row: not row.get("isPrimary"))
+        return [
+            RemoteIdentity(
+                str(row["sendAsEmail"]), row.get("displayName") or "", row.get("signature") or ""
+            )
+            for row in usable
+        ]
+
+    async def close(self) -> None:
+        await self.client.api.close()
+
+    async def _learn_labels(self) -> None:
+        self._names = {
+            str(row["id"]): str(row["name"])
+            for row in await self.client.labels()
+            if row.get("type") != "system"
+        }
+
+    # What changed.
+
+    async def changes(
+        self, since: Checkpoint | None, known: Known
+    ) -> AsyncGenerator[RemoteChanges, None]:
+        await self._learn_labels()
+        if since is not None and not since.get("listing"):
+            try:
+                async for part in self._since(since["history"], known):
+                    yield part
+            except HistoryExpired:
+                async for part in self._everything(None, known, look_again=True):
+                    yield part
+            return
+        look_again = bool((since or {}).get("look_again"))
+        async for part in self._everything(since, known, look_again=look_again):
+            yield part
+
+    async def _everything(
+        self, since: Checkpoint | None, known: Known, *, look_again: bool
+    ) -> AsyncIterator[RemoteChanges]:
+        """List all there is. *look_again* also reads what we have: the history is lost."""
+        profile = await self.client.profile()
+        history = since["history"] if since else str(profile["historyId"])
+        listing = {"history": history, "listing": True, "look_again": look_again}
+        before = await known.keys("")
+        listed: set[str] = set()
+        async for ids in self.client.list_ids():
+            listed.update(ids)
+            wanted = [key for key in ids if look_again or key not in before]
+            for start in range(0, len(wanted), _READ_AT_ONCE):
+                messages, drafts = await self._read(wanted[start:][:_READ_AT_ONCE], before)
+                listed -= set(drafts)
+                yield RemoteChanges(listing, messages, total=profile.get("messagesTotal"))
+        gone = tuple(RemoteRef("", key) for key in sorted(before - listed))
+        yield RemoteChanges({"history": history}, gone=gone)
+
+    async def _since(self, history: str, known: Known) -> AsyncIterator[RemoteChanges]:
+        before = await known.keys("")
+        changed: dict[str, None] = {}
+        newest = history
+        async for page in self.client.history(history):
+            newest = str(page.get("historyId") or newest)
+            for entry in page.get("history", []):
+                for message in _messages_in(entry):
+                    changed[str(message["id"])] = None
+        ids = list(reversed(changed))
+        for start in range(0, len(ids), _READ_AT_ONCE):
+            chunk = ids[start:][:_READ_AT_ONCE]
+            messages, drafts = await self._read(chunk, before)
+            found = {message.ref.key for message in messages}
+            gone = [key for key in chunk if key not in found or key in drafts]
+            yield RemoteChanges(
+                {"history": history}, messages, tuple(RemoteRef("", key) for key in gone)
+            )
+        yield RemoteChanges({"history": newest})
+
+    async def _read(
+        self, ids: Sequence[str], before: frozenset[str]
+    ) -> tuple[tuple[RemoteMessage, ...], tuple[str, ...]]:
+        """How messages stand; those we do not have are read whole at once, which costs the same."""
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def one(key: str) -> dict[str, Any] | None:
+            async with limit:
+                return await self.client.message(key, "minimal" if key in before else "raw")
+
+        rows = [row for row in await asyncio.gather(*map(one, ids)) if row is not None]
+        if any(self._is_new_label(label) for row in rows for label in row.get("labelIds", [])):
+            await self._learn_labels()
+        messages = [self._message(row) for row in rows]
+        drafts = tuple(m.ref.key for m in messages if m.mailboxes == (DRAFTS,))
+        self._raws = {
+            str(row["id"]): raw_of(row)
+            for row in rows
+            if "raw" in row and str(row["id"]) not in drafts
+        }
+        return tuple(m for m in messages if m.ref.key not in drafts), drafts
+
+    def _is_new_label(self, key: str) -> bool:
+        return key.startswith("Label_") and key not in self._names
+
+    def _message(self, row: Mapping[str, Any]) -> RemoteMessage:
+        keys = [str(key) for key in row.get("labelIds", [])]
+        mailboxes = tuple(_MAILBOXES[key] for key in keys if key in _MAILBOXES)
+        flags = [] if "UNREAD" in keys else ["seen"]
+        flags += ["flagged"] if "STARRED" in keys else []
+        return RemoteMessage(
+            ref=RemoteRef("", str(row["id"])),
+            mailboxes=mailboxes or (ARCHIVE,),
+            flags=tuple(flags),
+            labels=tuple(self._names[key] for key in keys if key in self._names),
+            arrived_at=_moment(row.get("internalDate")),
+            size_bytes=len(str(row.get("raw", ""))) or int(row.get("sizeEstimate") or 0),
+            untold=_UNTOLD,
+        )
+
+    async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
+        for ref in refs:
+            raw = self._raws.pop(ref.key, None)
+            if raw is None:
+                row = await self.client.message(ref.key, "raw")
+                raw = raw_of(row) if row is not None else None
+            if raw is not None:
+                yield ref, raw
+
+    # What was done here.
+
+    async def push(self, push: Push) -> Pushed:
+        entered = []
+        for ref, mailboxes in push.refs:
+            try:
+                await self._push_one(ref.key, push)
+            except ApiRefused as refusal:
+                if refusal.status == 404:
+                    raise NotFound(f"the provider has no message {ref.key} any more") from refusal
+                raise
+            moved = (push.move_to,) if push.move_to else mailboxes
+            entered.append((ref, moved))
+        if push.kind == "delete":
+            return Pushed(left=tuple(ref for ref, _ in push.refs))
+        return Pushed(entered=tuple(entered))
+
+    async def _push_one(self, key: str, push: Push) -> None:
+        if push.kind == "delete":
+            await self.client.delete(key)
+            return
+        add = {"flagged": "STARRED"}
+        adding = [add[flag] for flag in push.add_flags if flag in add]
+        removing = [add[flag] for flag in push.remove_flags if flag in add]
+        removing += ["UNREAD"] if "seen" in push.add_flags else []
+        adding += ["UNREAD"] if "seen" in push.remove_flags else []
+        adding += [await self._label(name) for name in push.add_labels]
+        removing += [known for name in push.remove_labels if (known := self._known(name))]
+        if push.move_to is not None:
+            to, away = _move(push.move_to)
+            adding += to
+            removing += away
+        if adding or removing:
+            await self.client.modify(key, adding, removing)
+
+    def _known(self, name: str) -> str | None:
+        folded = name.casefold()
+        return next((k for k, other in self._names.items() if other.casefold() == folded), None)
+
+    async def _label(self, name: str) -> str:
+        found = self._known(name)
+        if found is None:
+            row = await self.client.create_label(name)
+            found = str(row["id"])
+            self._names[found] = name
+        return found
+
+
+def _move(name: str) -> tuple[list[str], list[str]]:
+    """The system labels that a move to one of the standard mailboxes sets and unsets."""
+    if name == ARCHIVE:
+        return [], ["INBOX", "SPAM", "TRASH"]
+    if name not in (INBOX, JUNK, TRASH):
+        raise Conflict(f"Gmail does not let us move mail to {name}")
+    key = _IDS[name]
+    return [key], [other for other in ("INBOX", "SPAM", "TRASH") if other != key]
+
+
+def _messages_in(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = list(entry.get("messages", []))
+    for kind in ("messagesAdded", "messagesDeleted", "labelsAdded", "labelsRemoved"):
+        found += [change["message"] for change in entry.get(kind, []) if "message" in change]
+    return found
+
+
+def _moment(milliseconds: object) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(int(str(milliseconds)) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+@dataclass(eq=False)
+class GmailSender:
+    """Takes mail out over the Gmail API, which puts a copy into Sent."""
+
+    client: GmailClient
+
+    async def hand_over(
+        self, envelope: Envelope, raw: bytes, accepted: Accepted
+    ) -> Mapping[str, Outcome]:
+        async def submit(go: Go) -> Outcome:
+            await go()
+            await self.client.send(with_bcc(raw, envelope.recipients))
+            return Outcome("sent", "Gmail has it")
+
+        return await handed_over(envelope, accepted, submit)
+
+    async def close(self) -> None:
+        await self.client.api.close()

@@ -1,0 +1,152 @@
+"""Gmail: the emulator `emulate`, and before it a thin server of our own for what it lacks.
+
+The emulator has messages, labels, history and sending; the profile, the end of a history, limits
+and tokens that expire are ours, from
+https://developers.google.com/workspace/gmail/api/reference/rest.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from tests.servers.ports import free_ports
+from tests.servers.web import Answer, Asked, WebServer
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = "alice@example.com"
+TOKEN = "tok_alice"
+_SEED = """
+tokens:
+  tok_alice: {login: alice@example.com, scopes: ["https://mail.google.com/"]}
+google:
+  users:
+    - {email: alice@example.com, name: Alice, email_verified: true}
+  labels:
+    - {id: Label_1, user_email: alice@example.com, name: Work}
+"""
+_ME = "/gmail/v1/users/me"
+
+
+class Gmail:
+    """A mailbox of one user."""
+
+    def __init__(self) -> None:
+        self.token = TOKEN
+        self.busy: list[tuple[int, int]] = []
+        """Status and seconds to refuse with, one pair for each of the next requests."""
+        self.forgets_history = False
+        self.sent: list[bytes] = []
+        self._web = WebServer(self._answer)
+
+    def __enter__(self) -> Self:
+        script = subprocess.run(
+            [ROOT / "scripts" / "emulate"], check=True, capture_output=True, text=True, timeout=300
+        )
+        node, program = script.stdout.split()
+        (port,) = free_ports(1)
+        self._inner = f"http://127.0.0.1:{port}"
+        self._folder = tempfile.TemporaryDirectory(prefix="postroom-")
+        seed = Path(self._folder.name) / "seed.yaml"
+        seed.write_text(_SEED)
+        self._log = (Path(self._folder.name) / "log").open("wb")
+        self.process = subprocess.Popen(
+            [node, program, "start", "-p", str(port), "-s", "google", "--seed", str(seed)],
+            stdout=self._log,
+            stderr=self._log,
+        )
+        self._web.__enter__()
+        self._wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._web.__exit__()
+        self.process.terminate()
+        self.process.wait(20)
+        self._log.close()
+        self._folder.cleanup()
+
+    def _wait(self) -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                self.call("GET", "/labels")
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        self.__exit__()
+        raise RuntimeError("the emulator does not answer")
+
+    @property
+    def url(self) -> str:
+        return self._web.url
+
+    @property
+    def asked(self) -> list[Asked]:
+        return self._web.asked
+
+    # What others do to the mailbox.
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        status, data = self._forward(method, _ME + path, "", json.dumps(body or {}).encode())
+        if status >= 400:
+            raise OSError(f"{method} {path}: {status} {data[:300]!r}")
+        return json.loads(data) if data else None
+
+    def deliver(self, raw: bytes, labels: tuple[str, ...] = ("INBOX", "UNREAD")) -> str:
+        body = {"raw": urlsafe_b64encode(raw).decode(), "labelIds": list(labels)}
+        return str(self.call("POST", "/messages", body)["id"])
+
+    def _forward(self, method: str, path: str, query: str, body: bytes) -> tuple[int, bytes]:
+        request = urllib.request.Request(
+            f"{self._inner}{path}{'?' + query if query else ''}",
+            data=body if method in ("POST", "PATCH", "PUT") else None,
+            method=method,
+            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return response.status, response.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    # HTTP.
+
+    def _answer(self, asked: Asked) -> Answer:
+        if asked.headers.get("authorization") != f"Bearer {self.token}":
+            return Answer(401, {"error": {"code": 401, "status": "UNAUTHENTICATED"}})
+        if self.busy:
+            status, wait = self.busy.pop(0)
+            reason = {"error": {"code": status, "errors": [{"reason": "rateLimitExceeded"}]}}
+            return Answer(status, reason, {"Retry-After": str(wait)})
+        if asked.path == f"{_ME}/profile":
+            return self._profile()
+        if asked.path == f"{_ME}/history" and self.forgets_history:
+            return Answer(404, {"error": {"code": 404, "status": "NOT_FOUND"}})
+        if asked.path == f"{_ME}/messages" and asked.method == "GET":
+            self.forgets_history = False
+        if asked.path == f"{_ME}/messages/send":
+            self.sent.append(urlsafe_b64decode(asked.json()["raw"] + "=="))
+        query = urlencode(asked.query)
+        status, data = self._forward(asked.method, asked.path, query, asked.body)
+        return Answer(status, data)
+
+    def _profile(self) -> Answer:
+        _, data = self._forward("GET", f"{_ME}/history", "startHistoryId=1", b"")
+        history = json.loads(data)
+        listed = self.call("GET", "/messages?maxResults=500&includeSpamTrash=true")
+        body = {
+            "emailAddress": ADDRESS,
+            "messagesTotal": len(listed.get("messages", [])),
+            "historyId": history.get("historyId", "1"),
+        }
+        return Answer(body=body)
