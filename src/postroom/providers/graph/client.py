@@ -1,0 +1,166 @@
+"""Microsoft Graph's mail, as far as we need it. It knows nothing of us.
+
+Shapes: https://learn.microsoft.com/en-us/graph/api/resources/message and, for changes,
+https://learn.microsoft.com/en-us/graph/delta-query-messages
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+
+from postroom.errors import ProviderError
+from postroom.providers.web.api import Api, ApiRefused, refuse_clear_text
+
+IMMUTABLE = 'IdType="ImmutableId"'
+_PAGE = 100
+_CHUNK = 10 * 320 * 1024
+"""An upload goes in pieces of a multiple of 320 KiB, each under 4 MB."""
+
+_SELECT = "isRead,isDraft,flag,categories,receivedDateTime,parentFolderId"
+_RESYNC = ("resyncRequired", "syncStateNotFound", "syncStateInvalid")
+
+
+class DeltaExpired(Exception):
+    """A delta link is not good any more; the folder has to be listed again."""
+
+
+class GraphClient:
+    """One account at Microsoft."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+
+    async def me(self) -> dict[str, Any]:
+        params = {"$select": "mail,userPrincipalName,displayName"}
+        return dict(await self.api.json("GET", "/me", params=params))
+
+    async def well_known(self, name: str) -> str | None:
+        """The id of a folder by its well-known name; None if this mailbox has none."""
+        try:
+            row = await self.api.json(
+                "GET", f"/me/mailFolders/{name}", headers={"Prefer": IMMUTABLE}
+            )
+        except ApiRefused as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+        return str(row["id"])
+
+    async def folders(self) -> list[dict[str, Any]]:
+        """Every folder, with those inside of others after them."""
+        found = await self._all("/me/mailFolders")
+        for row in found:
+            if row.get("childFolderCount"):
+                path = f"/me/mailFolders/{quote(str(row['id']), safe='')}/childFolders"
+                found += await self._all(path)
+            if len(found) > 2_000:
+                break
+        return found
+
+    async def _all(self, path: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        url: str | None = path
+        params: Mapping[str, Any] | None = {"$top": _PAGE}
+        while url is not None:
+            page = await self.api.json("GET", url, params=params, headers={"Prefer": IMMUTABLE})
+            rows += page.get("value", [])
+            url, params = page.get("@odata.nextLink"), None
+        return rows
+
+    async def create_folder(self, name: str) -> dict[str, Any]:
+        return dict(await self.api.json("POST", "/me/mailFolders", body={"displayName": name}))
+
+    async def delta(self, folder: str, link: str | None) -> AsyncIterator[dict[str, Any]]:
+        """What is in a folder, or what changed since a link; newest first. Raises DeltaExpired."""
+        url = link or f"/me/mailFolders/{quote(folder, safe='')}/messages/delta"
+        params = None if link else {"$select": _SELECT, "$orderby": "receivedDateTime desc"}
+        headers = {"Prefer": f"{IMMUTABLE}, odata.maxpagesize={_PAGE}"}
+        while True:
+            try:
+                page = await self.api.json("GET", url, params=params, headers=headers)
+            except ApiRefused as refusal:
+                if refusal.status == 410 or refusal.reason in _RESYNC:
+                    raise DeltaExpired from refusal
+                raise
+            yield page
+            url, params = page.get("@odata.nextLink"), None
+            if not url:
+                return
+
+    async def mime(self, key: str) -> bytes | None:
+        try:
+            path = f"/me/messages/{quote(key, safe='')}/$value"
+            return await self.api.ask("GET", path, headers={"Prefer": IMMUTABLE})
+        except ApiRefused as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+
+    async def message(self, key: str) -> dict[str, Any]:
+        path = f"/me/messages/{quote(key, safe='')}"
+        return dict(
+            await self.api.json(
+                "GET", path, params={"$select": _SELECT}, headers={"Prefer": IMMUTABLE}
+            )
+        )
+
+    async def change(self, key: str, patch: Mapping[str, Any]) -> None:
+        path = f"/me/messages/{quote(key, safe='')}"
+        await self.api.json("PATCH", path, body=dict(patch), headers={"Prefer": IMMUTABLE})
+
+    async def move(self, key: str, folder: str) -> str:
+        path = f"/me/messages/{quote(key, safe='')}/move"
+        body = {"destinationId": folder}
+        row = await self.api.json("POST", path, body=body, headers={"Prefer": IMMUTABLE})
+        return str(row["id"])
+
+    async def delete(self, key: str) -> None:
+        path = f"/me/messages/{quote(key, safe='')}"
+        await self.api.json("DELETE", path, headers={"Prefer": IMMUTABLE})
+
+    async def send_mime(self, raw: bytes) -> None:
+        await self.api.json(
+            "POST", "/me/sendMail", content=b64encode(raw), headers={"Content-Type": "text/plain"}
+        )
+
+    async def create_draft(self, raw: bytes) -> str:
+        row = await self.api.json(
+            "POST",
+            "/me/messages",
+            content=b64encode(raw),
+            headers={"Content-Type": "text/plain", "Prefer": IMMUTABLE},
+        )
+        return str(row["id"])
+
+    async def send_draft(self, key: str) -> None:
+        await self.api.json("POST", f"/me/messages/{quote(key, safe='')}/send")
+
+    async def attach(self, key: str, name: str, content_type: str, content: bytes) -> None:
+        """Put a file to a draft in an upload session, which takes large ones."""
+        item = {
+            "attachmentType": "file",
+            "name": name,
+            "size": len(content),
+            "contentType": content_type,
+        }
+        path = f"/me/messages/{quote(key, safe='')}/attachments/createUploadSession"
+        session = await self.api.json("POST", path, body={"AttachmentItem": item})
+        url = str(session["uploadUrl"])
+        refuse_clear_text(url)
+        # The address is a secret of its own; our token does not belong there.
+        async with httpx2.AsyncClient(timeout=120, follow_redirects=False) as http:
+            for start in range(0, len(content), _CHUNK):
+                piece = content[start : start + _CHUNK]
+                end = start + len(piece) - 1
+                headers = {"Content-Range": f"bytes {start}-{end}/{len(content)}"}
+                try:
+                    answer = await http.put(url, content=piece, headers=headers)
+                except httpx2.HTTPError as error:
+                    raise ProviderError(f"an upload broke off: {type(error).__name__}") from error
+                if answer.status_code >= 400:
+                    raise ProviderError(f"an upload was answered {answer.status_code}")

@@ -1,0 +1,251 @@
+"""An Outlook account that is kept in step: the port `Provider`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from postroom.errors import NotFound
+from postroom.model.account import Capabilities, RateLimits
+from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
+from postroom.model.outbox import Envelope, Outcome
+from postroom.model.remote import (
+    Checkpoint,
+    Push,
+    Pushed,
+    RemoteChanges,
+    RemoteIdentity,
+    RemoteMessage,
+    RemoteRef,
+)
+from postroom.ports.provider import Known
+from postroom.ports.sender import Accepted
+from postroom.providers.bcc import with_bcc
+from postroom.providers.fetching import fetch_each
+from postroom.providers.graph.client import DeltaExpired, GraphClient
+from postroom.providers.graph.parting import part_from_files
+from postroom.providers.outcomes import Go, handed_over
+from postroom.providers.web.api import ApiRefused
+
+RATES = RateLimits(requests_per_second=12, burst=60)
+"""Microsoft allows 10,000 requests in ten minutes for a mailbox."""
+
+SENT_AT_ONCE_BYTES = 3 * 2**20
+_WELL_KNOWN = {
+    "inbox": INBOX,
+    "sentitems": SENT,
+    "drafts": DRAFTS,
+    "archive": ARCHIVE,
+    "junkemail": JUNK,
+    "deleteditems": TRASH,
+}
+_ORDER = {INBOX: 0, SENT: 1, JUNK: 3, TRASH: 4}
+_UNTOLD = ("answered",)
+_AT_ONCE = 4
+"""Microsoft answers no more requests at a time for one mailbox."""
+
+
+@dataclass(eq=False)
+class GraphProvider:
+    """One account at Microsoft. Folders are mailboxes, categories are labels."""
+
+    client: GraphClient
+    address: str
+    can_send: bool = True
+    _folders: dict[str, str] = field(default_factory=dict)
+    _standard: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            provider="outlook",
+            has_threading=True,
+            has_server_side_rules=False,
+            max_attachment_size_mb=25,
+            rate_limits=RATES,
+            has_labels=True,
+            has_push=False,
+            can_send=self.can_send,
+            can_create_alias=False,
+        )
+
+    async def check(self) -> None:
+        await self.client.me()
+        await self._learn_folders()
+
+    async def identities(self) -> list[RemoteIdentity]:
+        me = await self.client.me()
+        email = me.get("mail") or me.get("userPrincipalName") or self.address
+        return [RemoteIdentity(str(email), me.get("displayName") or "")]
+
+    async def close(self) -> None:
+        await self.client.api.close()
+
+    async def _learn_folders(self) -> None:
+        if not self._standard:
+            for name, ours in _WELL_KNOWN.items():
+                key = await self.client.well_known(name)
+                if key is not None:
+                    self._standard[key] = ours
+        standard = self._standard
+        rows = {str(row["id"]): row for row in await self.client.folders()}
+        named = {key: standard.get(key) or _path(row, rows) for key, row in rows.items()}
+        self._folders = {**named, **standard}
+
+    # What changed.
+
+    async def changes(
+        self, since: Checkpoint | None, known: Known
+    ) -> AsyncGenerator[RemoteChanges, None]:
+        await self._learn_folders()
+        state: dict[str, Any] = dict((since or {}).get("folders", {}))
+        kept = {key: name for key, name in self._folders.items() if name != DRAFTS}
+        for key, name in sorted(kept.items(), key=lambda f: (_ORDER.get(f[1], 2), f[1])):
+            try:
+                async for part in self._of_folder(key, name, state.get(key), known):
+                    state[key] = part.checkpoint
+                    yield _in(state, part)
+            except DeltaExpired:
+                async for part in self._of_folder(key, name, None, known):
+                    state[key] = part.checkpoint
+                    yield _in(state, part)
+        dropped = tuple(sorted(await known.scopes() - set(kept)))
+        state = {key: at for key, at in state.items() if key in kept}
+        yield RemoteChanges({"folders": state}, dropped=dropped)
+
+    async def _of_folder(
+        self, key: str, name: str, at: Checkpoint | None, known: Known
+    ) -> AsyncIterator[RemoteChanges]:
+        """The changes of one folder; a listing from the start also finds what is gone."""
+        is_whole = at is None
+        before = await known.keys(key) if is_whole else frozenset()
+        listed: set[str] = set()
+        checkpoint: Checkpoint = dict(at or {})
+        async for page in self.client.delta(key, (at or {}).get("link")):
+            rows = page.get("value", [])
+            link = page.get("@odata.deltaLink") or page.get("@odata.nextLink")
+            if not is_whole or page.get("@odata.deltaLink"):
+                checkpoint = {"link": link}
+            messages = tuple(self._message(key, name, row) for row in rows if "@removed" not in row)
+            listed.update(message.ref.key for message in messages)
+            gone = tuple(RemoteRef(key, str(row["id"])) for row in rows if "@removed" in row)
+            if page.get("@odata.deltaLink") and is_whole:
+                gone += tuple(RemoteRef(key, other) for other in sorted(before - listed))
+            yield RemoteChanges(checkpoint, messages, gone)
+
+    def _message(self, folder: str, name: str, row: Mapping[str, Any]) -> RemoteMessage:
+        flags = ["seen"] if row.get("isRead") else []
+        flagged = (row.get("flag") or {}).get("flagStatus") == "flagged"
+        return RemoteMessage(
+            ref=RemoteRef(folder, str(row["id"])),
+            mailboxes=(name,),
+            flags=(*flags, *(["flagged"] if flagged else [])),
+            labels=tuple(str(label)[:128] for label in row.get("categories") or ()),
+            arrived_at=_moment(row.get("receivedDateTime")),
+            untold=_UNTOLD,
+        )
+
+    async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
+        async for found in fetch_each(
+            refs, lambda ref: self.client.mime(ref.key), at_once=_AT_ONCE
+        ):
+            yield found
+
+    # What was done here.
+
+    async def push(self, push: Push) -> Pushed:
+        left: list[RemoteRef] = []
+        entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
+        for ref, mailboxes in push.refs:
+            try:
+                if push.kind == "delete":
+                    await self.client.delete(ref.key)
+                    left.append(ref)
+                    continue
+                await self._change(ref.key, push)
+                if push.move_to and push.move_to.casefold() not in map(str.casefold, mailboxes):
+                    entered.append(await self._move(ref.key, push.move_to))
+                    left.append(ref)
+            except ApiRefused as refusal:
+                if refusal.status == 404:
+                    raise NotFound(f"the provider has no message {ref.key} any more") from refusal
+                raise
+        return Pushed(tuple(left), tuple(entered))
+
+    async def _change(self, key: str, push: Push) -> None:
+        patch: dict[str, Any] = {}
+        for flags, is_set in ((push.add_flags, True), (push.remove_flags, False)):
+            if "seen" in flags:
+                patch["isRead"] = is_set
+            if "flagged" in flags:
+                patch["flag"] = {"flagStatus": "flagged" if is_set else "notFlagged"}
+        if push.add_labels or push.remove_labels:
+            now = (await self.client.message(key)).get("categories") or []
+            away = {label.casefold() for label in (*push.remove_labels, *push.add_labels)}
+            kept = [label for label in now if label.casefold() not in away]
+            patch["categories"] = [*kept, *push.add_labels]
+        if patch:
+            await self.client.change(key, patch)
+
+    async def _move(self, key: str, name: str) -> tuple[RemoteRef, tuple[str, ...]]:
+        folder = await self._folder(name)
+        moved = await self.client.move(key, folder)
+        return RemoteRef(folder, moved), (self._folders[folder],)
+
+    async def _folder(self, name: str) -> str:
+        for key, known in self._folders.items():
+            if known.casefold() == name.casefold():
+                return key
+        row = await self.client.create_folder(name)
+        self._folders[str(row["id"])] = name
+        return str(row["id"])
+
+
+def _in(state: Mapping[str, Any], part: RemoteChanges) -> RemoteChanges:
+    return RemoteChanges({"folders": dict(state)}, part.messages, part.gone)
+
+
+def _path(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> str:
+    names, parent = [str(row["displayName"])], row.get("parentFolderId")
+    while parent in rows and len(names) < 20:
+        names.insert(0, str(rows[str(parent)]["displayName"]))
+        parent = rows[str(parent)].get("parentFolderId")
+    return "/".join(names)
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+
+
+@dataclass(eq=False)
+class GraphSender:
+    """Takes mail out over Graph, which puts a copy into Sent Items."""
+
+    client: GraphClient
+
+    async def hand_over(
+        self, envelope: Envelope, raw: bytes, accepted: Accepted
+    ) -> Mapping[str, Outcome]:
+        async def submit(go: Go) -> Outcome:
+            whole = with_bcc(raw, envelope.recipients)
+            if len(whole) <= SENT_AT_ONCE_BYTES:
+                await go()
+                await self.client.send_mime(whole)
+            else:
+                letter, files = part_from_files(whole)
+                draft = await self.client.create_draft(letter)
+                for file in files:
+                    await self.client.attach(draft, file.name, file.content_type, file.content)
+                await go()
+                await self.client.send_draft(draft)
+            return Outcome("sent", "Microsoft has it")
+
+        return await handed_over(envelope, accepted, submit)
+
+    async def close(self) -> None:
+        await self.client.api.close()

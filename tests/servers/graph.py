@@ -1,0 +1,293 @@
+"""Mail of Microsoft Graph, as its public documentation describes it, with a dictionary inside.
+
+No emulator of it was found. What is here follows
+https://learn.microsoft.com/en-us/graph/api/resources/message,
+https://learn.microsoft.com/en-us/graph/api/message-delta,
+https://learn.microsoft.com/en-us/graph/outlook-immutable-id,
+https://learn.microsoft.com/en-us/graph/outlook-large-attachments and
+https://learn.microsoft.com/en-us/graph/throttling; it is not Microsoft's own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+from base64 import b64decode
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any, Self
+
+from tests.servers.web import Answer, Asked, WebServer
+
+TOKEN = "graph-token"
+MOST_BYTES = 4 * 2**20
+WELL_KNOWN = ("inbox", "sentitems", "drafts", "archive", "junkemail", "deleteditems")
+_NAMES = ("Inbox", "Sent Items", "Drafts", "Archive", "Junk Email", "Deleted Items")
+
+
+@dataclass
+class Mail:
+    """A message in a folder."""
+
+    id: str
+    folder: str
+    raw: bytes
+    received: datetime
+    is_read: bool = False
+    flag: str = "notFlagged"
+    categories: list[str] = field(default_factory=list)
+    is_draft: bool = False
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "isRead": self.is_read,
+            "isDraft": self.is_draft,
+            "flag": {"flagStatus": self.flag},
+            "categories": list(self.categories),
+            "receivedDateTime": self.received.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "parentFolderId": self.folder,
+        }
+
+
+class Graph:
+    """A mailbox of one user."""
+
+    def __init__(self, address: str = "alice@example.com") -> None:
+        self.address = address
+        self.token = TOKEN
+        self.mails: dict[str, Mail] = {}
+        self.folders = {f"f-{name}": _NAMES[i] for i, name in enumerate(WELL_KNOWN)}
+        self.sent: list[bytes] = []
+        self.busy: list[int] = []
+        """Seconds to answer 429 with, one for each of the next requests."""
+        self.forgets_deltas = False
+        self.uploads: dict[str, tuple[str, dict[str, Any], bytearray]] = {}
+        self._numbers = itertools.count(1)
+        self._log: list[tuple[str, str]] = []
+        self._lock = threading.RLock()
+        self._web = WebServer(self._answer)
+
+    def __enter__(self) -> Self:
+        self._web.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._web.__exit__()
+
+    @property
+    def url(self) -> str:
+        return self._web.url + "/v1.0"
+
+    @property
+    def asked(self) -> list[Asked]:
+        return self._web.asked
+
+    # What others do to the mailbox.
+
+    def deliver(self, raw: bytes, folder: str = "f-inbox", **state: Any) -> Mail:
+        with self._lock:
+            received = datetime.now(UTC)
+            mail = Mail(f"AAk-{next(self._numbers)}", folder, raw, received, **state)
+            self.mails[mail.id] = mail
+            self._log.append((folder, mail.id))
+            return mail
+
+    def touch(self, mail: Mail) -> None:
+        with self._lock:
+            self._log.append((mail.folder, mail.id))
+
+    def remove(self, mail: Mail) -> None:
+        with self._lock:
+            del self.mails[mail.id]
+            self._log.append((mail.folder, mail.id))
+
+    def move(self, mail: Mail, folder: str) -> None:
+        with self._lock:
+            self._log.append((mail.folder, mail.id))
+            mail.folder = folder
+            self._log.append((folder, mail.id))
+
+    # HTTP.
+
+    def _answer(self, asked: Asked) -> Answer:
+        with self._lock:
+            if asked.path.startswith("/upload/"):
+                return self._upload(asked)
+            if asked.headers.get("authorization") != f"Bearer {self.token}":
+                return _error(401, "InvalidAuthenticationToken")
+            if self.busy:
+                wait = self.busy.pop(0)
+                return Answer(
+                    429, {"error": {"code": "TooManyRequests"}}, {"Retry-After": str(wait)}
+                )
+            if len(asked.body) > MOST_BYTES:
+                return _error(413, "RequestEntityTooLarge")
+            for method, pattern, handle in _ROUTES:
+                found = re.fullmatch(pattern, asked.path.removeprefix("/v1.0"))
+                if found and method == asked.method:
+                    result: Answer = handle(self, asked, *found.groups())
+                    return result
+        return _error(404, "ResourceNotFound")
+
+    def _me(self, _: Asked) -> Answer:
+        return Answer(body={"mail": self.address, "displayName": "Alice"})
+
+    def _folder(self, _: Asked, name: str) -> Answer:
+        key = f"f-{name}" if name in WELL_KNOWN else name
+        if key not in self.folders:
+            return _error(404, "ErrorItemNotFound")
+        return Answer(body={"id": key, "displayName": self.folders[key]})
+
+    def _folders(self, _: Asked) -> Answer:
+        rows = [
+            {"id": key, "displayName": name, "parentFolderId": "root", "childFolderCount": 0}
+            for key, name in self.folders.items()
+        ]
+        return Answer(body={"value": rows})
+
+    def _create_folder(self, asked: Asked) -> Answer:
+        name = asked.json()["displayName"]
+        if name in self.folders.values():
+            return _error(409, "ErrorFolderExists")
+        key = f"f-{next(self._numbers)}"
+        self.folders[key] = name
+        return Answer(201, {"id": key, "displayName": name})
+
+    def _delta(self, asked: Asked, folder: str) -> Answer:
+        size = re.search(r"odata\.maxpagesize=(\d+)", asked.headers.get("prefer", ""))
+        most = int(size[1]) if size else 10
+        if 'IdType="ImmutableId"' not in asked.headers.get("prefer", ""):
+            return _error(400, "TestNeedsImmutableIds")
+        base = f"{self.url}/me/mailFolders/{folder}/messages/delta"
+        if "$deltatoken" in asked.query:
+            if self.forgets_deltas:
+                return _error(410, "syncStateNotFound")
+            since = int(asked.query["$deltatoken"])
+            changed = dict.fromkeys(key for at, key in self._log[since:] if at == folder)
+            rows = [self._row(folder, key) for key in changed]
+            link = f"{base}?$deltatoken={len(self._log)}"
+            return Answer(body={"value": rows, "@odata.deltaLink": link})
+        skip, _, mark = asked.query.get("$skiptoken", "0").partition("-")
+        mark = mark or str(len(self._log))
+        mails = sorted(
+            (m for m in self.mails.values() if m.folder == folder),
+            key=lambda m: (m.received, int(m.id.rpartition("-")[2])),
+            reverse=True,
+        )
+        start = int(skip)
+        page = [m.shown() for m in mails[start : start + most]]
+        if start + most < len(mails):
+            link = f"{base}?$skiptoken={start + most}-{mark}"
+            return Answer(body={"value": page, "@odata.nextLink": link})
+        self.forgets_deltas = False
+        return Answer(body={"value": page, "@odata.deltaLink": f"{base}?$deltatoken={mark}"})
+
+    def _row(self, folder: str, key: str) -> dict[str, Any]:
+        mail = self.mails.get(key)
+        if mail is None or mail.folder != folder:
+            return {"id": key, "@removed": {"reason": "deleted" if mail is None else "changed"}}
+        return mail.shown()
+
+    def _get(self, _: Asked, key: str) -> Answer:
+        mail = self.mails.get(key)
+        return Answer(body=mail.shown()) if mail else _error(404, "ErrorItemNotFound")
+
+    def _value(self, _: Asked, key: str) -> Answer:
+        mail = self.mails.get(key)
+        return Answer(body=mail.raw) if mail else _error(404, "ErrorItemNotFound")
+
+    def _patch(self, asked: Asked, key: str) -> Answer:
+        mail = self.mails.get(key)
+        if mail is None:
+            return _error(404, "ErrorItemNotFound")
+        patch = asked.json()
+        mail.is_read = patch.get("isRead", mail.is_read)
+        mail.flag = patch.get("flag", {}).get("flagStatus", mail.flag)
+        mail.categories = patch.get("categories", mail.categories)
+        self.touch(mail)
+        return Answer(body=mail.shown())
+
+    def _move(self, asked: Asked, key: str) -> Answer:
+        mail = self.mails.get(key)
+        if mail is None:
+            return _error(404, "ErrorItemNotFound")
+        self.move(mail, asked.json()["destinationId"])
+        return Answer(201, mail.shown())
+
+    def _delete(self, _: Asked, key: str) -> Answer:
+        mail = self.mails.get(key)
+        if mail is None:
+            return _error(404, "ErrorItemNotFound")
+        self.remove(mail)
+        return Answer(204)
+
+    def _send_mail(self, asked: Asked) -> Answer:
+        self._take(b64decode(asked.body, validate=True))
+        return Answer(202)
+
+    def _take(self, raw: bytes) -> None:
+        self.sent.append(raw)
+        self.deliver(_without_bcc(raw), "f-sentitems", is_read=True)
+
+    def _create_message(self, asked: Asked) -> Answer:
+        mail = self.deliver(b64decode(asked.body, validate=True), "f-drafts", is_draft=True)
+        return Answer(201, mail.shown())
+
+    def _send_draft(self, _: Asked, key: str) -> Answer:
+        mail = self.mails[key]
+        self.remove(mail)
+        self._take(mail.raw)
+        return Answer(202)
+
+    def _session(self, asked: Asked, key: str) -> Answer:
+        number = str(next(self._numbers))
+        self.uploads[number] = (key, asked.json()["AttachmentItem"], bytearray())
+        return Answer(201, {"uploadUrl": f"{self._web.url}/upload/{number}"})
+
+    def _upload(self, asked: Asked) -> Answer:
+        if "authorization" in asked.headers or len(asked.body) > MOST_BYTES:
+            return _error(400, "InvalidRequest")
+        key, item, content = self.uploads[asked.path.rpartition("/")[2]]
+        found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", asked.headers["content-range"])
+        if found is None or int(found[1]) != len(content) or int(found[3]) != item["size"]:
+            return _error(416, "InvalidRange")
+        content += asked.body
+        if len(content) < item["size"]:
+            return Answer(200, {"nextExpectedRanges": [f"{len(content)}-"]})
+        mail = message_from_bytes(self.mails[key].raw, policy=policy.default)
+        assert isinstance(mail, EmailMessage)
+        main, _, sub = item.get("contentType", "application/octet-stream").partition("/")
+        mail.add_attachment(bytes(content), maintype=main, subtype=sub, filename=item["name"])
+        self.mails[key].raw = mail.as_bytes()
+        return Answer(201)
+
+
+def _without_bcc(raw: bytes) -> bytes:
+    return re.sub(rb"(?im)\ABcc:.*\r?\n(?:[ \t].*\r?\n)*", b"", raw)
+
+
+def _error(status: int, code: str) -> Answer:
+    return Answer(status, {"error": {"code": code, "message": f"{code}."}})
+
+
+_ID = r"([^/]+)"
+_ROUTES: tuple[tuple[str, str, Any], ...] = (
+    ("GET", "/me", Graph._me),
+    ("GET", "/me/mailFolders", Graph._folders),
+    ("POST", "/me/mailFolders", Graph._create_folder),
+    ("GET", f"/me/mailFolders/{_ID}", Graph._folder),
+    ("GET", f"/me/mailFolders/{_ID}/messages/delta", Graph._delta),
+    ("GET", f"/me/messages/{_ID}", Graph._get),
+    ("GET", rf"/me/messages/{_ID}/\$value", Graph._value),
+    ("PATCH", f"/me/messages/{_ID}", Graph._patch),
+    ("POST", f"/me/messages/{_ID}/move", Graph._move),
+    ("DELETE", f"/me/messages/{_ID}", Graph._delete),
+    ("POST", "/me/sendMail", Graph._send_mail),
+    ("POST", "/me/messages", Graph._create_message),
+    ("POST", f"/me/messages/{_ID}/send", Graph._send_draft),
+    ("POST", f"/me/messages/{_ID}/attachments/createUploadSession", Graph._session),
+)
