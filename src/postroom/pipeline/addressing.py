@@ -20,7 +20,16 @@ async def inboxes_for(house: House, addresses: Iterable[str]) -> dict[str, Inbox
         candidates.add(house.catch_all)
     found = await house.store.inboxes_at(candidates)
     chosen = {address: _choose(house, address, found) for address in wanted}
-    return {address: inbox for address, inbox in chosen.items() if inbox is not None}
+    return {
+        address: inbox
+        for address, inbox in chosen.items()
+        if inbox is not None and _is_kept_here(house, address, inbox)
+    }
+
+
+def _is_kept_here(house: House, address: str, inbox: Inbox) -> bool:
+    """Mail to the address of an account goes to its provider, and comes from there."""
+    return inbox.account_id is None or address.rpartition("@")[2] in house.domains
 
 
 def _choose(house: House, address: str, found: dict[str, Inbox]) -> Inbox | None:

@@ -18,6 +18,7 @@ from postroom.ports.embedder import Embedder
 from postroom.ports.imap import LiveImap
 from postroom.ports.inbound import Inbound
 from postroom.ports.poster import NoPoster, Poster
+from postroom.ports.provider import NoProviders, Providers
 from postroom.ports.store import Store
 
 
@@ -44,6 +45,7 @@ class House:
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
     poster: Poster = field(default_factory=NoPoster)
     inbound: Mapping[str, Inbound] = field(default_factory=dict)
+    providers: Providers = field(default_factory=NoProviders)
     clock: Callable[[], datetime] = utc_now
     new_id: Callable[[str], str] = random_id
     watch: Watch = field(default_factory=Watch)

@@ -34,13 +34,15 @@ GRACE_S = 1.5
 """How long a mail that is being handed over may take when we are asked to stop."""
 
 
-def route(house: House, address: str, local: Mapping[str, Inbox]) -> Recipient:
-    """Where a copy goes: to an inbox of ours, to the relay, or nowhere without one."""
+def route(
+    house: House, address: str, local: Mapping[str, Inbox], account_id: str | None = None
+) -> Recipient:
+    """Where a copy goes: to an inbox of ours, the account's provider, the relay, or nowhere."""
     if address.lower() in local:
         return Recipient(address, "delivered")
     if address.rpartition("@")[2].lower() in house.domains:
         return Recipient(address, "failed", "no inbox has this address")
-    if house.has_relay:
+    if house.has_relay or account_id is not None:
         return Recipient(address, "queued")
     return Recipient(address, "captured", "no relay is configured, so it was not sent")
 
@@ -67,6 +69,7 @@ class Outbox:
     at_once: int = 8
     lease: timedelta = LEASE
     _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
+    _senders: dict[str, Sender] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Work until cancelled; what is being handed over then gets a moment to end."""
@@ -80,8 +83,9 @@ class Outbox:
         finally:
             await self._stop()
             renewing.cancel()
-            if self.sender is not None:
-                await self.sender.close()
+            for sender in (self.sender, *self._senders.values()):
+                if sender is not None:
+                    await sender.close()
 
     async def finish(self, within_s: float) -> None:
         """Wait until nothing is due and nothing is being handed over, but no longer than told."""
@@ -159,10 +163,10 @@ class Outbox:
         try:
             if job.is_scheduled:
                 await self._deliver_scheduled(job)
-            elif self.sender is None:
+            elif (sender := await self._sender_of(job)) is None:
                 await self._defer(job, "no relay is configured")
             else:
-                await self._hand_over(job, self.sender)
+                await self._hand_over(job, sender)
         except asyncio.CancelledError:
             await self.house.store.release_mail(job)
             raise
@@ -172,6 +176,17 @@ class Outbox:
             self.house.counts.add("outbox_errors")
             log.exception("outbox.failed", extra={"message_id": job.message_id})
             await self._defer(job, str(error) if isinstance(error, MailError) else "see the log")
+
+    async def _sender_of(self, job: OutboxJob) -> Sender | None:
+        """What takes this mail out: the provider of the account it is from, or the relay."""
+        if job.account_id is None:
+            return self.sender
+        if job.account_id not in self._senders:
+            account = await self.house.store.account(job.account_id, None)
+            if account is None:
+                return None
+            self._senders[job.account_id] = self.house.providers.sender(account)
+        return self._senders[job.account_id]
 
     async def _defer(self, job: OutboxJob, detail: str) -> None:
         """Try again later what was not handed over; the rest is left for whoever comes after us."""
@@ -219,7 +234,7 @@ class Outbox:
         (parsed,) = await house.parser.parse([raw])
         inboxes = dict.fromkeys(inbox.id for inbox in local.values())
         arrivals = [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes]
-        recipients = {a: route(house, a, local) for a in job.envelope.recipients}
+        recipients = {a: route(house, a, local, job.account_id) for a in job.envelope.recipients}
         async with put_away(house, arrivals) as copies:
             await house.store.deliver_scheduled(job, copies, recipients, house.clock())
 

@@ -1,0 +1,251 @@
+"""One pass over an account: tell it what was done here, then take over what was done there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+
+from postroom.errors import Conflict, MailError, NotFound, ProviderError, RateLimited
+from postroom.mail.message import ParsedMessage
+from postroom.model.account import Account, Identity
+from postroom.model.inbox import INBOX, SENT
+from postroom.model.message import Direction
+from postroom.model.remote import Push, Pushed, RemoteChanges, RemoteMessage
+from postroom.model.stored import NewMessage
+from postroom.pipeline.house import House
+from postroom.pipeline.receive import Arrival, effective_date, put_away
+from postroom.ports.provider import Provider, SavesSent
+
+log = logging.getLogger(__name__)
+
+BATCH_MAILS = 200
+BATCH_BYTES = 8 * 2**20
+PUSHES_AT_ONCE = 50
+SWEEP_AT_ONCE = 200
+FIRST_WAIT = timedelta(seconds=10)
+LONGEST_WAIT = timedelta(hours=1)
+
+Mail = tuple[RemoteMessage, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What we hold of an account: the view that a provider gets of it."""
+
+    house: House
+    account_id: str
+
+    async def scopes(self) -> frozenset[str]:
+        return await self.house.store.remote_scopes(self.account_id)
+
+    async def keys(self, scope: str) -> frozenset[str]:
+        return await self.house.store.remote_keys(self.account_id, scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One look at an account, with a provider that is logged in."""
+
+    house: House
+    account: Account
+    provider: Provider
+
+    async def begin(self) -> None:
+        """Log in, and write down what the account can do and whom it may send as."""
+        await self.provider.check()
+        capabilities = asdict(self.provider.capabilities)
+        await self.house.store.set_capabilities(self.account.id, capabilities)
+        found = await self.provider.identities()
+        identities = [
+            Identity(
+                id=self.house.new_id("idn"),
+                email=identity.email.lower(),
+                name=identity.name,
+                signature=identity.signature,
+                inbox_id=self.account.inbox_id,
+                account_id=self.account.id,
+                is_default=False,
+            )
+            for identity in found
+            if identity.email.lower() != self.account.address
+        ]
+        await self.house.store.keep_identities(self.account.inbox_id, identities)
+
+    async def run(self) -> None:
+        """Tell, take over, and in the end remove what is nowhere any more."""
+        await self.push()
+        await self.pull()
+        await self._sweep()
+
+    # What was done here.
+
+    async def push(self) -> None:
+        """Make the changes at the provider that were made here, in their order."""
+        store = self.house.store
+        while pushes := await store.due_pushes(self.account.id, self.house.clock(), PUSHES_AT_ONCE):
+            for push in pushes:
+                await self._push(push)
+
+    async def _push(self, push: Push) -> None:
+        store = self.house.store
+        try:
+            pushed = await self._told(push)
+        except (NotFound, Conflict) as error:
+            log.warning("push.refused", extra={"account": self.account.id, "error": str(error)})
+            await store.give_up_push(push)
+        except RateLimited as error:
+            await store.defer_push(push, self._later(timedelta(seconds=error.retry_after)))
+            raise
+        except ProviderError as error:
+            if not error.retryable and error.code == "provider_error":
+                log.warning("push.refused", extra={"account": self.account.id, "error": str(error)})
+                await store.give_up_push(push)
+                return
+            wait = min(FIRST_WAIT * (1 << min(push.attempts, 12)), LONGEST_WAIT)
+            await store.defer_push(push, self._later(wait))
+            raise
+        else:
+            await store.settle_push(self.account.id, push, pushed)
+
+    def _later(self, wait: timedelta) -> datetime:
+        return self.house.clock() + wait
+
+    async def _told(self, push: Push) -> Pushed:
+        if push.kind != "save_sent":
+            return await self.provider.push(push) if push.refs else Pushed()
+        if not isinstance(self.provider, SavesSent) or push.raw is None or push.refs:
+            return Pushed()
+        return await self.provider.save_sent(push, await self.house.blobs.read(push.raw))
+
+    # What was done there.
+
+    async def pull(self) -> None:
+        """Take over what changed; mail is fetched while the mail before it is stored."""
+        queue: asyncio.Queue[_Part | None] = asyncio.Queue(maxsize=2)
+        fetching = asyncio.create_task(self._fetch_all(queue))
+        try:
+            while (part := await queue.get()) is not None:
+                await self._store(part)
+            await fetching
+        finally:
+            fetching.cancel()
+            with suppress(asyncio.CancelledError, MailError):
+                await fetching
+
+    async def _fetch_all(self, queue: asyncio.Queue[_Part | None]) -> None:
+        since = await self.house.store.checkpoint_of(self.account.id)
+        known = Stored(self.house, self.account.id)
+        try:
+            async with aclosing(self.provider.changes(since, known)) as parts:
+                async for changes in parts:
+                    async for part in self._fetch(changes):
+                        await queue.put(part)
+        except Exception:
+            await queue.put(None)
+            raise
+        await queue.put(None)
+
+    async def _fetch(self, changes: RemoteChanges) -> AsyncIterator[_Part]:
+        refs = [message.ref for message in changes.messages]
+        unknown = await self.house.store.unknown_refs(self.account.id, refs) if refs else set()
+        wanted = [message for message in changes.messages if message.ref in unknown]
+        wanted = [m for m in wanted if m.size_bytes <= self.house.limits.message_bytes]
+        known = [message for message in changes.messages if message.ref not in unknown]
+        for batch in _batches(wanted):
+            yield _Part(mails=await self._mails(batch))
+        yield _Part(changes=replace(changes, messages=tuple(known)))
+
+    async def _mails(self, batch: Sequence[RemoteMessage]) -> tuple[Mail, ...]:
+        by_ref = {message.ref: message for message in batch}
+        found = self.provider.fetch([message.ref for message in batch])
+        return tuple([(by_ref[ref], raw) async for ref, raw in found if ref in by_ref])
+
+    async def _store(self, part: _Part) -> None:
+        if part.mails:
+            await self._keep(part.mails)
+        if part.changes is not None:
+            await self.house.store.apply_changes(self.account.id, part.changes)
+        await self.house.store.tidy()
+
+    async def _keep(self, mails: Sequence[Mail]) -> None:
+        house = self.house
+        good = [mail for mail in mails if 0 < len(mail[1]) <= house.limits.message_bytes]
+        for remote, raw in mails:
+            if (remote, raw) not in good:
+                extra = {"account": self.account.id, "ref": remote.ref.key, "bytes": len(raw)}
+                log.warning("sync.skipped", extra=extra)
+        parsed = await house.parser.parse([raw for _, raw in good])
+        arrivals = [
+            (self._arrival(remote, raw, mail), mail)
+            for (remote, raw), mail in zip(good, parsed, strict=True)
+        ]
+        async with put_away(house, arrivals) as messages:
+            pairs = [
+                (self._as_remote(message, remote, mail), remote)
+                for message, (remote, _), mail in zip(messages, good, parsed, strict=True)
+            ]
+            await house.store.add_remote(self.account.id, pairs)
+
+    def _arrival(self, remote: RemoteMessage, raw: bytes, parsed: ParsedMessage) -> Arrival:
+        return Arrival(
+            raw,
+            self.account.inbox_id,
+            direction=self._direction(remote, parsed),
+            flags=remote.flags,
+            is_imported=self._is_old(remote),
+        )
+
+    def _is_old(self, remote: RemoteMessage) -> bool:
+        """What was there before the account was added is no news."""
+        return remote.arrived_at is not None and remote.arrived_at < self.account.created_at
+
+    def _direction(self, remote: RemoteMessage, parsed: ParsedMessage) -> Direction:
+        if SENT in remote.mailboxes:
+            return "outbound"
+        own = parsed.sender is not None and parsed.sender.address.lower() == self.account.address
+        return "outbound" if own and INBOX not in remote.mailboxes else "inbound"
+
+    def _as_remote(
+        self, message: NewMessage, remote: RemoteMessage, parsed: ParsedMessage
+    ) -> NewMessage:
+        arrived_at = (remote.arrived_at or message.received_at).replace(microsecond=0)
+        return replace(
+            message,
+            received_at=arrived_at,
+            date=effective_date(parsed.date, arrived_at),
+            mailboxes=remote.mailboxes,
+            labels=remote.labels or (),
+        )
+
+    async def _sweep(self) -> None:
+        while True:
+            removed, unused = await self.house.store.sweep_gone(self.account.id, SWEEP_AT_ONCE)
+            if unused:
+                await self.house.blobs.discard(unused, self.house.store.used_blobs)
+            if not removed:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Something to store: mail, or changes with the checkpoint that follows all mail before it."""
+
+    mails: tuple[Mail, ...] = ()
+    changes: RemoteChanges | None = None
+
+
+def _batches(wanted: Sequence[RemoteMessage]) -> list[list[RemoteMessage]]:
+    batches: list[list[RemoteMessage]] = []
+    size = 0
+    for message in wanted:
+        is_full = not batches or len(batches[-1]) >= BATCH_MAILS
+        if is_full or size + message.size_bytes > BATCH_BYTES:
+            batches.append([])
+            size = 0
+        batches[-1].append(message)
+        size += message.size_bytes
+    return batches
