@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -14,6 +14,7 @@ from postroom.errors import InvalidInput
 from postroom.mail.authentication import Trust
 from postroom.model.audit import Deed
 from postroom.model.key import ALL_SCOPES, Caller, Key
+from postroom.model.page import Slice
 from postroom.operations.context import Context
 from postroom.operations.cursors import Cursors
 from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, new_secret
@@ -24,11 +25,15 @@ from postroom.ports.embedder import Embedder
 from postroom.ports.imap import LiveImap
 from postroom.ports.inbound import Fetcher, Inbound
 from postroom.ports.sender import Sender
+from postroom.ports.store import Store
 
 if TYPE_CHECKING:
+    from postroom.model.imap import ImapAccount
     from postroom.pipeline.errands import Errands
     from postroom.pipeline.outbox import Outbox
+    from postroom.providers.accounts import Accounts
 
+_MOST_ACCOUNTS = 1_000
 _LEAVE_S = 15.0
 """How long a command waits for the relay before it leaves the rest to a server."""
 
@@ -50,6 +55,7 @@ class App:
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
         """Do what happens by itself for as long as the block lasts."""
+        from postroom.pipeline.syncing import Syncing
         from postroom.pipeline.upkeep import chores, keep_up
         from postroom.pipeline.webhooks import Webhooks
 
@@ -58,6 +64,7 @@ class App:
             asyncio.create_task(self.outbox().run()),
             asyncio.create_task(Webhooks(self.house).run()),
             asyncio.create_task(self.errands().run()),
+            asyncio.create_task(Syncing(self.house).run()),
         ]
         try:
             yield
@@ -68,8 +75,9 @@ class App:
 
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[None]:
-        """Hand over what is sent in the block before it ends, if there is a relay."""
-        if self.settings.relay_url is None:
+        """Hand over what is sent in the block before it ends, if anybody takes it."""
+        accounts = await self.house.store.accounts(None, Slice(limit=1))
+        if self.settings.relay_url is None and not accounts.total:
             yield
             return
         outbox = self.outbox()
@@ -93,6 +101,32 @@ class App:
         from postroom.pipeline.errands import Errands
 
         return Errands(self.house, lambda e: perform_errand(self.context(caller_of(e)), e))
+
+    async def sign_in(
+        self,
+        provider: str,
+        scopes: Iterable[str],
+        *,
+        show: Callable[[str], None],
+        ask: Callable[[], str] | None = None,
+        device: bool = False,
+    ) -> Mapping[str, str]:
+        """Let a person sign in to a provider: here, on another device, or by pasting."""
+        from postroom.providers.accounts import Accounts
+        from postroom.providers.oauth import signing_in
+
+        assert isinstance(self.house.providers, Accounts)
+        client = self.house.providers.oauth_client(provider, scopes)
+        if device:
+            visit = await signing_in.begin_device(client)
+            show(f"Open {visit.url} and type {visit.user_code}")
+            return await signing_in.finish_device(client, visit)
+        if ask is None:
+            return await signing_in.sign_in_here(client, lambda url: show(f"Open {url}"))
+        pasted = signing_in.begin(client, signing_in.NOWHERE)
+        show(f"Open {pasted.url}")
+        code = signing_in.code_in(pasted, ask())
+        return await signing_in.exchange(client, pasted, code)
 
     async def authenticate(self, secret: str | None) -> Caller:
         """Find out who bears this key. Raises Unauthenticated."""
@@ -210,14 +244,52 @@ def _fetcher(settings: Settings) -> Fetcher:
     return HttpsFetcher(Guard(settings.webhook_allow), settings.limits.message_bytes)
 
 
-def _live_imap(settings: Settings) -> LiveImap | None:
-    """The live accounts, if there are any; connections are made when they are used."""
-    if not settings.imap.accounts:
+def _live_imap(settings: Settings, synced: Iterable[ImapAccount]) -> LiveImap | None:
+    """The live accounts, if there are any; connections are made when they are used.
+
+    Raises:
+        ConfigError: a name is in the settings and was added as an account, too.
+    """
+    live = settings.imap
+    accounts = {account.account_id: account for account in live.accounts}
+    for account in synced:
+        if accounts.setdefault(account.account_id, account) is not account:
+            raise ConfigError(
+                f"MAIL_IMAP_{account.account_id.upper()}_HOST: there is an account of this name "
+                "already; choose another, or remove that one: postroom account remove"
+            )
+    if not accounts:
         return None
     from postroom.providers.imap.provider import ImapAccounts
 
-    live = settings.imap
-    return ImapAccounts(live.accounts, live.timeouts, is_write_enabled=live.is_write_enabled)
+    return ImapAccounts(accounts.values(), live.timeouts, is_write_enabled=live.is_write_enabled)
+
+
+async def _synced_imap(store: Store, providers: Accounts) -> list[ImapAccount]:
+    """The accounts over IMAP that are kept in step; they are live as well."""
+    found = await store.accounts(None, Slice(limit=_MOST_ACCOUNTS))
+    live = (providers.live(account) for account in found.rows if account.provider == "imap")
+    return [account for account in live if account is not None]
+
+
+def make_providers(settings: Settings) -> Accounts:
+    """What opens accounts, at the places that the settings name."""
+    from postroom.providers.accounts import Accounts, Endpoints
+
+    endpoints = Endpoints(
+        gmail=settings.gmail_url,
+        gmail_login=settings.gmail_login_url,
+        gmail_token=settings.gmail_oauth_url,
+        gmail_client_id=settings.gmail_client_id,
+        gmail_client_secret=settings.gmail_client_secret,
+        outlook=settings.outlook_url,
+        outlook_login=settings.outlook_login_url,
+        outlook_client_id=settings.outlook_client_id,
+        fastmail=settings.fastmail_url,
+    )
+    return Accounts(
+        settings.data_dir / "secrets", settings.secrets, endpoints, settings.limits.message_bytes
+    )
 
 
 @asynccontextmanager
@@ -232,9 +304,11 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = await open_store(settings.data_dir / "postroom.db")
     parser = Parser(settings.limits)
-    imap = _live_imap(settings)
     embedder = _embedder(settings)
+    providers = make_providers(settings)
+    imap = None
     try:
+        imap = _live_imap(settings, await _synced_imap(store, providers))
         house = House(
             store=store,
             blobs=FileBlobs(settings.data_dir / "blobs"),
@@ -249,6 +323,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             has_relay=settings.relay_url is not None,
             embedder=embedder,
             memory_search=settings.memory_search,
+            providers=providers,
         )
         limits = settings.limits
         rates = Rates(per_second=limits.requests_per_second, burst=limits.requests_burst)

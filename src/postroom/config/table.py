@@ -61,6 +61,16 @@ class Settings:
     embeddings: str = "bundled"
     embeddings_model: str = "text-embedding-3-small"
     embeddings_key: str | None = field(default=None, repr=False)
+    secrets: str = "auto"
+    gmail_url: str = "https://gmail.googleapis.com"
+    gmail_login_url: str = "https://accounts.google.com"
+    gmail_oauth_url: str = "https://oauth2.googleapis.com"
+    gmail_client_id: str | None = None
+    gmail_client_secret: str | None = field(default=None, repr=False)
+    outlook_url: str = "https://graph.microsoft.com/v1.0"
+    outlook_login_url: str = "https://login.microsoftonline.com/common"
+    outlook_client_id: str | None = None
+    fastmail_url: str = "https://api.fastmail.com"
     limits: Limits = field(default_factory=Limits)
     imap: ImapSettings = field(default_factory=ImapSettings)
 
@@ -86,6 +96,14 @@ class Setting:
     @property
     def variable(self) -> str:
         return self.prefix + self.name.upper()
+
+
+_A_URL = "an http or https URL"
+
+
+def _vault_kind(raw: object) -> str:
+    (word,) = read_words("auto|keyring|file", "auto, keyring or file", raw)
+    return word
 
 
 def _relay(raw: object) -> str:
@@ -379,5 +397,50 @@ SETTINGS: tuple[Setting, ...] = (
         "The key for the endpoint.",
         is_secret=True,
     ),
+    Setting(
+        "secrets",
+        _vault_kind,
+        "auto, keyring or file",
+        "Where passwords and tokens of accounts are kept: the keyring of the operating system, "
+        "or encrypted files.",
+        "auto",
+    ),
+    Setting(
+        "gmail_url", read_url, _A_URL, "Where the Gmail API is.", "https://gmail.googleapis.com"
+    ),
+    Setting(
+        "gmail_login_url",
+        read_url,
+        _A_URL,
+        "Where people sign in to Google.",
+        "https://accounts.google.com",
+    ),
+    Setting(
+        "gmail_oauth_url",
+        read_url,
+        _A_URL,
+        "Where Google gives out tokens.",
+        "https://oauth2.googleapis.com",
+    ),
+    Setting("gmail_client_id", read_text, "text", "Our client ID at Google."),
+    Setting(
+        "gmail_client_secret", read_text, "text", "The secret that belongs to it.", is_secret=True
+    ),
+    Setting(
+        "outlook_url",
+        read_url,
+        _A_URL,
+        "Where Microsoft Graph is.",
+        "https://graph.microsoft.com/v1.0",
+    ),
+    Setting(
+        "outlook_login_url",
+        read_url,
+        _A_URL,
+        "Where people sign in to Microsoft.",
+        "https://login.microsoftonline.com/common",
+    ),
+    Setting("outlook_client_id", read_text, "text", "Our client ID at Microsoft."),
+    Setting("fastmail_url", read_url, _A_URL, "Where JMAP is.", "https://api.fastmail.com"),
     *(_limit(f.name, f.default) for f in fields(Limits) if isinstance(f.default, int)),
 )

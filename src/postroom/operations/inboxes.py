@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from postroom.errors import Forbidden, InvalidInput, NotFound
+from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound
 from postroom.mail.compose import parse_address
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
@@ -160,6 +160,11 @@ class DeleteInbox(Request):
 
 @operation(Scope.ADMIN, destroys=True)
 async def delete_inbox(ctx: Context, request: DeleteInbox) -> None:
+    inbox = await inbox_of(ctx, request.inbox_id)
+    if inbox.account_id is not None:
+        raise Conflict(
+            f"{inbox.id} is the inbox of the account {inbox.account_id}; remove that instead"
+        )
     unused = await ctx.store.remove_inbox(request.inbox_id, ctx.visible, force=request.force)
     if unused is None:
         raise no_inbox(request.inbox_id)

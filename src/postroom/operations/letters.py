@@ -22,6 +22,8 @@ from postroom.mail.compose import (
     reply_references,
     reply_subject,
 )
+from postroom.mail.signing import signed
+from postroom.model.account import Identity
 from postroom.model.event import Event
 from postroom.model.inbox import SENT, Inbox
 from postroom.model.message import Message, Recipient
@@ -153,7 +155,9 @@ async def _current(ctx: Context, sent: Sent) -> Sent:
 async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) -> Sent:
     _check_recipients(ctx, letter)
     inbox, parent = await _origin(ctx, letter)
-    outgoing = _outgoing(ctx, letter, inbox, parent, await collect(ctx, letter.enclosures))
+    await _refuse_mute(ctx, inbox)
+    sender = await _identity(ctx, letter, inbox)
+    outgoing = _outgoing(ctx, letter, sender, parent, await collect(ctx, letter.enclosures))
     raw = await in_thread(compose, outgoing)
     check_size(raw, ctx.limits.message_bytes)
     (parsed,) = await ctx.parser.parse([raw])
@@ -167,7 +171,9 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
     async with put_away(ctx, [(arrival, parsed) for arrival in arrivals]) as copies:
         return await ctx.store.record_send(
             NewSend(
-                message=_sent_copy(ctx, copies[0], letter, outgoing, parent, local),
+                message=_sent_copy(
+                    ctx, copies[0], letter, outgoing, parent, local, inbox.account_id
+                ),
                 deliveries=tuple(copies[1:]),
                 caller=ctx.caller.key_id,
                 payload=payload,
@@ -188,7 +194,9 @@ async def check_letter(ctx: Context, letter: Letter) -> Inbox:
     """
     _check_recipients(ctx, letter)
     inbox, parent = await _origin(ctx, letter)
-    outgoing = _outgoing(ctx, letter, inbox, parent, await collect(ctx, letter.enclosures))
+    await _refuse_mute(ctx, inbox)
+    sender = await _identity(ctx, letter, inbox)
+    outgoing = _outgoing(ctx, letter, sender, parent, await collect(ctx, letter.enclosures))
     check_size(await in_thread(compose, outgoing), ctx.limits.message_bytes)
     return inbox
 
@@ -265,23 +273,47 @@ async def _foreign_parent(ctx: Context, in_reply_to: str, inbox: Inbox) -> Paren
     return _answering(held) if held else Parent(internet_id, (internet_id,))
 
 
+async def _refuse_mute(ctx: Context, inbox: Inbox) -> None:
+    """Refuse to send from an account that cannot, before anything is written."""
+    if inbox.account_id is None:
+        return
+    stored = await ctx.store.capabilities_of(inbox.account_id)
+    if stored is not None and not stored["can_send"]:
+        raise Conflict(
+            f"the account {inbox.account_id} cannot send: it was added without an SMTP server or "
+            "without the scope send"
+        )
+
+
+async def _identity(ctx: Context, letter: Letter, inbox: Inbox) -> Identity:
+    """Whom the letter is from: the address that was named, or the default of the inbox."""
+    found = None
+    if letter.sender:
+        found = await ctx.store.identity_at(parse_address(letter.sender)[1])
+    found = found or await ctx.store.default_identity(inbox.id)
+    if found is None:
+        raise NotFound(f"no inbox {inbox.id}")
+    return found
+
+
 def _outgoing(
     ctx: Context,
     letter: Letter,
-    inbox: Inbox,
+    sender: Identity,
     parent: Parent,
     files: tuple[OutgoingAttachment, ...],
 ) -> Outgoing:
     is_reply = parent.internet_message_id is not None or parent.thread_id is not None
-    domain = inbox.address.rpartition("@")[2]
+    domain = sender.email.rpartition("@")[2]
+    text, html = signed(letter.text, letter.html, sender.signature)
     return Outgoing(
-        sender=(inbox.name, inbox.address),
+        sender=(sender.name, sender.email),
         to=tuple(letter.to),
         cc=tuple(letter.cc),
         bcc=tuple(letter.bcc),
         subject=reply_subject(letter.subject) if is_reply else letter.subject,
-        text=letter.text,
-        html=letter.html,
+        text=text,
+        html=html,
         attachments=files,
         internet_message_id=f"{ctx.new_id('mail')}@{domain}",
         date=(letter.send_at or ctx.clock()).replace(microsecond=0),
@@ -302,11 +334,14 @@ def _sent_copy(
     outgoing: Outgoing,
     parent: Parent,
     local: dict[str, Inbox],
+    account_id: str | None,
 ) -> NewMessage:
     """The sender's own message, which knows what became of each recipient."""
     sent = as_sent(copy, [address for _, address in outgoing.bcc])
     recipients = tuple(
-        Recipient(address, "scheduled") if letter.send_at else route(ctx, address, local)
+        Recipient(address, "scheduled")
+        if letter.send_at
+        else route(ctx, address, local, account_id)
         for address in _recipients(outgoing)
     )
     return replace(sent, recipients=recipients, thread_id=parent.thread_id)

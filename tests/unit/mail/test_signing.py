@@ -1,0 +1,15 @@
+"""A signature under what is sent."""
+
+from __future__ import annotations
+
+from postroom.mail.signing import signed
+
+
+def test_both_versions_are_signed_and_a_mail_without_one_is_not() -> None:
+    text, html = signed("Hello\n", "<html><body><p>Hello</p></body></html>", "<b>Ana</b> Lee")
+
+    assert "Hello\n\n-- \nAna Lee\n" == text
+    assert html is not None
+    assert html.endswith('<div class="signature">-- <br><b>Ana</b> Lee</div></body></html>')
+    assert ("Hello", None) == signed("Hello", None, "")
+    assert (None, "<p>x</p>") == signed(None, "<p>x</p>", "")
