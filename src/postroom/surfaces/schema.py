@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from postroom.model.page import Page
@@ -23,6 +24,7 @@ from postroom.surfaces.shapes import ROWS, carries_mail, shown_fields
 
 Schema = dict[str, Any]
 _PLAIN: dict[Any, Schema] = {
+    SecretStr: {"type": "string"},
     str: {"type": "string"},
     int: {"type": "integer"},
     float: {"type": "number"},

@@ -47,6 +47,9 @@ MAIL = {
     "apply_rule_plan",
     "list_rules",
     "delete_rule",
+    "list_identities",
+    "create_alias",
+    "get_capabilities",
 }
 MEMORY = {
     "memory_add",

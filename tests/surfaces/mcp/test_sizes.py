@@ -106,6 +106,8 @@ def greedy(
         "list_threads": [page],
         "get_thread": [thread, {**thread, "limit": 100, "include_text": True}],
         "list_attachments": [page, message, thread],
+        "list_identities": [{"limit": 100}],
+        "get_capabilities": [{}],
         "wait_for_message": [
             {"inbox_id": inbox_id, "timeout_s": 1, "since": since} for since in (FIRST, message_id)
         ],

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from postroom.model.account import Account, Identity
 from postroom.model.attachment import Attachment
 from postroom.model.audit import AuditEntry
 from postroom.model.draft import Draft
@@ -23,6 +24,8 @@ from postroom.surfaces.cli.tables import cell, inert, table
 from postroom.surfaces.shapes import moment, to_json
 
 COLUMNS: dict[type, tuple[str, ...]] = {
+    Account: ("id", "provider", "address", "state", "synced", "total", "detail"),
+    Identity: ("id", "email", "name", "inbox_id", "is_default"),
     Inbox: ("id", "address", "name", "created_at"),
     MessageRow: ("id", "date", "from_address", "subject", "flags", "labels"),
     ThreadMessage: ("id", "date", "from_address", "new_text"),

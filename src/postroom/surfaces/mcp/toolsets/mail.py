@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.operations import drafts, messages, rules, sending
+from postroom.operations import accounts, drafts, identities, messages, rules, sending
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets.inbox import (
     GET_MESSAGE,
@@ -63,6 +63,23 @@ TOOLS = (
         operation=drafts.send_draft,
         is_idempotent=True,
         answers=SENT,
+    ),
+    Tool(
+        name="list_identities",
+        title="List sender addresses",
+        operation=identities.list_identities,
+    ),
+    Tool(
+        name="create_alias",
+        title="Create an alias",
+        operation=identities.create_alias,
+        answers=("id", "email", "inbox_id"),
+    ),
+    Tool(
+        name="get_capabilities",
+        title="What mail can do here",
+        operation=accounts.get_capabilities,
+        answers=("provider", "has_threading", "max_attachment_size_mb", "accounts"),
     ),
     Tool(
         name="create_rule",

@@ -47,6 +47,9 @@ TAGS = {
     "rules": "What is done with mail by itself.",
     "plans": "What a rule would do, to be carried out or not.",
     "audit": "Who did what.",
+    "identities": "Addresses to send from.",
+    "accounts": "Mailboxes at providers that are kept in step.",
+    "capabilities": "What can be done with the mail.",
     "keys": "Callers and what they may do.",
     "server": "Is it up, and how is it doing?",
 }

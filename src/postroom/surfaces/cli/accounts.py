@@ -1,0 +1,206 @@
+"""`account add`, `account login` and `account sync`: what needs a person, or takes its time.
+
+A password never stands on the command line: it is asked for, or read from standard input.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.errors import InvalidInput
+from postroom.surfaces.cli.session import Session
+
+if TYPE_CHECKING:
+    from postroom.app import App
+    from postroom.operations.operation import Operation
+
+_OAUTH = ("gmail", "outlook")
+
+_ways = [
+    click.option(
+        "--password-stdin",
+        is_flag=True,
+        help="Read the password or API token from standard input.",
+    ),
+    click.option(
+        "--device", is_flag=True, help="outlook: sign in on another device, by a short code."
+    ),
+    click.option(
+        "--paste",
+        is_flag=True,
+        help="Sign in with a browser elsewhere, and paste the address where it ends.",
+    ),
+]
+
+
+def _with_ways(command: Any) -> Any:
+    for option in reversed(_ways):
+        command = option(command)
+    return command
+
+
+@click.command(
+    help="Add a mailbox at a provider. The login is tried first. "
+    "`postroom serve` then keeps it in step."
+)
+@click.argument("account_id", metavar="NAME")
+@click.option(
+    "--provider",
+    type=click.Choice(["imap", "gmail", "outlook", "fastmail"]),
+    default="imap",
+    show_default=True,
+    help="Where the mailbox is.",
+)
+@click.option("--address", metavar="ADDRESS", required=True, help="Its e-mail address.")
+@click.option("--name", metavar="TEXT", help="The name shown as sender.")
+@click.option("--user", metavar="TEXT", help="The user name, if it is not the address.")
+@click.option("--host", metavar="HOST", help="imap: the server.")
+@click.option("--port", metavar="NUMBER", help="imap: its port.  [default: 993]")
+@click.option(
+    "--security", type=click.Choice(["tls", "starttls", "none"]), help="imap: how it is secured."
+)
+@click.option("--smtp-host", metavar="HOST", help="imap: the server that takes mail.")
+@click.option("--smtp-port", metavar="NUMBER", help="imap: its port.  [default: 465]")
+@click.option(
+    "--smtp-security",
+    type=click.Choice(["tls", "starttls", "none"]),
+    help="imap: how that one is secured.",
+)
+@click.option("--ca-file", metavar="FILE", help="Trust this certificate instead of the system's.")
+@click.option("--insecure", is_flag=True, default=None, help="On this machine only: no TLS.")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(["read", "draft", "send"]),
+    multiple=True,
+    help="What to sign in for.  [default: all three]",
+)
+@_with_ways
+@click.pass_obj
+def add(
+    session: Session,
+    /,
+    *,
+    provider: str,
+    password_stdin: bool,
+    device: bool,
+    paste: bool,
+    **given: Any,
+) -> None:
+    from postroom.operations.accounts import add_account
+
+    scopes = given.pop("scopes") or ("read", "draft", "send")
+    arguments = {name: value for name, value in given.items() if value is not None}
+    arguments |= {"provider": provider, "scopes": list(scopes)}
+
+    async def work(app: App) -> None:
+        secret = await _secret(
+            app, provider, scopes, from_stdin=password_stdin, device=device, paste=paste
+        )
+        await _call(session, app, add_account, {**arguments, **secret})
+        if not session.as_json:
+            print("`postroom serve` keeps it in step; `postroom account sync` reads it now")
+
+    session.run(work)
+
+
+@click.command(help="Sign in to an account again, with another password or new tokens.")
+@click.argument("account_id", metavar="NAME")
+@_with_ways
+@click.pass_obj
+def login(
+    session: Session,
+    /,
+    *,
+    account_id: str,
+    password_stdin: bool,
+    device: bool,
+    paste: bool,
+) -> None:
+    from postroom.model.key import OWNER
+    from postroom.operations.accounts import account_of, log_in_account
+
+    async def work(app: App) -> None:
+        account = await account_of(app.context(OWNER), account_id)
+        scopes = tuple(account.options.get("scopes", ()))
+        secret = await _secret(
+            app, account.provider, scopes, from_stdin=password_stdin, device=device, paste=paste
+        )
+        await _call(session, app, log_in_account, {"account_id": account_id, **secret})
+
+    session.run(work)
+
+
+@click.command(help="Read an account now. If a server keeps it in step, that one is asked to.")
+@click.argument("account_id", metavar="NAME")
+@click.pass_obj
+def sync(session: Session, /, *, account_id: str) -> None:
+    from postroom.model.key import OWNER
+    from postroom.operations.accounts import account_of, sync_account
+    from postroom.pipeline.syncing import sync_once
+
+    async def work(app: App) -> None:
+        account = await account_of(app.context(OWNER), account_id)
+        if not await sync_once(app.house, account):
+            print("another process keeps it in step; it was asked to look now", file=sys.stderr)
+        await _call(session, app, sync_account, {"account_id": account_id})
+
+    session.run(work)
+
+
+async def _call(
+    session: Session, app: App, operation: Operation[Any, Any], arguments: dict[str, Any]
+) -> None:
+    from postroom.model.key import OWNER
+    from postroom.operations.operation import call
+    from postroom.surfaces.cli.output import show
+
+    result = await call(app.context(OWNER), operation, arguments)
+    show(operation, result, as_json=session.as_json)
+
+
+async def _secret(
+    app: App,
+    provider: str,
+    scopes: tuple[str, ...],
+    *,
+    from_stdin: bool,
+    device: bool,
+    paste: bool,
+) -> dict[str, Any]:
+    """What logs in: asked for, read, or fetched by a sign-in."""
+    if provider not in _OAUTH or from_stdin:
+        name = "access_token" if provider in _OAUTH else "password"
+        return {name: _typed(from_stdin=from_stdin)}
+    tokens = await app.sign_in(
+        provider, scopes, show=_show, ask=_ask if paste else None, device=device
+    )
+    found: dict[str, Any] = {
+        name: tokens[name] for name in ("access_token", "refresh_token") if name in tokens
+    }
+    if "expires_at" in tokens:
+        found["token_expires_at"] = int(tokens["expires_at"])
+    return found
+
+
+def _typed(*, from_stdin: bool) -> str:
+    if from_stdin:
+        text = sys.stdin.readline().rstrip("\r\n")
+    elif sys.stdin.isatty():
+        text = click.prompt("Password", hide_input=True, err=True)
+    else:
+        raise InvalidInput("there is nobody to ask for the password; give --password-stdin")
+    if not text:
+        raise InvalidInput("the password is empty")
+    return str(text)
+
+
+def _show(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def _ask() -> str:
+    return str(click.prompt("The address of the last page", err=True))
