@@ -45,6 +45,9 @@ PATHS = {
     "delete_rule": ("DELETE", "/v1/rules/{rule_id}"),
     "run_rule_plan": ("POST", "/v1/rules/{rule_id}/plan"),
     "apply_rule_plan": ("POST", "/v1/plans/{plan_id}/apply"),
+    "list_identities": ("GET", "/v1/identities"),
+    "create_alias": ("POST", "/v1/identities"),
+    "get_capabilities": ("GET", "/v1/capabilities"),
 }
 """Where REST has each tool."""
 
@@ -75,6 +78,9 @@ COMMANDS = {
     "delete_rule": "rule delete",
     "run_rule_plan": "rule plan",
     "apply_rule_plan": "rule apply",
+    "list_identities": "identity list",
+    "create_alias": "identity create",
+    "get_capabilities": "account capabilities",
 }
 """Where the command line has each tool."""
 

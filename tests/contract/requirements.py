@@ -105,6 +105,17 @@ REQUIREMENTS = {
     "rules:create-wrong": Requirement("001", "a rule that is wrong is INVALID_REQUEST"),
     "rules:plan": Requirement("001", "run_rule_plan returns a plan without executing"),
     "rules:apply": Requirement("001", "a plan is executed as it was shown, or refused"),
+    "mail:search": Requirement("001", "search_messages filters by text, labels, from, to, dates"),
+    "mail:search-page": Requirement("001", "results, total_count, limit, offset and has_more"),
+    "mail:get-message": Requirement("001", "get_message has headers, body and attachments"),
+    "mail:get-thread": Requirement("001", "get_thread has all messages of a conversation"),
+    "mail:apply-label": Requirement("001", "apply_label puts a label on several messages"),
+    "mail:move": Requirement("001", "move_message moves to a mailbox"),
+    "mail:send": Requirement("001", "send_message takes text, HTML, cc, bcc, a reply and files"),
+    "mail:identities": Requirement("001", "list_identities lists who one may send as"),
+    "mail:alias": Requirement("001", "create_alias makes an address with name and signature"),
+    "mail:errors": Requirement("001", "an error has one of six codes and a message"),
+    "mail:capabilities": Requirement("001", "get_capabilities has provider, limits and threading"),
 }
 
 

@@ -1,0 +1,85 @@
+"""A house with one account at a provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.app import App, open_app
+from postroom.config import read_settings
+from postroom.model.account import Account
+from postroom.model.key import OWNER
+from postroom.model.message import Message, MessageRow
+from postroom.model.stored import MessageQuery
+from postroom.operations.accounts import add_account
+from postroom.operations.operation import call
+from postroom.pipeline.syncing import sync_once
+from tests.providers.accounts.worlds import World, open_world
+
+KINDS = ("imap", "imap-plain", "fastmail", "gmail", "outlook")
+
+
+@pytest.fixture(params=KINDS)
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """Every provider passes the same suite."""
+    async with open_world(request.param) as opened:
+        yield opened
+
+
+@dataclass
+class Desk:
+    """A house, and the account in it."""
+
+    app: App
+    account: Account
+
+    async def sync(self) -> None:
+        account = await self.app.house.store.account(self.account.id, None)
+        assert account is not None
+        assert await sync_once(self.app.house, account)
+
+    async def rows(self, mailbox: str | None = "*", **query: Any) -> list[MessageRow]:
+        found = await self.app.house.store.messages(MessageQuery(mailbox=mailbox, **query))
+        return list(found.rows)
+
+    async def message(self, subject: str) -> Message:
+        row = next(r for r in await self.rows() if r.subject == subject)
+        message = await self.app.house.store.message(row.id, None)
+        assert message is not None
+        return message
+
+    async def news(self) -> list[str]:
+        """The subjects of received mail that is news, in the order of the events."""
+        events = await self.app.house.store.events_after(0, limit=10_000)
+        return [
+            str(e.data["subject"])
+            for e in events
+            if e.type == "message.received" and not e.data.get("imported")
+        ]
+
+
+async def open_desk(app: App, world: World, account_id: str = "work") -> Desk:
+    """Add the account of a world to a house."""
+    arguments = {"account_id": account_id, **world.arguments}
+    account = await call(app.context(OWNER), add_account, arguments)
+    return Desk(app, account)
+
+
+@pytest.fixture
+async def house(tmp_path: Path, world: World) -> AsyncIterator[App]:
+    values = {
+        "POSTROOM_DATA_DIR": str(tmp_path / "data"),
+        "POSTROOM_SECRETS": "file",
+        **world.settings,
+    }
+    async with open_app(read_settings(values).settings) as app:
+        yield app
+
+
+@pytest.fixture
+async def desk(house: App, world: World) -> Desk:
+    return await open_desk(house, world)

@@ -1,0 +1,146 @@
+"""Mail that arrives is here at once, where a provider tells; accounts that fail say what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.app import App, open_app
+from postroom.config import read_settings
+from postroom.errors import ProviderAuthFailed
+from postroom.model.account import Account
+from postroom.model.key import OWNER
+from postroom.operations.accounts import add_account, list_accounts, log_in_account
+from postroom.operations.operation import call
+from postroom.operations.waiting import wait_for_message
+from postroom.pipeline.syncing import Syncing
+from tests.mails import mail
+from tests.providers.accounts.worlds import ADDRESS, World, open_world
+from tests.servers.graph import Graph
+from tests.servers.jmap_events import JmapEvents
+
+
+@dataclass
+class Push:
+    """A world that is only delivered to."""
+
+    settings: dict[str, str]
+    arguments: dict[str, Any]
+
+
+@asynccontextmanager
+async def in_step(folder: Path, world: World | Push) -> AsyncIterator[App]:
+    """A house that keeps the account of a world in step."""
+    values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **world.settings}
+    async with open_app(read_settings(values).settings) as app:
+        await call(app.context(OWNER), add_account, {"account_id": "work", **world.arguments})
+        work = asyncio.create_task(Syncing(app.house, wait_s=0.1).run())
+        try:
+            yield app
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+
+async def account_when(app: App, state: str) -> Account:
+    """The account once it is in a state."""
+    async with asyncio.timeout(60):
+        while True:
+            page = await call(app.context(OWNER), list_accounts, {})
+            if page.results[0].state == state:
+                return page.results[0]
+            await asyncio.sleep(0.05)
+
+
+def letter(subject: str) -> bytes:
+    return mail(subject, to=ADDRESS, date=datetime.now(UTC) + timedelta(seconds=2))
+
+
+async def test_a_new_mail_is_here_when_imap_tells_of_it(tmp_path: Path) -> None:
+    async with open_world("imap") as world, in_step(tmp_path / "data", world) as app:
+        account = await account_when(app, "ready")
+        for number in range(2):
+            waiting = asyncio.create_task(
+                call(
+                    app.context(OWNER),
+                    wait_for_message,
+                    {"inbox_id": account.inbox_id, "subject": f"News {number}", "timeout_s": 60},
+                )
+            )
+            await asyncio.sleep(0.2)
+            world.deliver(letter(f"News {number}"))
+            waited = await waiting
+            assert waited.message is not None, await account_when(app, "ready")
+            assert f"News {number}" == waited.message.subject
+
+
+async def test_a_new_mail_is_here_when_jmap_tells_of_it(tmp_path: Path) -> None:
+    with JmapEvents() as server:
+        world = Push(
+            {"POSTROOM_FASTMAIL_URL": server.web.url},
+            {"provider": "fastmail", "address": ADDRESS, "password": "a-token"},
+        )
+        server.deliver(letter("Old"))
+        async with in_step(tmp_path / "data", world) as app:
+            account = await account_when(app, "ready")
+            await asyncio.to_thread(server.listening.wait, 30)
+            waiting = asyncio.create_task(
+                call(
+                    app.context(OWNER),
+                    wait_for_message,
+                    {"inbox_id": account.inbox_id, "subject": "News", "timeout_s": 25},
+                )
+            )
+            await asyncio.sleep(0.2)
+            server.deliver(letter("News"))
+            waited = await waiting
+
+        assert waited.message is not None
+        assert {"Bearer a-token"} == {a.headers.get("authorization") for a in server.web.asked}
+
+
+async def test_a_login_that_ends_says_which_command_to_run_and_goes_on_after_it(
+    tmp_path: Path,
+) -> None:
+    with Graph() as graph:
+        graph.deliver(letter("One"))
+        world = Push(
+            {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
+            {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
+        )
+        async with in_step(tmp_path / "data", world) as app:
+            await account_when(app, "ready")
+            graph.token = "another"
+            graph.deliver(letter("Two"))
+            await app.house.store.ask_for_sync("work", app.house.clock())
+            account = await account_when(app, "needs_reauth")
+            assert "postroom account login work" in account.detail
+            wrong = {"account_id": "work", "access_token": "wrong"}
+            with pytest.raises(ProviderAuthFailed):
+                await call(app.context(OWNER), log_in_account, wrong)
+            right = {"account_id": "work", "access_token": "another"}
+            await call(app.context(OWNER), log_in_account, right)
+            account = await account_when(app, "ready")
+            assert 2 == account.synced
+
+
+async def test_a_provider_that_is_busy_is_waited_for(tmp_path: Path) -> None:
+    with Graph() as graph:
+        for number in range(3):
+            graph.deliver(letter(f"Mail {number}"))
+        world = Push(
+            {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
+            {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
+        )
+        async with in_step(tmp_path / "data", world) as app:
+            graph.busy += [1, 1]
+            account = await account_when(app, "ready")
+
+            assert (3, []) == (account.synced, graph.busy)
