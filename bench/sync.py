@@ -1,0 +1,189 @@
+"""The first pass over an IMAP account beside the import of the same mail from an mbox.
+
+The promise: no less than half the rate of the import, and after three kills in the middle nothing
+is lost or doubled. Both run in this process, one after the other; Dovecot runs beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from email.utils import format_datetime
+from pathlib import Path
+
+from postroom.app import App, open_app
+from postroom.config import read_settings
+from postroom.model.key import OWNER
+from postroom.model.page import Slice
+from postroom.model.stored import MessageQuery
+from postroom.operations.accounts import add_account
+from postroom.operations.inboxes import create_inbox
+from postroom.operations.operation import call
+from postroom.pipeline.importing import import_mail
+from postroom.pipeline.sources import open_source
+from postroom.pipeline.syncing import sync_once
+from tests.servers.dovecot import PASSWORD, Dovecot, _roles
+
+KILLS = 3
+
+
+def mails(count: int) -> Iterator[bytes]:
+    """Ordinary mail, each different, from a fixed seed."""
+    chance = random.Random(7)
+    words = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ade", "ilo", "ume", "ora", "enti")]
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    for number in range(count):
+        message = EmailMessage()
+        message["From"] = f"Person {number % 97} <p{number % 97}@example.com>"
+        message["To"] = "alice@example.com"
+        message["Subject"] = " ".join(chance.choices(words, k=5))
+        message["Date"] = format_datetime(start + timedelta(minutes=number))
+        message["Message-ID"] = f"<bench-{number}@example.com>"
+        lines = (" ".join(chance.choices(words, k=12)) for _ in range(chance.randrange(10, 60)))
+        message.set_content("\n".join(lines))
+        if number % 10 == 0:
+            content = chance.randbytes(chance.randrange(1_000, 20_000))
+            message.add_attachment(
+                content, maintype="application", subtype="pdf", filename=f"file-{number}.pdf"
+            )
+        yield message.as_bytes()
+
+
+def lay_out(dovecot: Dovecot, mbox: Path, count: int) -> None:
+    """The same mail as an mbox and as Dovecot's Inbox."""
+    inbox = dovecot.home / "home" / "alice" / "mail"
+    for name in ("cur", "new", "tmp"):
+        (inbox / name).mkdir(parents=True, exist_ok=True)
+    with mbox.open("wb") as file:
+        for number, raw in enumerate(mails(count)):
+            file.write(b"From bench Mon Jan  1 00:00:00 2024\n" + raw + b"\n")
+            (inbox / "cur" / f"{1_700_000_000 + number}.M{number}.bench:2,").write_bytes(raw)
+    if os.getuid() == 0:
+        roles = _roles()
+        for path in (inbox.parent, inbox, *inbox.rglob("*")):
+            shutil.chown(path, roles["owner"], roles["group"])
+
+
+def cpu_s() -> float:
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+def settings(folder: Path) -> dict[str, str]:
+    return {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file"}
+
+
+async def import_rate(mbox: Path, folder: Path, count: int) -> tuple[float, float]:
+    async with open_app(read_settings(settings(folder)).settings) as app:
+        inbox = await call(app.context(OWNER), create_inbox, {})
+        began, used = time.monotonic(), cpu_s()
+        source = open_source(mbox, kind=None, mailbox="Inbox", most_bytes=36 * 2**20)
+        tally = await import_mail(app.house, iter(source), inbox.id)
+        rates = count / (time.monotonic() - began), count / (cpu_s() - used)
+        assert tally.stored == count, tally
+        return rates
+
+
+async def add(app: App, dovecot: Dovecot) -> str:
+    account = await call(
+        app.context(OWNER),
+        add_account,
+        {
+            "account_id": "bench",
+            "provider": "imap",
+            "address": "alice@example.com",
+            "user": "alice",
+            "password": PASSWORD,
+            "host": "127.0.0.1",
+            "port": dovecot.imaps,
+            "ca_file": str(dovecot.certificate),
+        },
+    )
+    return str(account.id)
+
+
+async def sync_rate(dovecot: Dovecot, folder: Path, count: int) -> tuple[float, float]:
+    async with open_app(read_settings(settings(folder)).settings) as app:
+        account = await app.house.store.account(await add(app, dovecot), None)
+        assert account is not None
+        began, used = time.monotonic(), cpu_s()
+        await sync_once(app.house, account)
+        rates = count / (time.monotonic() - began), count / (cpu_s() - used)
+        await check(app, count)
+        return rates
+
+
+async def check(app: App, count: int) -> None:
+    """Nothing is lost, nothing is there twice."""
+    found = await app.house.store.messages(MessageQuery(mailbox="*", page=Slice(limit=1)))
+    assert found.total == count, f"{found.total} messages instead of {count}"
+
+
+def drill(dovecot: Dovecot, folder: Path, count: int) -> None:
+    """Kill the first pass three times in the middle, then let it end."""
+    asyncio.run(added(dovecot, folder))
+    line = [sys.executable, "-m", "postroom", "account", "sync", "bench"]
+    environment = {**os.environ, **settings(folder)}
+    for number in range(KILLS):
+        process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL)
+        wanted = count * (number + 1) // (KILLS + 1)
+        while process.poll() is None and asyncio.run(held(folder)) < wanted:
+            time.sleep(0.2)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        print(f"killed with {asyncio.run(held(folder))} of {count} messages")
+        time.sleep(21)  # the lease of the process that is gone ends after 20 s
+    subprocess.run(line, env=environment, check=True, stdout=subprocess.DEVNULL)
+    asyncio.run(checked(folder, count))
+
+
+async def added(dovecot: Dovecot, folder: Path) -> None:
+    async with open_app(read_settings(settings(folder)).settings) as app:
+        await add(app, dovecot)
+
+
+async def checked(folder: Path, count: int) -> None:
+    async with open_app(read_settings(settings(folder)).settings) as app:
+        await check(app, count)
+        assert not await app.house.store.problems()
+
+
+async def held(folder: Path) -> int:
+    async with open_app(read_settings(settings(folder)).settings) as app:
+        found = await app.house.store.messages(MessageQuery(mailbox="*", page=Slice(limit=1)))
+        return found.total
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--no-kills", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, Dovecot() as dovecot:
+        folder = Path(name)
+        lay_out(dovecot, folder / "all.mbox", given.count)
+        wall, cpu = asyncio.run(import_rate(folder / "all.mbox", folder / "a", given.count))
+        print(f"import: {wall:,.0f}/s, {cpu:,.0f} for each second of CPU")
+        wall_sync, cpu_sync = asyncio.run(sync_rate(dovecot, folder / "b", given.count))
+        print(f"sync:   {wall_sync:,.0f}/s, {cpu_sync:,.0f} for each second of CPU")
+        print(f"        {wall_sync / wall:.2f} of the import by the clock (promised: 0.50)")
+        if not given.no_kills:
+            drill(dovecot, folder / "c", given.count)
+            print(f"killed {KILLS} times: nothing lost, nothing doubled")
+    return 0 if wall_sync >= wall / 2 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
