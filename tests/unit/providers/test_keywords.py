@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.providers.imap.client import Listed
+from postroom.providers.imap.framing import Frame
+from postroom.providers.imap.mirroring import Vanished
 from postroom.providers.imap.roles import boxes_of
 from postroom.providers.keywords import flags_in, keyword_of, label_of, labels_in
 
@@ -55,3 +57,12 @@ def test_mailboxes_are_known_by_their_use_and_else_by_their_names() -> None:
         b"INBOX.Work.2026": "Work/2026",
         b"Entw&APw-rfe": "Drafts",
     } == names
+
+
+def test_four_billion_vanished_messages_take_no_room() -> None:
+    vanished = Vanished()
+    assert vanished.take(Frame(b"* VANISHED (EARLIER) 1:4294967295"))
+    assert not vanished.take(Frame(b"* 3 EXISTS"))
+    assert vanished.take(Frame(b"* VANISHED 5,7:9"))
+
+    assert [3, 4_000_000_000] == vanished.among([3, 4_000_000_000, 4_294_967_296])

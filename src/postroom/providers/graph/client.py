@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx2
 
@@ -18,6 +18,7 @@ from postroom.providers.web.api import Api, ApiRefused, refuse_clear_text
 
 IMMUTABLE = 'IdType="ImmutableId"'
 _PAGE = 100
+_MOST_FOLDERS = 2_000
 _CHUNK = 10 * 320 * 1024
 """An upload goes in pieces of a multiple of 320 KiB, each under 4 MB."""
 
@@ -58,7 +59,7 @@ class GraphClient:
             if row.get("childFolderCount"):
                 path = f"/me/mailFolders/{quote(str(row['id']), safe='')}/childFolders"
                 found += await self._all(path)
-            if len(found) > 2_000:
+            if len(found) > _MOST_FOLDERS:
                 break
         return found
 
@@ -66,11 +67,18 @@ class GraphClient:
         rows: list[dict[str, Any]] = []
         url: str | None = path
         params: Mapping[str, Any] | None = {"$top": _PAGE}
-        while url is not None:
+        while url is not None and len(rows) < _MOST_FOLDERS:
             page = await self.api.json("GET", url, params=params, headers={"Prefer": IMMUTABLE})
             rows += page.get("value", [])
-            url, params = page.get("@odata.nextLink"), None
+            url, params = self._link(page), None
         return rows
+
+    def _link(self, page: Mapping[str, Any]) -> str | None:
+        """Where a list goes on: our token belongs to the host that we were told to ask."""
+        link = page.get("@odata.nextLink")
+        if link and urlsplit(link).netloc != urlsplit(self.api.base).netloc:
+            raise ProviderError("a list goes on at another host; we do not follow it there")
+        return str(link) if link else None
 
     async def create_folder(self, name: str) -> dict[str, Any]:
         return dict(await self.api.json("POST", "/me/mailFolders", body={"displayName": name}))
@@ -88,9 +96,10 @@ class GraphClient:
                     raise DeltaExpired from refusal
                 raise
             yield page
-            url, params = page.get("@odata.nextLink"), None
-            if not url:
+            following, params = self._link(page), None
+            if following is None:
                 return
+            url = following
 
     async def mime(self, key: str) -> bytes | None:
         try:

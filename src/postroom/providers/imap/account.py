@@ -40,6 +40,7 @@ from postroom.providers.keywords import SYSTEM, flags_in, keyword_of, labels_in
 
 LISTED_AT_ONCE = 1_000
 POLL_S = 30.0
+_MOST_UIDS = 1_000_000
 _ITEMS = b"UID FLAGS INTERNALDATE RFC822.SIZE"
 _RATES = RateLimits(requests_per_second=50, burst=100)
 
@@ -203,28 +204,26 @@ class ImapProvider:
         self, box: Box, scope: str, below: int
     ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], int]]:
         """What is below a UID and was not listed yet, newest first."""
-        if below <= 1:
-            return
         client = await self._connected()
-        hits = await client.search([b"UID", b"1:%d" % (below - 1)])
-        uids = [uid for uid in hits.newest(2**31) if uid < below]
-        for start in range(0, len(uids), LISTED_AT_ONCE):
-            chunk = uids[start : start + LISTED_AT_ONCE]
-            messages = await self._describe(box, scope, chunk)
-            yield messages, chunk[-1]
+        has_more = True
+        while below > 1 and has_more:
+            hits = await client.search([b"UID", b"1:%d" % (below - 1)])
+            uids = [uid for uid in hits.newest(_MOST_UIDS) if uid < below]
+            has_more = len(uids) == _MOST_UIDS
+            for start in range(0, len(uids), LISTED_AT_ONCE):
+                chunk = uids[start : start + LISTED_AT_ONCE]
+                messages = await self._describe(box, scope, chunk)
+                below = chunk[-1]
+                yield messages, below
 
     async def _since(
         self, box: Box, scope: str, at: Checkpoint, position: Position, known: Known
     ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], tuple[RemoteRef, ...]]]:
         """What is new, what changed and what is gone."""
-        client = await self._connected()
-        if position.uidnext != at["next"]:
-            hits = await client.search([b"UID", b"%d:*" % at["next"]])
-            new = [uid for uid in hits.newest(2**31) if uid >= at["next"]]
-            for start in range(0, len(new), LISTED_AT_ONCE):
-                chunk = new[start : start + LISTED_AT_ONCE]
-                yield await self._describe(box, scope, chunk), ()
+        async for messages in self._new(box, scope, at, position):
+            yield messages, ()
         keys = await known.keys(scope)
+        client = await self._connected()
         if at["modseq"] and position.modseq:
             rows: list[Row] = []
             vanished = await fetch_changed(
@@ -237,15 +236,41 @@ class ImapProvider:
             )
             yield self._messages(box, scope, rows), ()
             if self._has_qresync:
-                yield (), tuple(_ref(scope, u) for u in vanished.uids if str(u) in keys)
+                gone = vanished.among(int(key) for key in keys)
+                yield (), tuple(_ref(scope, uid) for uid in gone)
                 return
-        present = (await client.search([b"ALL"])).newest(2**31)
-        gone = keys - {str(uid) for uid in present}
-        yield (), tuple(RemoteRef(scope, key) for key in sorted(gone))
+        present = await self._present(client, position)
+        missing = keys - {str(uid) for uid in present}
+        yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
         if not (at["modseq"] and position.modseq):
-            known_uids = [uid for uid in present if uid < at["next"]]
-            for start in range(0, len(known_uids), LISTED_AT_ONCE):
-                yield await self._reflagged(box, scope, known_uids[start:][:LISTED_AT_ONCE]), ()
+            before = [uid for uid in present if uid < at["next"]]
+            for start in range(0, len(before), LISTED_AT_ONCE):
+                yield await self._reflagged(box, scope, before[start:][:LISTED_AT_ONCE]), ()
+
+    async def _new(
+        self, box: Box, scope: str, at: Checkpoint, position: Position
+    ) -> AsyncIterator[tuple[RemoteMessage, ...]]:
+        if position.uidnext == at["next"]:
+            return
+        client = await self._connected()
+        hits = await client.search([b"UID", b"%d:*" % at["next"]])
+        uids = [uid for uid in hits.newest(_MOST_UIDS) if uid >= at["next"]]
+        for start in range(0, len(uids), LISTED_AT_ONCE):
+            yield await self._describe(box, scope, uids[start : start + LISTED_AT_ONCE])
+
+    async def _present(self, client: Client, position: Position) -> list[int]:
+        """Every UID of the open mailbox.
+
+        QUIRK: some servers answer a search with nothing although there is mail; to believe that
+        would remove everything here.
+        """
+        present = (await client.search([b"ALL"])).newest(_MOST_UIDS)
+        if position.exists and not present:
+            raise ProviderError(
+                f"{self.account.account_id}: the server counts {position.exists} messages and "
+                "lists none"
+            )
+        return present
 
     async def _reflagged(
         self, box: Box, scope: str, uids: Sequence[int]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from postroom.providers.imap.arguments import mailbox, quoted
 from postroom.providers.imap.client import Client
-from postroom.providers.imap.faults import Refused
+from postroom.providers.imap.faults import Refused, Unreadable
 from postroom.providers.imap.framing import Frame
-from postroom.providers.imap.responses import Row, read_row
+from postroom.providers.imap.responses import MOST_RANGES, Row, read_row
 from postroom.providers.imap.status import read_status
 from postroom.providers.imap.values import parse_values
 
 _VANISHED = re.compile(rb"\* VANISHED (?:\(EARLIER\) )?([\d:,]+)$", re.IGNORECASE)
 _EXISTS = re.compile(rb"\* (\d{1,10}) EXISTS$", re.IGNORECASE)
-_MOST_VANISHED = 2_000_000
 
 
 @dataclass(slots=True)
@@ -105,19 +106,26 @@ async def enable_qresync(client: Client) -> bool:
 
 @dataclass(slots=True)
 class Vanished:
-    """UIDs that a server says are gone."""
+    """UIDs that a server says are gone, as ranges: there may be four billion of them."""
 
-    uids: set[int] = field(default_factory=set)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
 
     def take(self, frame: Frame) -> bool:
         found = _VANISHED.match(frame.line)
         if found is None:
             return False
-        for low, high in _ranges(found[1]):
-            if high - low + len(self.uids) > _MOST_VANISHED:
-                high = low + max(_MOST_VANISHED - len(self.uids), 0)
-            self.uids.update(range(low, high + 1))
+        self.ranges += _ranges(found[1])
+        if len(self.ranges) > MOST_RANGES:
+            raise Unreadable(f"more than {MOST_RANGES} ranges of messages that vanished")
         return True
+
+    def among(self, uids: Iterable[int]) -> list[int]:
+        """Those of some UIDs that are gone."""
+        self.ranges.sort()
+        starts = [low for low, _ in self.ranges]
+        ends = list(accumulate((high for _, high in self.ranges), max))
+        places = ((uid, bisect_right(starts, uid) - 1) for uid in uids)
+        return [uid for uid, place in places if place >= 0 and uid <= ends[place]]
 
 
 def _ranges(uids: bytes) -> Iterator[tuple[int, int]]:
