@@ -34,7 +34,7 @@ from postroom.model.stored import (
 from postroom.model.thread import Thread, ThreadRow
 from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
 from postroom.ports.bell import Bell
-from postroom.store.account_methods import AccountMethods
+from postroom.store.accounts import SqlAccounts
 from postroom.store.audited import told_itself, was_found
 from postroom.store.memories import SqlMemories
 from postroom.store.seal import Seal
@@ -83,7 +83,7 @@ class ClosableEngine(Engine, Protocol):
     async def close(self) -> None: ...
 
 
-class SqlStore(SqlMemories, AccountMethods):
+class SqlStore(SqlMemories, SqlAccounts):
     """A store on any engine that speaks SQL. See `ports.store` for what each method promises."""
 
     _engine: ClosableEngine

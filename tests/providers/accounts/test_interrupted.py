@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import secrets
 import signal
 import subprocess
 from pathlib import Path
@@ -47,7 +49,7 @@ async def test_a_connection_that_is_cut_anywhere_costs_nothing(
     ):
         wanted = sorted(f"Letter {number}" for number in range(COUNT))
         for subject in wanted:
-            world.deliver(mail(subject, to=ADDRESS))
+            world.deliver(mail(subject, secrets.token_hex(1500), to=ADDRESS))
         arguments = {**world.arguments, "account_id": "work", "port": proxy.port}
         account = await call(app.context(OWNER), add_account, arguments)
         cuts = 0
@@ -82,8 +84,6 @@ async def test_a_process_that_is_killed_is_taken_over_from(tmp_path: Path) -> No
         )
         async with open_app(settings) as app:
             while process.poll() is None and not await subjects(app):
-                import asyncio
-
                 await asyncio.sleep(0.01)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()

@@ -19,17 +19,15 @@ from postroom.model.remote import (
     RemoteRef,
 )
 from postroom.model.stored import Added, NewMessage
+from postroom.store.audited import Audited, was_found
 from postroom.store.sql import accounts, identities, pushes, remotes
-from postroom.store.transaction import Engine
 
 
-class AccountMethods:
+class SqlAccounts(Audited):
     """Each method is one function of `store.sql`, run in one transaction."""
 
-    _engine: Engine
-
     async def add_account(self, account: Account, name: str) -> None:
-        await self._engine.write(lambda tx: accounts.add_account(tx, account, name))
+        await self._write(lambda tx: accounts.add_account(tx, account, name))
 
     async def accounts(self, visible: Visible, page: Slice) -> Found[Account]:
         return await self._engine.read(lambda tx: accounts.list_accounts(tx, visible, page))
@@ -38,7 +36,7 @@ class AccountMethods:
         return await self._engine.read(lambda tx: accounts.get_account(tx, account_id, visible))
 
     async def change_account(self, account_id: str, options: dict[str, Any]) -> None:
-        await self._engine.write(lambda tx: accounts.change_account(tx, account_id, options))
+        await self._write(lambda tx: accounts.change_account(tx, account_id, options))
 
     async def set_account_state(
         self,
@@ -59,7 +57,7 @@ class AccountMethods:
         return await self._engine.read(lambda tx: accounts.capabilities_of(tx, account_id))
 
     async def ask_for_sync(self, account_id: str, now: datetime) -> None:
-        await self._engine.write(lambda tx: accounts.ask_for_sync(tx, account_id, now))
+        await self._write(lambda tx: accounts.ask_for_sync(tx, account_id, now))
 
     async def asked_at(self, account_id: str) -> int:
         return await self._engine.read(lambda tx: accounts.asked_at(tx, account_id))
@@ -104,7 +102,7 @@ class AccountMethods:
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
     async def add_identity(self, identity: Identity) -> Identity:
-        return await self._engine.write(lambda tx: identities.add_identity(tx, identity))
+        return await self._write(lambda tx: identities.add_identity(tx, identity))
 
     async def keep_identities(self, inbox_id: str, found: Sequence[Identity]) -> None:
         await self._engine.write(lambda tx: identities.keep_identities(tx, inbox_id, found))
@@ -131,7 +129,7 @@ class AccountMethods:
         signature: str | None,
         is_default: bool | None,
     ) -> Identity | None:
-        return await self._engine.write(
+        return await self._write(
             lambda tx: identities.change_identity(
                 tx,
                 identity_id,
@@ -139,5 +137,6 @@ class AccountMethods:
                 name=name,
                 signature=signature,
                 is_default=is_default,
-            )
+            ),
+            is_act=was_found,
         )
