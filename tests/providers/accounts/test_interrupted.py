@@ -83,7 +83,7 @@ async def test_a_process_that_is_killed_is_taken_over_from(tmp_path: Path) -> No
             command("account", "sync", "work"), env=env, stdout=subprocess.DEVNULL
         )
         async with open_app(settings) as app:
-            while process.poll() is None and not await subjects(app):
+            while process.poll() is None and not await subjects(app):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()

@@ -19,6 +19,7 @@ from tests.servers.jmap import JmapServer
 from tests.servers.relay import Relay, relaying
 
 ADDRESS = "alice@example.com"
+GREETING = b"250-relay.example\r\n250-SIZE 50000000\r\n250-8BITMIME\r\n250 AUTH PLAIN LOGIN"
 PLAIN = "IMAP4rev1 LITERAL+ IDLE UIDPLUS NAMESPACE"
 """A server without CONDSTORE, QRESYNC, MOVE and SPECIAL-USE."""
 
@@ -249,7 +250,7 @@ async def open_world(kind: str) -> AsyncIterator[World]:
         with Graph() as graph:
             yield GraphWorld(graph)
         return
-    async with relaying() as outgoing:
+    async with relaying({"EHLO": GREETING}) as outgoing:
         if kind == "fastmail":
             with JmapServer(outgoing.port) as cyrus:
                 world = ImapWorld(cyrus.imap, outgoing, {"INBOX": "Inbox"})
