@@ -94,6 +94,8 @@ class JmapServer:
             ],
             stderr=(self.home / "stderr.log").open("wb"),
             cwd=self.home,
+            # A master that ends sends SIGTERM to its whole process group.
+            start_new_session=True,
         )
         try:
             wait_for_greeting(self.imap, self.process, self.home / "stderr.log")
