@@ -295,7 +295,7 @@ async def remove_account(ctx: Context, request: RemoveAccount) -> None:
 
 
 class GetCapabilities(Request):
-    """Tell what can be done with the mail here: of one account, or of the local inboxes."""
+    """Tell what can be done with the mail of an account, or of local inboxes."""
 
     account_id: Annotated[
         AccountId | None, Field(description="Only this account.", examples=["work"])

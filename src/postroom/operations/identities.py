@@ -34,7 +34,7 @@ Signature = Annotated[str, Field(max_length=20_000)]
 
 
 class ListIdentities(Paged):
-    """List the addresses you may send from, with name and signature, oldest first."""
+    """List the addresses you may send from, oldest first."""
 
     inbox_id: Annotated[
         OptionalId, Field(description="Only this inbox.", examples=["inb_7k2m9q"])
@@ -50,14 +50,14 @@ async def list_identities(ctx: Context, request: ListIdentities) -> Page[Identit
 
 
 class CreateAlias(Request):
-    """Make another address to send from; mail to it goes to the same inbox."""
+    """Make another address of an inbox, to send from and receive at."""
 
     email: Annotated[
         str,
         Field(
             min_length=3,
             max_length=254,
-            description="The address, at a domain we serve or that the account allows.",
+            description="At a domain of ours or of the account.",
             examples=["sales@postroom.localhost"],
         ),
         Accepts(forms.MAILBOX),
@@ -67,11 +67,11 @@ class CreateAlias(Request):
     ] = ""
     signature: Annotated[
         Signature,
-        Field(description="HTML to put under what is sent.", examples=["<p>Sales team</p>"]),
+        Field(description="HTML under what is sent.", examples=["<p>Sales</p>"]),
     ] = ""
     inbox_id: Annotated[
         OptionalId,
-        Field(description="Whose alias, if there are several inboxes.", examples=["inb_7k2m9q"]),
+        Field(description="Whose, if there are several.", examples=["inb_7k2m9q"]),
     ] = None
 
 

@@ -10,6 +10,9 @@ SENT = ("message_id", "thread_id", "status")
 SELDOM = frozenset({"allow_duplicate", "wait_s"})
 """Taken by every send, but not worth a place in the list: an answer that needs it names it."""
 
+BY_OFFSET = frozenset({"cursor"})
+"""The offset is enough to read on in lists that change little."""
+
 CREATE_INBOX = Tool(
     name="create_inbox",
     title="Create an inbox",
@@ -19,6 +22,7 @@ LIST_INBOXES = Tool(
     name="list_inboxes",
     title="List inboxes",
     operation=inboxes.list_inboxes,
+    hide=BY_OFFSET,
 )
 LIST_MESSAGES = Tool(
     name="list_messages",
@@ -45,6 +49,7 @@ LIST_THREADS = Tool(
     name="list_threads",
     title="List threads",
     operation=threads.list_threads,
+    hide=BY_OFFSET,
     go_on="get_thread shows a thread; offset reads on in the list",
 )
 GET_THREAD = Tool(
@@ -59,6 +64,7 @@ LIST_ATTACHMENTS = Tool(
     name="list_attachments",
     title="List attachments",
     operation=attachments.list_attachments,
+    hide=BY_OFFSET,
     go_on="offset reads on in the list",
 )
 GET_ATTACHMENT_CONTENT = Tool(

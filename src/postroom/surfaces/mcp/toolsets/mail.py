@@ -45,7 +45,7 @@ TOOLS = (
         title="Send a message",
         operation=sending.send_message,
         answers=SENT,
-        hide=SELDOM,
+        hide=SELDOM | {"thread_id"},
     ),
     Tool(
         name="create_draft",
@@ -55,7 +55,8 @@ TOOLS = (
         description="Write a mail without sending it; send_draft sends it. "
         "Takes all arguments of send_message, and send_at.",
         hide=SELDOM
-        | {"idempotency_key", "body_html", "cc", "bcc", "attachments", "in_reply_to", "from"},
+        | {"idempotency_key", "body_html", "cc", "bcc", "attachments", "in_reply_to", "from"}
+        | {"thread_id"},
     ),
     Tool(
         name="send_draft",
@@ -68,18 +69,19 @@ TOOLS = (
         name="list_identities",
         title="List sender addresses",
         operation=identities.list_identities,
+        hide=frozenset({"inbox_id", "limit", "offset", "cursor"}),
     ),
     Tool(
         name="create_alias",
         title="Create an alias",
         operation=identities.create_alias,
-        answers=("id", "email", "inbox_id"),
+        answers=("id", "email"),
     ),
     Tool(
         name="get_capabilities",
-        title="What mail can do here",
+        title="Capabilities",
         operation=accounts.get_capabilities,
-        answers=("provider", "has_threading", "max_attachment_size_mb", "accounts"),
+        answers=("provider", "accounts"),
     ),
     Tool(
         name="create_rule",
