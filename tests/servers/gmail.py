@@ -8,6 +8,8 @@ https://developers.google.com/workspace/gmail/api/reference/rest.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -62,6 +64,7 @@ class Gmail:
             [node, program, "start", "-p", str(port), "-s", "google", "--seed", str(seed)],
             stdout=self._log,
             stderr=self._log,
+            start_new_session=True,
         )
         self._web.__enter__()
         self._wait()
@@ -69,7 +72,8 @@ class Gmail:
 
     def __exit__(self, *_: object) -> None:
         self._web.__exit__()
-        self.process.terminate()
+        # Node is a child of the program that we started, and does not end with it.
+        os.killpg(self.process.pid, signal.SIGTERM)
         self.process.wait(20)
         self._log.close()
         self._folder.cleanup()
