@@ -102,6 +102,11 @@ def number_strings(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
     return numbers, np.concatenate(firsts)
 
 
+def hash_strings(flat: U8, starts: Int, lengths: Int) -> U64:
+    """A number for each string; different strings hardly ever have the same."""
+    return _hashes(_all_words(flat, starts, lengths), lengths, 1)
+
+
 def _number(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
     words = _all_words(flat, starts, lengths)
     for salt in range(1, 100):

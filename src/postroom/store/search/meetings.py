@@ -1,0 +1,195 @@
+"""Every place where a token meets the next, in order, some at a time.
+
+They are far too many to be sorted at once. So they are put aside in groups that follow each
+other: by the character before and roughly by what comes after, and where that is not enough, by
+one following token after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from postroom.store.search.arrays import U32, Int, is_first, sort_packed
+from postroom.store.search.endings import Endings
+from postroom.store.search.spill import Aside, Spill
+from postroom.store.search.tokens import AHEAD, Stretch, Tokenised
+
+MOST = 1 << 18
+"""How many are sorted at once."""
+
+_ROUGH_BITS = 8
+_DIGIT_BITS = 12
+_COLUMNS = AHEAD + 2
+_LEFT, _DOC = 0, AHEAD + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """Some places: the token before, those that follow as in a sequence, and the message."""
+
+    columns: U32
+
+    @property
+    def left(self) -> U32:
+        """The terms before."""
+        return self.columns[_LEFT]
+
+    @property
+    def docs(self) -> U32:
+        """The messages."""
+        return self.columns[_DOC]
+
+    def following(self, ahead: int) -> U32:
+        """What stands so many tokens after; zero after the end of a text."""
+        return self.columns[ahead]
+
+    def __len__(self) -> int:
+        return int(self.columns.shape[1])
+
+
+@dataclass(slots=True)
+class _Group:
+    """Meetings before those of the next group; if they are too many, they share some digits."""
+
+    asides: list[Aside]
+    count: int
+    shared: int
+
+
+def sorted_meetings(text: Tokenised, endings: Endings) -> Iterator[Meetings]:
+    """All places where a token meets the next: by its last character, then by what follows."""
+    digits = _Digits(text.gap, endings)
+    with Spill() as spill:
+        groups = _divide(
+            spill,
+            lambda: (_records(stretch, text.gap) for stretch in text.stretches()),
+            digits,
+            0,
+        )
+        for group in groups:
+            yield from _in_order(spill, group, digits)
+
+
+def _records(stretch: Stretch, gap: int) -> U32:
+    """The meetings of a part of all texts, one in each row."""
+    sequence = stretch.sequence
+    places = np.flatnonzero((sequence[:-1] != 0) & (sequence[1:] != 0))
+    records = np.empty((len(places), _COLUMNS), np.uint32)
+    records[:, _LEFT] = (sequence[places] & np.uint32(gap - 1)) - np.uint32(1)
+    for ahead in range(1, AHEAD + 1):
+        records[:, ahead] = sequence[places + ahead]
+    records[:, _DOC] = stretch.docs[places]
+    return records
+
+
+class _Digits:
+    """The order of meetings as a few numbers of which the first that differs decides."""
+
+    def __init__(self, gap: int, endings: Endings) -> None:
+        self._characters = endings.characters.astype(np.uint32)
+        self._shift = np.uint32(max(gap.bit_length() - _ROUGH_BITS, 0))
+        self.bits = gap.bit_length()
+        self.count = 1 + 2 * AHEAD
+
+    def of(self, records: U32, number: int) -> U32:
+        """One of the numbers, for every meeting."""
+        if not number:
+            characters = self._characters[records[:, _LEFT]] << np.uint32(_ROUGH_BITS)
+            return characters | (records[:, 1] >> self._shift)
+        column = records[:, (number + 1) // 2]
+        if number % 2:
+            return column >> np.uint32(_DIGIT_BITS)
+        return column & np.uint32((1 << _DIGIT_BITS) - 1)
+
+    def order(self, columns: U32) -> Int:
+        """The order of few meetings."""
+        bits = np.uint64(self.bits)
+        values = self._characters[columns[_LEFT]].astype(np.uint64) << bits
+        values |= columns[1]
+        ordered, order = sort_packed(values)
+        first = is_first(ordered)
+        tied = np.arange(len(order))
+        for ahead in range(2, AHEAD + 1):
+            is_tied = ~(first & np.append(first[1:], True))
+            tied = tied[is_tied]
+            if not len(tied):
+                break
+            runs = np.cumsum(first)[is_tied]
+            values = np.cumsum(is_first(runs)).astype(np.uint64) << bits
+            values |= columns[ahead][order[tied]]
+            ordered, moved = sort_packed(values)
+            order[tied] = order[tied[moved]]
+            first = is_first(ordered)
+        return order
+
+
+def _in_order(spill: Spill, group: _Group, digits: _Digits) -> Iterator[Meetings]:
+    """The meetings of one group in order, in portions of at most so many."""
+    if group.count <= MOST:
+        columns = _columns(spill, group.asides)
+        yield Meetings(columns[:, digits.order(columns)])
+    elif group.shared == digits.count:  # all alike, and in their order
+        for asides in _portions(group.asides):
+            yield Meetings(_columns(spill, asides))
+    else:
+        for part in _divide(spill, lambda: _read(spill, group), digits, group.shared):
+            yield from _in_order(spill, part, digits)
+
+
+def _columns(spill: Spill, asides: Sequence[Aside]) -> U32:
+    records = np.concatenate([spill.get(aside) for aside in asides])
+    return np.ascontiguousarray(records.reshape(-1, _COLUMNS).T)
+
+
+def _portions(asides: Sequence[Aside]) -> Iterator[list[Aside]]:
+    """As many at a time as may be in memory."""
+    portion: list[Aside] = []
+    for aside in asides:
+        if portion and sum(a.count for a in portion) + aside.count > _COLUMNS * MOST:
+            yield portion
+            portion = []
+        portion.append(aside)
+    yield portion
+
+
+def _read(spill: Spill, group: _Group) -> Iterator[U32]:
+    for asides in _portions(group.asides):
+        yield np.concatenate([spill.get(a) for a in asides]).reshape(-1, _COLUMNS)
+
+
+def _divide(
+    spill: Spill, read: Callable[[], Iterator[U32]], digits: _Digits, number: int
+) -> list[_Group]:
+    """Put meetings aside in groups by one of their digits; a group that is too large has one."""
+    counts = np.zeros(1, np.int64)
+    for records in read():
+        own = np.bincount(digits.of(records, number), minlength=len(counts))
+        own[: len(counts)] += counts
+        counts = own
+    edges = _edges(counts)
+    groups = [_Group([], 0, number + 1) for _ in edges[1:]]
+    group_of = np.repeat(np.arange(len(groups), dtype=np.uint16), np.diff(edges))
+    for records in read():
+        shares = group_of[digits.of(records, number)]
+        aside = spill.put(records[np.argsort(shares, kind="stable")])
+        ends = np.cumsum(np.bincount(shares, minlength=len(groups))).tolist()
+        for group, first, last in zip(groups, [0, *ends], ends, strict=False):
+            if last > first:
+                group.asides.append(aside.part(_COLUMNS * first, _COLUMNS * last))
+                group.count += last - first
+    return [group for group in groups if group.count]
+
+
+def _edges(counts: Int) -> list[int]:
+    """Where a new group begins; one has no more than may be sorted, or a single digit."""
+    edges, size = [0], 0
+    for digit in np.flatnonzero(counts).tolist():
+        size += int(counts[digit])
+        if size > MOST:
+            if digit > edges[-1]:
+                edges.append(digit)
+            size = int(counts[digit])
+    return [*edges, len(counts)]
