@@ -56,14 +56,15 @@ class Heads:
 
     def _pairs(self, meetings: Meetings) -> Int:
         """The two characters that meet at each place, as one number."""
-        following = meetings.following(1)
+        following = meetings.following[0]
         numbers = self._numbers[(following & np.uint32(self._gap - 1)) - np.uint32(1)]
         numbers += np.uint32(self._count) * (following >= self._gap)
         pairs: Int = self._endings.characters[meetings.left].astype(np.int64) << 32
-        return pairs + numbers
+        pairs += numbers
+        return pairs
 
     def _key_of(self, meetings: Meetings, place: int) -> bytes:
-        own, following = int(meetings.left[place]), int(meetings.following(1)[place])
+        own, following = int(meetings.left[place]), int(meetings.following[0][place])
         term = (following & (self._gap - 1)) - 1
         end = int(self._terms.starts[own] + self._terms.lengths[own])
         start = int(self._terms.starts[term])

@@ -17,7 +17,7 @@ from postroom.store.search.endings import Endings
 from postroom.store.search.heads import Heads
 from postroom.store.search.kinds import AFTER_SPACE, NEXT, Kind, SegmentRow
 from postroom.store.search.meetings import Meetings, sorted_meetings
-from postroom.store.search.tokens import AHEAD, Tokenised
+from postroom.store.search.tokens import Tokenised
 from postroom.store.search.vocabulary import Vocabulary
 
 PER_ROW = 1024
@@ -73,13 +73,13 @@ class _Borders:
         ends = terms.starts[left] + terms.lengths[left]
         pieces = [(ends - sizes, sizes, np.zeros(len(heads), np.int64))]
         same = endings.characters[left] == endings.characters[meetings.left[before]]
-        for ahead in range(1, AHEAD + 1):
-            following = meetings.following(ahead)[heads].astype(np.int64)
-            wanted = (following > 0) & (same | (ahead == 1))
+        for ahead, column in enumerate(meetings.following):
+            following = column[heads].astype(np.int64)
+            wanted = (following > 0) & (same | (ahead == 0))
             own = np.maximum((following & (self._gap - 1)) - 1, 0)
             marks = np.where(following >= self._gap, 1 + AFTER_SPACE[0], 1 + NEXT[0]) * wanted
             pieces.append((terms.starts[own], terms.lengths[own] * wanted, marks))
-            same &= following == meetings.following(ahead)[before]
+            same &= following == column[before]
         return _written(terms.flat, pieces, len(heads))
 
 

@@ -59,7 +59,7 @@ class Lexicon:
     def _are_equal(self, terms: Vocabulary, own: Int, known: U32) -> Bools:
         """Whether terms have all bytes in common with known ones."""
         lengths = terms.lengths[own]
-        equal = lengths == self._lengths[known]
+        equal: Bools = lengths == self._lengths[known]
         depth, rest = 0, np.flatnonzero(equal)
         while len(rest):
             left = lengths[rest] - depth

@@ -7,7 +7,7 @@ one following token after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,24 +30,13 @@ _LEFT, _DOC = 0, AHEAD + 1
 class Meetings:
     """Some places: the token before, those that follow as in a sequence, and the message."""
 
-    columns: U32
-
-    @property
-    def left(self) -> U32:
-        """The terms before."""
-        return self.columns[_LEFT]
-
-    @property
-    def docs(self) -> U32:
-        """The messages."""
-        return self.columns[_DOC]
-
-    def following(self, ahead: int) -> U32:
-        """What stands so many tokens after; zero after the end of a text."""
-        return self.columns[ahead]
+    left: U32
+    following: tuple[U32, ...]
+    """What stands right after, then what stands after that, and so on; zero after the end."""
+    docs: U32
 
     def __len__(self) -> int:
-        return int(self.columns.shape[1])
+        return len(self.left)
 
 
 @dataclass(slots=True)
@@ -63,14 +52,17 @@ def sorted_meetings(text: Tokenised, endings: Endings) -> Iterator[Meetings]:
     """All places where a token meets the next: by its last character, then by what follows."""
     digits = _Digits(text.gap, endings)
     with Spill() as spill:
-        groups = _divide(
-            spill,
-            lambda: (_records(stretch, text.gap) for stretch in text.stretches()),
-            digits,
-            0,
-        )
-        for group in groups:
+        counts = _count(digits.first(*_two(stretch, text.gap)) for stretch in text.stretches())
+        records = (_records(stretch, text.gap) for stretch in text.stretches())
+        for group in _divide(spill, counts, records, digits, 0):
             yield from _in_order(spill, group, digits)
+
+
+def _two(stretch: Stretch, gap: int) -> tuple[U32, U32]:
+    """The terms before, and what follows first, in a part of all texts."""
+    sequence = stretch.sequence
+    meets = (sequence[:-1] != 0) & (sequence[1:] != 0)
+    return (sequence[:-1][meets] & np.uint32(gap - 1)) - np.uint32(1), sequence[1:][meets]
 
 
 def _records(stretch: Stretch, gap: int) -> U32:
@@ -94,11 +86,16 @@ class _Digits:
         self.bits = gap.bit_length()
         self.count = 1 + 2 * AHEAD
 
+    def first(self, left: U32, following: U32) -> U32:
+        """The character before, and roughly what comes after."""
+        digits: U32 = self._characters[left] << np.uint32(_ROUGH_BITS)
+        digits |= following >> self._shift
+        return digits
+
     def of(self, records: U32, number: int) -> U32:
         """One of the numbers, for every meeting."""
         if not number:
-            characters = self._characters[records[:, _LEFT]] << np.uint32(_ROUGH_BITS)
-            return characters | (records[:, 1] >> self._shift)
+            return self.first(records[:, _LEFT], records[:, 1])
         column = records[:, (number + 1) // 2]
         if number % 2:
             return column >> np.uint32(_DIGIT_BITS)
@@ -129,19 +126,30 @@ class _Digits:
 def _in_order(spill: Spill, group: _Group, digits: _Digits) -> Iterator[Meetings]:
     """The meetings of one group in order, in portions of at most so many."""
     if group.count <= MOST:
-        columns = _columns(spill, group.asides)
-        yield Meetings(columns[:, digits.order(columns)])
+        records = np.concatenate([spill.get(aside) for aside in group.asides])
+        records = records.reshape(-1, _COLUMNS)
+        yield _meetings(records[digits.order(records.T)])
     elif group.shared == digits.count:  # all alike, and in their order
-        for asides in _portions(group.asides):
-            yield Meetings(_columns(spill, asides))
+        yield from map(_meetings, _read(spill, group))
     else:
-        for part in _divide(spill, lambda: _read(spill, group), digits, group.shared):
+        counts = _count(digits.of(records, group.shared) for records in _read(spill, group))
+        for part in _divide(spill, counts, _read(spill, group), digits, group.shared):
             yield from _in_order(spill, part, digits)
 
 
-def _columns(spill: Spill, asides: Sequence[Aside]) -> U32:
-    records = np.concatenate([spill.get(aside) for aside in asides])
-    return np.ascontiguousarray(records.reshape(-1, _COLUMNS).T)
+def _meetings(records: U32) -> Meetings:
+    left, *following, docs = np.ascontiguousarray(records.T)
+    return Meetings(left, tuple(following), docs)
+
+
+def _count(portions: Iterable[U32]) -> Int:
+    """How often each digit comes."""
+    counts = np.zeros(1, np.int64)
+    for digits in portions:
+        own = np.bincount(digits, minlength=len(counts))
+        own[: len(counts)] += counts
+        counts = own
+    return counts
 
 
 def _portions(asides: Sequence[Aside]) -> Iterator[list[Aside]]:
@@ -161,18 +169,13 @@ def _read(spill: Spill, group: _Group) -> Iterator[U32]:
 
 
 def _divide(
-    spill: Spill, read: Callable[[], Iterator[U32]], digits: _Digits, number: int
+    spill: Spill, counts: Int, portions: Iterable[U32], digits: _Digits, number: int
 ) -> list[_Group]:
     """Put meetings aside in groups by one of their digits; a group that is too large has one."""
-    counts = np.zeros(1, np.int64)
-    for records in read():
-        own = np.bincount(digits.of(records, number), minlength=len(counts))
-        own[: len(counts)] += counts
-        counts = own
     edges = _edges(counts)
     groups = [_Group([], 0, number + 1) for _ in edges[1:]]
     group_of = np.repeat(np.arange(len(groups), dtype=np.uint16), np.diff(edges))
-    for records in read():
+    for records in portions:
         shares = group_of[digits.of(records, number)]
         aside = spill.put(records[np.argsort(shares, kind="stable")])
         ends = np.cumsum(np.bincount(shares, minlength=len(groups))).tolist()

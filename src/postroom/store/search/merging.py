@@ -84,9 +84,9 @@ async def _build(engine: Engine, job: Job, sizes: Sizes, now: Callable[[], float
     from postroom.store.search.build import SegmentBuilder
 
     builder, sets, renewed_at = SegmentBuilder(), Membership(), now()
-    numbers = list(job.messages) or await engine.read(lambda tx: job_messages(tx, job.sources))
+    numbers = list(job.messages) or await engine.scan(lambda tx: job_messages(tx, job.sources))
     for first in range(0, len(numbers), _READ_AT_ONCE):
-        rows = await engine.read(_reader(numbers[first : first + _READ_AT_ONCE]))
+        rows = await engine.scan(_reader(numbers[first : first + _READ_AT_ONCE]))
         await in_thread(_take, builder, sets, rows)
         if builder.text_bytes > sizes.most_bytes and job.messages:
             await engine.write(_releaser(job, numbers[first : first + _READ_AT_ONCE][-1]))

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 
 import apsw
@@ -17,8 +18,18 @@ from postroom.store.transaction import Row
 OLDEST_SQLITE = 3_051_003
 """Before 3.51.3 a WAL that two connections write and checkpoint at once can be corrupted."""
 
-_MOST_MAPPED = 2**40
-"""Readers map the whole file: a page that is not mapped takes twice as long to read."""
+
+class Role(Enum):
+    """What a connection is for: kilobytes of pages it keeps, and bytes of the file it maps.
+
+    A page that is not mapped takes twice as long to read, so readers map the whole file. Who reads
+    everything once does not: what it touched would count as our memory.
+    """
+
+    WRITER = (32_768, 0)
+    READER = (32_768, 2**40)
+    SCANNER = (2_048, 0)
+
 
 _BUSY_PAUSE_S = 0.002
 _BUSY_TRIES = 15_000
@@ -40,7 +51,7 @@ def check_sqlite(version: int | None = None) -> None:
         )
 
 
-def connect(path: Path, *, is_writer: bool) -> apsw.Connection:
+def connect(path: Path, role: Role) -> apsw.Connection:
     """Open a connection; a commit on it returns only when the data is on disk.
 
     A new file is for its owner's eyes only, and what SQLite puts beside it follows suit.
@@ -49,12 +60,13 @@ def connect(path: Path, *, is_writer: bool) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     connection.set_busy_handler(_try_again)
     _use_wal(connection)
+    cached_kb, mapped = role.value
     for pragma in (
         "synchronous = FULL",
         "temp_store = MEMORY",
-        "cache_size = -32768",
-        f"mmap_size = {0 if is_writer else _MOST_MAPPED}",
-        f"query_only = {'OFF' if is_writer else 'ON'}",
+        f"cache_size = -{cached_kb}",
+        f"mmap_size = {mapped}",
+        f"query_only = {'OFF' if role is Role.WRITER else 'ON'}",
     ):
         connection.pragma(*(part.strip() for part in pragma.split("=")))
     return connection
