@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from postroom.store.search.arrays import U32, Int, is_first, sort_packed
+from postroom.store.search.arrays import U32, U64, Bools, Int, is_first, sort_packed
 from postroom.store.search.endings import Endings
 from postroom.store.search.spill import Aside, Spill
 from postroom.store.search.tokens import AHEAD, Stretch, Tokenised
@@ -83,7 +83,7 @@ class _Digits:
     def __init__(self, gap: int, endings: Endings) -> None:
         self._characters = endings.characters.astype(np.uint32)
         self._shift = np.uint32(max(gap.bit_length() - _ROUGH_BITS, 0))
-        self.bits = gap.bit_length()
+        self._bits = gap.bit_length()
         self.count = 1 + 2 * AHEAD
 
     def first(self, left: U32, following: U32) -> U32:
@@ -102,25 +102,36 @@ class _Digits:
         return column & np.uint32((1 << _DIGIT_BITS) - 1)
 
     def order(self, columns: U32) -> Int:
-        """The order of few meetings."""
-        bits = np.uint64(self.bits)
-        values = self._characters[columns[_LEFT]].astype(np.uint64) << bits
-        values |= columns[1]
+        """The order of few meetings: as many columns are sorted at once as fit into a number."""
+        characters = self._characters[columns[_LEFT]].astype(np.uint64)
+        characters -= characters.min()
+        values, ahead = self._with_more(characters, columns[1:], int(characters.max()))
         ordered, order = sort_packed(values)
-        first = is_first(ordered)
-        tied = np.arange(len(order))
-        for ahead in range(2, AHEAD + 1):
-            is_tied = ~(first & np.append(first[1:], True))
-            tied = tied[is_tied]
-            if not len(tied):
-                break
-            runs = np.cumsum(first)[is_tied]
-            values = np.cumsum(is_first(runs)).astype(np.uint64) << bits
-            values |= columns[ahead][order[tied]]
+        is_tied = _are_tied(first := is_first(ordered))
+        tied = np.flatnonzero(is_tied)
+        while len(tied) and ahead < AHEAD:
+            runs = np.cumsum(first[is_tied]).astype(np.uint64)
+            rest = columns[1 + ahead : -1, order[tied]]
+            values, more = self._with_more(runs, rest, int(runs[-1]))
             ordered, moved = sort_packed(values)
             order[tied] = order[tied[moved]]
-            first = is_first(ordered)
+            is_tied = _are_tied(first := is_first(ordered))
+            tied, ahead = tied[is_tied], ahead + more
         return order
+
+    def _with_more(self, values: U64, columns: U32, most: int) -> tuple[U64, int]:
+        """Numbers with as many columns after them as fit, and how many those are."""
+        room = 64 - most.bit_length() - len(values).bit_length()
+        count = max(1, min(room // self._bits, AHEAD, len(columns)))
+        for column in columns[:count]:
+            values = values << np.uint64(self._bits)
+            values |= column
+        return values, count
+
+
+def _are_tied(first: Bools) -> Bools:
+    """Which elements of a sorted array have an equal one, if the first of each kind is known."""
+    return ~(first & np.append(first[1:], True))
 
 
 def _in_order(spill: Spill, group: _Group, digits: _Digits) -> Iterator[Meetings]:
