@@ -17,7 +17,7 @@ from postroom.store.search.endings import Endings
 from postroom.store.search.spill import Aside, Spill
 from postroom.store.search.tokens import AHEAD, Stretch, Tokenised
 
-MOST = 1 << 18
+MOST = 1 << 17
 """How many are sorted at once."""
 
 _ROUGH_BITS = 8
@@ -83,7 +83,7 @@ class _Digits:
     def __init__(self, gap: int, endings: Endings) -> None:
         self._characters = endings.characters.astype(np.uint32)
         self._shift = np.uint32(max(gap.bit_length() - _ROUGH_BITS, 0))
-        self._bits = gap.bit_length()
+        self._bits = np.uint64(gap.bit_length())
         self.count = 1 + 2 * AHEAD
 
     def first(self, left: U32, following: U32) -> U32:
@@ -103,30 +103,30 @@ class _Digits:
 
     def order(self, columns: U32) -> Int:
         """The order of few meetings: as many columns are sorted at once as fit into a number."""
-        characters = self._characters[columns[_LEFT]].astype(np.uint64)
-        characters -= characters.min()
-        values, ahead = self._with_more(characters, columns[1:], int(characters.max()))
+        values = self._characters[columns[_LEFT]].astype(np.uint64)
+        values -= values.min()
+        ahead = 1 + self._room(values, int(values.max()), 1)
+        for column in columns[1:ahead]:
+            values = (values << self._bits) | column
         ordered, order = sort_packed(values)
         is_tied = _are_tied(first := is_first(ordered))
         tied = np.flatnonzero(is_tied)
-        while len(tied) and ahead < AHEAD:
-            runs = np.cumsum(first[is_tied]).astype(np.uint64)
-            rest = columns[1 + ahead : -1, order[tied]]
-            values, more = self._with_more(runs, rest, int(runs[-1]))
+        while len(tied) and ahead <= AHEAD:
+            values = np.cumsum(first[is_tied]).astype(np.uint64)
+            own, start = order[tied], ahead
+            ahead += self._room(values, int(values[-1]), ahead)
+            for column in columns[start:ahead]:
+                values = (values << self._bits) | column[own]
             ordered, moved = sort_packed(values)
-            order[tied] = order[tied[moved]]
+            order[tied] = own[moved]
             is_tied = _are_tied(first := is_first(ordered))
-            tied, ahead = tied[is_tied], ahead + more
+            tied = tied[is_tied]
         return order
 
-    def _with_more(self, values: U64, columns: U32, most: int) -> tuple[U64, int]:
-        """Numbers with as many columns after them as fit, and how many those are."""
+    def _room(self, values: U64, most: int, ahead: int) -> int:
+        """How many columns, from one on, fit beside numbers up to *most* and their places."""
         room = 64 - most.bit_length() - len(values).bit_length()
-        count = max(1, min(room // self._bits, AHEAD, len(columns)))
-        for column in columns[:count]:
-            values = values << np.uint64(self._bits)
-            values |= column
-        return values, count
+        return max(1, min(room // int(self._bits), AHEAD + 1 - ahead))
 
 
 def _are_tied(first: Bools) -> Bools:
@@ -137,19 +137,20 @@ def _are_tied(first: Bools) -> Bools:
 def _in_order(spill: Spill, group: _Group, digits: _Digits) -> Iterator[Meetings]:
     """The meetings of one group in order, in portions of at most so many."""
     if group.count <= MOST:
-        records = np.concatenate([spill.get(aside) for aside in group.asides])
-        records = records.reshape(-1, _COLUMNS)
-        yield _meetings(records[digits.order(records.T)])
+        (records,) = _read(spill, group)
+        columns = np.ascontiguousarray(records.T)
+        yield _meetings(columns[:, digits.order(columns)])
     elif group.shared == digits.count:  # all alike, and in their order
-        yield from map(_meetings, _read(spill, group))
+        for records in _read(spill, group):
+            yield _meetings(np.ascontiguousarray(records.T))
     else:
         counts = _count(digits.of(records, group.shared) for records in _read(spill, group))
         for part in _divide(spill, counts, _read(spill, group), digits, group.shared):
             yield from _in_order(spill, part, digits)
 
 
-def _meetings(records: U32) -> Meetings:
-    left, *following, docs = np.ascontiguousarray(records.T)
+def _meetings(columns: U32) -> Meetings:
+    left, *following, docs = columns
     return Meetings(left, tuple(following), docs)
 
 
