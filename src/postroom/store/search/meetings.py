@@ -131,7 +131,8 @@ class _Digits:
 
 def _are_tied(first: Bools) -> Bools:
     """Which elements of a sorted array have an equal one, if the first of each kind is known."""
-    return ~(first & np.append(first[1:], True))
+    alone: Bools = first & np.append(first[1:], True)
+    return ~alone
 
 
 def _in_order(spill: Spill, group: _Group, digits: _Digits) -> Iterator[Meetings]:

@@ -20,16 +20,16 @@ OLDEST_SQLITE = 3_051_003
 
 
 class Role(Enum):
-    """What a connection is for: kilobytes of pages it keeps, and bytes of the file it maps.
+    """What a connection is for."""
 
-    A page that is not mapped takes twice as long to read, so readers map the whole file. Who reads
-    everything once does not: what it touched would count as our memory.
-    """
+    WRITER = "writer"
+    READER = "reader"
+    SCANNER = "scanner"
 
-    WRITER = (32_768, 0)
-    READER = (32_768, 2**40)
-    SCANNER = (2_048, 0)
 
+_CACHED_KB = {Role.WRITER: 16_384, Role.READER: 16_384, Role.SCANNER: 2_048}
+"""Who reads everything once has no use for a page again. None maps the file into memory: that made
+searches no quicker, and what was touched counted as our memory."""
 
 _BUSY_PAUSE_S = 0.002
 _BUSY_TRIES = 15_000
@@ -60,12 +60,11 @@ def connect(path: Path, role: Role) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     connection.set_busy_handler(_try_again)
     _use_wal(connection)
-    cached_kb, mapped = role.value
     for pragma in (
         "synchronous = FULL",
         "temp_store = MEMORY",
-        f"cache_size = -{cached_kb}",
-        f"mmap_size = {mapped}",
+        f"cache_size = -{_CACHED_KB[role]}",
+        "mmap_size = 0",
         f"query_only = {'OFF' if role is Role.WRITER else 'ON'}",
     ):
         connection.pragma(*(part.strip() for part in pragma.split("=")))
