@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +34,9 @@ class Spill:
     """A file for as long as it is needed; what is small stays in memory."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(_MOST_IN_MEMORY)  # noqa: SIM115 - see close
+        self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - see close
+            _MOST_IN_MEMORY, dir=_folder()
+        )
 
     def __enter__(self) -> Spill:
         return self
@@ -63,6 +66,12 @@ class Spill:
         return np.frombuffer(self._file.read(4 * aside.count), np.uint32)
 
 
+def _folder() -> str:
+    """Where large files may be put for a while. The usual place is often in memory itself."""
+    usual, large = tempfile.gettempdir(), "/var/tmp"  # noqa: S108 - the file has no name there
+    return large if usual == "/tmp" and os.access(large, os.W_OK | os.X_OK) else usual  # noqa: S108
+
+
 @contextmanager
 def _told_when_full() -> Iterator[None]:
     try:
@@ -71,6 +80,6 @@ def _told_when_full() -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise StorageFull(
-            f"no space in {tempfile.gettempdir()} to merge the search index; free some, or name "
+            f"no space in {_folder()} to merge the search index; free some, or name "
             "another folder in TMPDIR"
         ) from error
