@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from postroom.store.postgres.schema import WHOLE, steps
-from postroom.store.sqlite.connection import connect
+from postroom.store.sqlite.connection import Role, connect
 from postroom.store.sqlite.migrations import STEPS, migrate
 
 COLUMNS = """
@@ -34,7 +34,7 @@ OURS = {"schema_version", "write_marks"}
 @pytest.fixture
 def file(tmp_path: Path) -> dict[str, dict[str, tuple[str, bool]]]:
     """The tables of SQLite: each column with its type, and whether it must be there."""
-    connection = connect(tmp_path / "schema.db", is_writer=True)
+    connection = connect(tmp_path / "schema.db", Role.WRITER)
     migrate(connection)
     names = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"

@@ -46,5 +46,8 @@ class Engine(Protocol):
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* on one consistent snapshot."""
 
+    async def scan(self, work: Callable[[Transaction], T]) -> T:
+        """Run *work*, which reads much and reads it once, so that it takes little memory."""
+
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from postroom.errors import MailError, StorageFull
-from postroom.store.sqlite.connection import StorageFailed, check_sqlite, connect
+from postroom.store.sqlite.connection import Role, StorageFailed, check_sqlite, connect
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.sqlite.migrations import STEPS, migrate
 from postroom.store.transaction import Transaction
@@ -126,7 +126,7 @@ def test_an_unsafe_sqlite_is_refused_by_name() -> None:
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    connection = connect(tmp_path / "new.db", is_writer=True)
+    connection = connect(tmp_path / "new.db", Role.WRITER)
     migrate(connection)
     connection.pragma("user_version", len(STEPS) + 1)
 
@@ -137,7 +137,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
 KILLED_AT = """
 import os, sys
 from pathlib import Path
-from postroom.store.sqlite.connection import connect
+from postroom.store.sqlite.connection import Role, connect
 from postroom.store.sqlite.migrations import migrate
 left = int(sys.argv[2])
 def trace(cursor, sql, bindings):
@@ -146,7 +146,7 @@ def trace(cursor, sql, bindings):
     if left < 0:
         os.kill(os.getpid(), 9)
     return True
-connection = connect(Path(sys.argv[1]), is_writer=True)
+connection = connect(Path(sys.argv[1]), Role.WRITER)
 connection.exec_trace = trace
 migrate(connection)
 """
@@ -159,7 +159,7 @@ def test_a_kill_during_a_migration_leaves_the_old_schema_or_the_new(
     path = tmp_path / "killed.db"
     subprocess.run([sys.executable, "-c", KILLED_AT, str(path), str(statements)], check=False)
 
-    connection = connect(path, is_writer=True)
+    connection = connect(path, Role.WRITER)
     version = connection.pragma("user_version")
     tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master")]
     migrate(connection)

@@ -73,6 +73,10 @@ class PostgresEngine:
         finally:
             self._waiting -= 1
 
+    async def scan(self, work: Callable[[Transaction], T]) -> T:
+        """Run *work*, which reads much and reads it once; the server has memory of its own."""
+        return await self.read(work)
+
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""
         return await self._writing.write(work)

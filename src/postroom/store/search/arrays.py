@@ -13,7 +13,6 @@ Int = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _WORD = 8
-_SHARES = 4
 PADDING = b"\n" * _WORD
 """After every flat text, so that eight bytes can be read at any place of it."""
 
@@ -93,13 +92,29 @@ def number_strings(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
     Strings of different lengths are different, so some lengths are done after the others.
     """
     numbers, firsts, count = np.empty(len(starts), np.uint32), [], 0
-    for share in range(_SHARES):
-        chosen = np.flatnonzero(lengths % _SHARES == share)
-        own, first = _number(flat, starts[chosen], lengths[chosen])
+    shares = np.minimum(lengths, _WORD + 1)
+    for least, most, number in ((0, 2, _number_short), (3, _WORD, _number), (9, 9, _number)):
+        chosen = np.flatnonzero((shares >= least) & (shares <= most))
+        own, first = number(flat, starts[chosen], lengths[chosen])
         numbers[chosen] = own + np.uint32(count)
         firsts.append(chosen[first])
         count += len(first)
     return numbers, np.concatenate(firsts)
+
+
+def _number_short(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
+    """The same for strings of two bytes at most: there are so few that a table has them all."""
+    keys = (masked_words(flat, starts, lengths) >> np.uint64(48)).astype(np.int64) * 3 + lengths
+    firsts = np.full(3 << 16, -1)
+    firsts[keys[::-1]] = np.arange(len(keys))[::-1]
+    are_there = firsts >= 0
+    numbers = np.cumsum(are_there, dtype=np.uint32) - np.uint32(1)
+    return numbers[keys], firsts[are_there]
+
+
+def hash_strings(flat: U8, starts: Int, lengths: Int) -> U64:
+    """A number for each string; different strings hardly ever have the same."""
+    return _hashes(_all_words(flat, starts, lengths), lengths, 1)
 
 
 def _number(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:

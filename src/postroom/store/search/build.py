@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from postroom.store.search.arrays import Int
+from postroom.store.search.endings import ending_rows, find_endings
 from postroom.store.search.jobs import Made
-from postroom.store.search.junction_rows import ending_rows, find_endings, junction_rows
+from postroom.store.search.junction_rows import junction_rows
 from postroom.store.search.kinds import COLUMNS, STREAM, Kind, SegmentRow
 from postroom.store.search.rows import encode_places
 from postroom.store.search.sets import cut_set
@@ -26,8 +28,7 @@ class SegmentBuilder:
     """Takes messages with their texts in any order, and makes the rows of their segment."""
 
     def __init__(self) -> None:
-        self._numbers: list[int] = []
-        self._dates: list[int] = []
+        self._numbers, self._dates = array("q"), array("q")
         self._streams = [Tokeniser() for _ in COLUMNS]
         self.text_bytes = 0
         self.sets: dict[str, bytes] = {}
@@ -35,8 +36,8 @@ class SegmentBuilder:
 
     def add(self, messages: Sequence[Row]) -> None:
         """Take some messages: number, date, and the texts."""
-        self._numbers += [message[0] for message in messages]
-        self._dates += [message[1] for message in messages]
+        self._numbers.extend(message[0] for message in messages)
+        self._dates.extend(message[1] for message in messages)
         columns = zip(*(message[2:] for message in messages), strict=True)
         for tokeniser, texts in zip(self._streams, columns, strict=True):
             encoded = [text.encode() for text in texts]
@@ -54,7 +55,7 @@ class SegmentBuilder:
 
     def made(self) -> Made:
         """What is to be said of the segment."""
-        numbers, dates = self._numbers or [0], self._dates or [0]
+        numbers, dates = self._numbers or (0,), self._dates or (0,)
         size = len(self._numbers)
         bounds = min(numbers), max(numbers), min(dates), max(dates)
         return Made(size, self.text_bytes, *bounds)
@@ -68,13 +69,15 @@ class SegmentBuilder:
         yield SegmentRow(Kind.ORDER, b"", 0, dates[order].tobytes())
         yield SegmentRow(Kind.ORDER, b"", 1, numbers[order].tobytes())
         yield from _place_rows(numbers, places)
-        for stream, tokeniser in enumerate(self._streams):
+        streams, self._streams = self._streams, []
+        for stream, tokeniser in enumerate(streams):
             text = tokeniser.finish(places)
             if len(text.cut):
                 cut = encode_places(text.cut.astype(np.uint16), len(order))
                 self.sets[cut_set(stream)] = cut
             for row in stream_rows(text, len(order)):
                 yield row._replace(kind=STREAM * stream + row.kind)
+            text.close()
 
 
 def _place_rows(numbers: Int, places: Int) -> Iterator[SegmentRow]:

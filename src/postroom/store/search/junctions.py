@@ -10,8 +10,8 @@ import numpy as np
 
 from postroom.store.search.arrays import Bools
 from postroom.store.search.characters import follow_up, utf8
-from postroom.store.search.junction_rows import AFTER_SPACE, NEXT, PER_GROUP
-from postroom.store.search.kinds import STREAM, Kind
+from postroom.store.search.junction_rows import PER_GROUP
+from postroom.store.search.kinds import AFTER_SPACE, NEXT, STREAM, Kind
 from postroom.store.search.rows import mark
 from postroom.store.search.shelf import Shelf
 from postroom.store.search.tokens import AHEAD

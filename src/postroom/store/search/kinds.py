@@ -24,6 +24,9 @@ STREAM = 10
 COLUMNS = ("searchable", "senders", "recipients")
 """The texts of a message, all folded; each is a stream of its own."""
 
+NEXT, AFTER_SPACE = b"\0", b"\1"
+"""Before each following token: does it stand right there, or after a space?"""
+
 
 class SegmentRow(NamedTuple):
     """One row of a segment."""

@@ -1,4 +1,7 @@
-"""Merging in the background: the work is done outside of transactions, written in short ones."""
+"""Merging in the background: the work is done beside all transactions but short ones that write.
+
+It is done in one thread, the one that scans: each thread keeps some of the memory it had.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from postroom.blocking import in_thread
 from postroom.store.search.choice import SIZES, Sizes
 from postroom.store.search.jobs import (
     LEASE_S,
@@ -85,10 +87,9 @@ async def _build(engine: Engine, job: Job, sizes: Sizes, now: Callable[[], float
     from postroom.store.search.build import SegmentBuilder
 
     builder, sets, renewed_at = SegmentBuilder(), Membership(), now()
-    numbers = list(job.messages) or await engine.read(lambda tx: job_messages(tx, job.sources))
+    numbers = list(job.messages) or await engine.scan(lambda tx: job_messages(tx, job.sources))
     for first in range(0, len(numbers), _READ_AT_ONCE):
-        rows = await engine.read(_reader(numbers[first : first + _READ_AT_ONCE]))
-        await in_thread(_take, builder, sets, rows)
+        await engine.scan(_taker(builder, sets, numbers[first : first + _READ_AT_ONCE]))
         if builder.text_bytes > sizes.most_bytes and job.messages:
             await engine.write(_releaser(job, numbers[first : first + _READ_AT_ONCE][-1]))
             break
@@ -97,9 +98,9 @@ async def _build(engine: Engine, job: Job, sizes: Sizes, now: Callable[[], float
             await engine.write(lambda tx: renew(tx, job, int(now())))
     made = builder.made()
     rows_of = builder.rows() if made.size else iter(())
-    while batch := await in_thread(_batch, rows_of):
+    while batch := await engine.scan(lambda _: _batch(rows_of)):
         await _write(engine, _writer(job, batch, int(now())))
-    encoded = builder.sets | await in_thread(sets.encoded, builder)
+    encoded = builder.sets | await engine.scan(lambda _: sets.encoded(builder))
     await _write(engine, lambda tx: finish(tx, job, made, encoded, int(now())))
 
 
@@ -129,8 +130,10 @@ def read_messages(tx: Transaction, numbers: Sequence[int]) -> list[Row]:
     return tx.all(MESSAGES.format(among=among), **params)
 
 
-def _reader(numbers: Sequence[int]) -> Callable[[Transaction], list[Row]]:
-    return lambda tx: read_messages(tx, numbers)
+def _taker(
+    builder: SegmentBuilder, sets: Membership, numbers: Sequence[int]
+) -> Callable[[Transaction], None]:
+    return lambda tx: _take(builder, sets, read_messages(tx, numbers))
 
 
 def _releaser(job: Job, last: int) -> Callable[[Transaction], None]:

@@ -3,164 +3,147 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from postroom.store.search.arrays import (
-    PADDING,
-    U8,
-    U16,
-    U32,
-    Int,
-    number_strings,
-    sort_strings,
-    spans,
-)
+from postroom.store.search.arrays import PADDING, U8, U16, U32, Bools, Int, number_strings
 from postroom.store.search.characters import LETTERS
+from postroom.store.search.lexicon import Lexicon
+from postroom.store.search.spill import Aside, Spill
+from postroom.store.search.vocabulary import BORDER, Vocabulary, packed
 
 LONGEST = 120
 """Bytes of a token that are kept; of a longer one, the last."""
 
-BORDER = 10
-"""The byte after every term and every text, which no term has."""
-
 AHEAD = 4
 """How many tokens after a place the index looks at."""
 
-_AT_ONCE_BYTES = 4 << 20
+_AT_ONCE_BYTES = 1 << 20
 _SPACE = 32
 _GAP, _LETTER, _DIGIT, _SINGLE, _REST = range(5)
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """Distinct terms in the order of their bytes; a term is known by its place."""
-
-    flat: U8
-    starts: Int
-    lengths: Int
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-
-NO_TERMS = Vocabulary(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
+_SPACED = np.uint32(1 << 31)
 
 
 @dataclass(frozen=True, slots=True)
-class Tokenised:
-    """The texts of many messages as one sequence of terms.
+class Stretch:
+    """A part of all texts, as a sequence of terms.
 
     An element of `sequence` is the term plus one, and `gap` more if a space stands before it;
-    after the last token of each text stand `AHEAD` zeros. `docs` names the text of each element,
-    `cut` the texts that have a token too long to be kept.
+    after the last token of each text stand `AHEAD` zeros. `docs` names the text of each element.
     """
 
-    terms: Vocabulary
     sequence: U32
     docs: U16
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some texts that were put aside: how many elements each has, and which have a cut token."""
+
+    aside: Aside
+    sizes: Int
     cut: Int
+
+
+class Tokenised:
+    """The texts of many messages as one sequence of terms, most of it put aside."""
+
+    def __init__(
+        self, terms: Vocabulary, ranks: U32, pieces: Sequence[_Piece], spill: Spill, places: Int
+    ) -> None:
+        self.terms = terms
+        self._ranks = np.append(np.uint32(0), ranks + np.uint32(1))
+        self._pieces = pieces
+        self._spill = spill
+        self._places = places.astype(np.uint16)
 
     @property
     def gap(self) -> int:
         """A power of two above every term."""
         return 1 << len(self.terms).bit_length()
 
+    @property
+    def cut(self) -> Int:
+        """The texts that have a token too long to be kept."""
+        found = [places[piece.cut] for piece, places in self._by_piece()]
+        return np.unique(np.concatenate(found)).astype(np.int64)
 
-_SPACED = np.uint32(1 << 31)
+    def stretches(self) -> Iterator[Stretch]:
+        """All texts, some at a time."""
+        for piece, places in self._by_piece():
+            numbers = self._spill.get(piece.aside)
+            sequence = self._ranks[numbers & ~_SPACED]
+            sequence |= (numbers >= _SPACED) * np.uint32(self.gap)
+            yield Stretch(sequence, np.repeat(places, piece.sizes))
 
+    def close(self) -> None:
+        """Give back what was put aside."""
+        self._spill.close()
 
-@dataclass(slots=True)
-class _Piece:
-    """Some texts: their terms, and of each token the number of its term.
-
-    `_SPACED` is added to the number if a space stands before the token.
-    """
-
-    terms: Vocabulary
-    numbers: U32
-    counts: Int
-    cut: Int
+    def _by_piece(self) -> Iterator[tuple[_Piece, U16]]:
+        text = 0
+        for piece in self._pieces:
+            after = text + len(piece.sizes)
+            yield piece, self._places[text:after]
+            text = after
 
 
 class Tokeniser:
-    """Takes texts in portions, so that they need not all be in memory, and cuts them."""
+    """Takes texts in portions, cuts them, and puts them aside."""
 
     def __init__(self) -> None:
+        self._spill = Spill()
+        self._lexicon = Lexicon()
         self._pieces: list[_Piece] = []
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
 
     def add(self, texts: Sequence[bytes]) -> None:
         """Take some more texts; many are cut at once."""
-        self._waiting += texts
-        self._waiting_bytes += sum(map(len, texts))
-        if self._waiting_bytes >= _AT_ONCE_BYTES:
-            self._cut()
+        for text in texts:
+            self._waiting.append(text)
+            self._waiting_bytes += len(text)
+            if self._waiting_bytes >= _AT_ONCE_BYTES:
+                self._cut()
 
     def _cut(self) -> None:
         if self._waiting:
-            self._pieces.append(_cut(self._waiting))
+            self._pieces.append(self._put_aside(_cut(self._waiting)))
         self._waiting, self._waiting_bytes = [], 0
+
+    def _put_aside(self, tokens: _Tokens) -> _Piece:
+        own = self._lexicon.numbers(tokens.terms)[tokens.numbers] + np.uint32(1)
+        own |= tokens.follows_space * _SPACED
+        sizes = tokens.counts + AHEAD
+        shift = np.repeat(AHEAD * np.arange(len(sizes)), tokens.counts)
+        sequence = np.zeros(int(sizes.sum()), np.uint32)
+        sequence[shift + np.arange(len(own))] = own
+        return _Piece(self._spill.put(sequence), sizes, tokens.cut)
 
     def finish(self, places: Int) -> Tokenised:
         """All texts together; *places* says where in the segment each of them stands."""
         self._cut()
-        pieces, self._pieces = self._pieces, []
-        terms, ranks = _one_vocabulary(pieces)
-        return _joined(pieces, ranks, terms, places)
+        terms, ranks = self._lexicon.finish()
+        return Tokenised(terms, ranks, self._pieces, self._spill, places)
 
 
-def _one_vocabulary(pieces: Sequence[_Piece]) -> tuple[Vocabulary, list[U32]]:
-    """The terms of all pieces, which give up theirs, and what each of those is called now."""
-    sizes = [len(piece.terms) for piece in pieces]
-    flat = np.concatenate([piece.terms.flat for piece in pieces])
-    offsets = np.cumsum([0] + [len(piece.terms.flat) for piece in pieces])[:-1]
-    starts = np.concatenate([p.terms.starts + o for p, o in zip(pieces, offsets, strict=True)])
-    lengths = np.concatenate([piece.terms.lengths for piece in pieces])
-    for piece in pieces:
-        piece.terms = NO_TERMS
-    numbers, firsts = number_strings(flat, starts, lengths)
-    order = sort_strings(flat, starts[firsts], lengths[firsts])
-    ranks = np.empty(len(order), np.uint32)
-    ranks[order] = np.arange(len(order), dtype=np.uint32)
-    terms = _packed(flat, starts[firsts[order]], lengths[firsts[order]])
-    return terms, np.split(ranks[numbers], np.cumsum(sizes)[:-1])
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """Some texts: their terms, and of each token the number of its term."""
+
+    terms: Vocabulary
+    numbers: U32
+    follows_space: Bools
+    counts: Int
+    cut: Int
 
 
-def _packed(flat: U8, starts: Int, lengths: Int) -> Vocabulary:
-    """The strings alone, each followed by a border."""
-    ends = np.cumsum(lengths + 1)
-    packed = np.full((int(ends[-1]) if len(ends) else 0) + len(PADDING), BORDER, np.uint8)
-    own = ends - lengths - 1
-    packed[spans(own, lengths)] = flat[spans(starts, lengths)]
-    return Vocabulary(packed, own, lengths)
-
-
-def _joined(pieces: list[_Piece], ranks: list[U32], terms: Vocabulary, places: Int) -> Tokenised:
-    total = sum(int(piece.counts.sum()) + AHEAD * len(piece.counts) for piece in pieces)
-    sequence, docs = np.zeros(total, np.uint32), np.empty(total, np.uint16)
-    gap = np.uint32(1 << len(terms).bit_length())
-    cut: list[Int] = []
-    at = text = 0
-    while pieces:
-        piece = pieces.pop(0)
-        own = ranks.pop(0)[piece.numbers & ~_SPACED] + np.uint32(1)
-        own |= (piece.numbers >= _SPACED) * gap
-        shift = np.repeat(AHEAD * np.arange(len(piece.counts)), piece.counts)
-        sequence[at + shift + np.arange(len(own))] = own
-        sizes = piece.counts + AHEAD
-        after = at + int(sizes.sum())
-        docs[at:after] = np.repeat(places[text : text + len(sizes)], sizes)
-        cut.append(places[text + piece.cut])
-        at, text = after, text + len(sizes)
-    return Tokenised(terms, sequence, docs, np.unique(np.concatenate(cut)))
-
-
-def _cut(texts: Sequence[bytes]) -> _Piece:
+def _cut(texts: Sequence[bytes]) -> _Tokens:
     flat = np.frombuffer(b"\n".join(texts) + PADDING, np.uint8)
     starts, ends = find_tokens(flat)
     after = np.cumsum(np.array([len(text) + 1 for text in texts]))
@@ -171,9 +154,8 @@ def _cut(texts: Sequence[bytes]) -> _Piece:
     if len(too_long):
         starts[too_long] = _next_character(flat, ends[too_long] - LONGEST)
     numbers, firsts = number_strings(flat, starts, ends - starts)
-    terms = _packed(flat, starts[firsts], (ends - starts)[firsts])
-    numbers |= follows_space * _SPACED
-    return _Piece(terms, numbers, counts, cut)
+    terms = packed(flat, starts[firsts], (ends - starts)[firsts])
+    return _Tokens(terms, numbers, follows_space, counts, cut)
 
 
 def find_tokens(flat: U8) -> tuple[Int, Int]:

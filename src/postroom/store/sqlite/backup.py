@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from postroom.store.sqlite.connection import connect, sqlite_errors
+from postroom.store.sqlite.connection import Role, connect, sqlite_errors
 
 
 def copy_database(path: Path, to: Path) -> None:
@@ -19,7 +19,7 @@ def copy_database(path: Path, to: Path) -> None:
     new = to.with_name(f".new-{to.name}")
     new.unlink(missing_ok=True)
     with sqlite_errors():
-        source, copy = connect(path, is_writer=False), apsw.Connection(str(new))
+        source, copy = connect(path, Role.SCANNER), apsw.Connection(str(new))
         try:
             new.chmod(0o600)
             with copy.backup("main", source, "main") as backup:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 
 import apsw
@@ -17,8 +18,18 @@ from postroom.store.transaction import Row
 OLDEST_SQLITE = 3_051_003
 """Before 3.51.3 a WAL that two connections write and checkpoint at once can be corrupted."""
 
-_MOST_MAPPED = 2**40
-"""Readers map the whole file: a page that is not mapped takes twice as long to read."""
+
+class Role(Enum):
+    """What a connection is for."""
+
+    WRITER = "writer"
+    READER = "reader"
+    SCANNER = "scanner"
+
+
+_CACHED_KB = {Role.WRITER: 16_384, Role.READER: 16_384, Role.SCANNER: 2_048}
+"""Who reads everything once has no use for a page again. None maps the file into memory: that made
+searches no quicker, and what was touched counted as our memory."""
 
 _BUSY_PAUSE_S = 0.002
 _BUSY_TRIES = 15_000
@@ -40,7 +51,7 @@ def check_sqlite(version: int | None = None) -> None:
         )
 
 
-def connect(path: Path, *, is_writer: bool) -> apsw.Connection:
+def connect(path: Path, role: Role) -> apsw.Connection:
     """Open a connection; a commit on it returns only when the data is on disk.
 
     A new file is for its owner's eyes only, and what SQLite puts beside it follows suit.
@@ -52,9 +63,9 @@ def connect(path: Path, *, is_writer: bool) -> apsw.Connection:
     for pragma in (
         "synchronous = FULL",
         "temp_store = MEMORY",
-        "cache_size = -32768",
-        f"mmap_size = {0 if is_writer else _MOST_MAPPED}",
-        f"query_only = {'OFF' if is_writer else 'ON'}",
+        f"cache_size = -{_CACHED_KB[role]}",
+        "mmap_size = 0",
+        f"query_only = {'OFF' if role is Role.WRITER else 'ON'}",
     ):
         connection.pragma(*(part.strip() for part in pragma.split("=")))
     return connection

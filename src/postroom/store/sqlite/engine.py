@@ -14,6 +14,7 @@ import apsw
 from postroom.ports.bell import Topic
 from postroom.store.sqlite.bell import PipeBell
 from postroom.store.sqlite.connection import (
+    Role,
     SqliteTransaction,
     StorageFailed,
     check_sqlite,
@@ -45,7 +46,8 @@ class SqliteEngine:
         self._broken: StorageFailed | None = None
         self._local = threading.local()
         self._connections: list[apsw.Connection] = []
-        self._readers = ThreadPoolExecutor(_READERS, "postroom-read", self._open_reader)
+        self._readers = ThreadPoolExecutor(_READERS, "postroom-read", self._open, (Role.READER,))
+        self._scanner = ThreadPoolExecutor(1, "postroom-scan", self._open, (Role.SCANNER,))
         self._writing = WriteQueue(self._commit)
 
     @classmethod
@@ -53,7 +55,7 @@ class SqliteEngine:
         """Open the file and bring its schema up to date. Raises MailError."""
         check_sqlite()
         with sqlite_errors():
-            writer = connect(path, is_writer=True)
+            writer = connect(path, Role.WRITER)
             migrate(writer)
         return cls(path, writer)
 
@@ -61,6 +63,11 @@ class SqliteEngine:
         """Run *work* on one consistent snapshot."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, self._read, work)
+
+    async def scan(self, work: Callable[[Transaction], T]) -> T:
+        """Run *work*, which reads much and reads it once, so that it takes little memory."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._scanner, self._read, work)
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""
@@ -91,13 +98,14 @@ class SqliteEngine:
     async def close(self) -> None:
         """Finish what is queued and close every connection."""
         await self._writing.close()
-        await asyncio.to_thread(self._readers.shutdown)
+        for pool in (self._readers, self._scanner):
+            await asyncio.to_thread(pool.shutdown)
         self.bell.close()
         for connection in (*self._connections, self._writer):
             connection.close()
 
-    def _open_reader(self) -> None:
-        connection = connect(self._path, is_writer=False)
+    def _open(self, role: Role) -> None:
+        connection = connect(self._path, role)
         self._connections.append(connection)
         self._local.connection = connection
 

@@ -34,6 +34,9 @@ class Interrupted:
     async def read(self, work: Callable[[Transaction], T]) -> T:
         return await self._engine.read(work)
 
+    async def scan(self, work: Callable[[Transaction], T]) -> T:
+        return await self._engine.scan(work)
+
     async def write(self, work: Callable[[Transaction], T]) -> T:
         await self._happens()
         return await self._engine.write(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from postroom.mail.fold import fold
 from postroom.store.search.arrays import PADDING, number_strings, sort_strings
 from postroom.store.search.characters import LETTERS, follow_up, split_query
 from postroom.store.search.sets import places_in, with_place, write_places
-from postroom.store.search.tokens import Tokeniser, find_tokens
+from postroom.store.search.tokens import Tokenised, Tokeniser, find_tokens
 
 unhurried = settings(deadline=None)
 TOKEN = re.compile(f"[{LETTERS}]+|[0-9]+|[^ {LETTERS}0-9]")
@@ -33,6 +34,11 @@ def test_texts_are_cut_where_the_expression_cuts_them(texts: list[str]) -> None:
     assert [token for text in texts for token in TOKEN.findall(text)] == found
 
 
+def _elements(text: Tokenised) -> Iterator[tuple[int, int]]:
+    for stretch in text.stretches():
+        yield from zip(stretch.docs.tolist(), stretch.sequence.tolist(), strict=True)
+
+
 @unhurried
 @given(st.lists(st.lists(TEXTS, min_size=1), min_size=1))
 def test_a_sequence_of_terms_gives_the_texts_back(portions: list[list[str]]) -> None:
@@ -47,7 +53,7 @@ def test_a_sequence_of_terms_gives_the_texts_back(portions: list[list[str]]) -> 
     spans = zip(text.terms.starts.tolist(), text.terms.lengths.tolist(), strict=True)
     names = [terms[start : start + length] for start, length in spans]
     found = [b""] * len(texts)
-    for doc, term in zip(text.docs.tolist(), text.sequence.tolist(), strict=True):
+    for doc, term in _elements(text):
         if term:
             found[doc] += b" " * (term >= text.gap) + names[term % text.gap - 1]
     kept = [own for number, own in enumerate(found) if number not in text.cut]
