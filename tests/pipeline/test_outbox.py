@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import dkim
 import pytest
 
 from postroom.app import App, open_app
@@ -34,6 +33,7 @@ from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.signing import load_signer
 from postroom.providers.smtp.url import parse_relay_url
 from tests.mails import new_inbox
+from tests.servers import dkimpy
 from tests.servers.certificates import certificate
 from tests.servers.relay import CUT, HANG, Relay, relaying
 
@@ -398,8 +398,10 @@ async def test_mail_is_signed_so_that_others_can_check_it(post: Context, tmp_pat
 
     [mail] = relay.mails
     data = mail.data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")
-    assert dkim.verify(data, dnsfunc=lambda name, timeout=5: record)
-    assert not dkim.verify(data.replace(b"Hello", b"Hallo"), dnsfunc=lambda name, timeout=5: record)
+    assert dkimpy.verify(data, dnsfunc=lambda name, timeout=5: record)
+    assert not dkimpy.verify(
+        data.replace(b"Hello", b"Hallo"), dnsfunc=lambda name, timeout=5: record
+    )
 
 
 async def test_tls_is_used_and_the_certificate_must_fit(post: Context, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 
-import dkim
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import (
@@ -18,6 +17,7 @@ from postroom.mail.authentication import Auth, Trust, authenticate
 from postroom.mail.dkim_checking import Verdict, check_signatures
 from postroom.mail.dkim_keys import read_keys
 from postroom.mail.parse import parse_message
+from tests.servers import dkimpy
 
 MAIL = (
     b"From: Ada <ada@bank.example>\r\nTo: bo@postroom.localhost\r\nSubject:  Hello \r\n there\r\n"
@@ -45,7 +45,7 @@ def public(key: RSAPrivateKey) -> str:
 def signed(rsa: RSAPrivateKey, raw: bytes = MAIL, **options: object) -> bytes:
     pem = rsa.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     domain = options.pop("domain", b"bank.example")
-    header: bytes = dkim.sign(raw, b"mail", domain, pem, **options)
+    header: bytes = dkimpy.sign(raw, b"mail", domain, pem, **options)
     return header + raw
 
 
