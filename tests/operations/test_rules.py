@@ -14,7 +14,7 @@ from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound
 from postroom.model.event import EventQuery
 from postroom.model.key import Caller, Scope
 from postroom.model.stored import Change, MessageQuery
-from postroom.operations import audit, messages, rules, webhooks
+from postroom.operations import audit, memories, messages, rules, webhooks
 from postroom.operations.operation import call
 from postroom.pipeline.importing import import_mail
 from postroom.pipeline.sources import SourceMail
@@ -295,7 +295,7 @@ async def test_a_limited_key_makes_rules_for_its_own_inboxes(app, ctx, inbox):
 
 async def test_what_cannot_be_done_here_is_refused_when_it_is_saved(ctx):
     for then, word in (
-        ("{remember: {key: a, text: b}}", "memories"),
+        ("{remember: {key: fulltext, text: b}}", "reserved"),
         ("{webhook: 'http://127.0.0.1/x'}", "public Internet"),
         ("{webhook: 'http://[::1]/x'}", "public Internet"),
     ):
@@ -501,3 +501,44 @@ async def test_what_is_done_again_after_a_day_is_forgotten_with_its_plan(ctx, in
 
     with pytest.raises(NotFound):
         await call(ctx, rules.get_rule_plan, {"plan_id": old.plan_id})
+
+
+REMEMBERS = rule(then='{remember: {key: supplier, text: "They bill in May."}}')
+
+
+async def test_a_rule_remembers_and_the_memory_says_that_it_is_mails_word(ctx):
+    inbox = await new_inbox(ctx)
+    await saved(ctx, REMEMBERS)
+
+    message = (await deliver(ctx, inbox, mail("An invoice"))).message_id
+
+    memory = await call(ctx, memories.memory_get, {"key": "supplier"})
+    assert ("They bill in May.", "mail") == (memory.text, memory.trust)
+    assert [("learnt_from", message)] == [(link.type, link.to) for link in memory.links]
+
+
+async def test_undoing_a_plan_names_the_memory_that_stays(ctx):
+    await deliver(ctx, await new_inbox(ctx), mail("An invoice"))
+    plan = await plan_of(ctx, REMEMBERS)
+    await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
+
+    undone = await call(ctx, rules.undo_rule_plan, {"plan_id": plan.plan_id})
+
+    assert ["the memory supplier stays; memory_delete forgets it"] == [
+        failure.message for failure in undone.failed
+    ]
+
+
+@pytest.mark.parametrize("key", ["search", "k" * 257])
+async def test_a_memory_must_have_a_key_that_memories_can_have(ctx, key):
+    text = rule(then=f'{{remember: {{key: "{key}", text: t}}}}')
+
+    with pytest.raises(InvalidInput, match="key"):
+        await saved(ctx, text)
+
+
+async def test_who_may_not_write_a_namespace_saves_no_rule_that_would(ctx):
+    limited = replace(ctx, caller=replace(ctx.caller, namespaces=frozenset({"other"})))
+
+    with pytest.raises(Forbidden, match="namespace default"):
+        await saved(limited, REMEMBERS)

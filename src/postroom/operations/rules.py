@@ -7,17 +7,28 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound
+from postroom.errors import Conflict, Forbidden, NotFound
 from postroom.model.inbox import Visible
 from postroom.model.key import Scope
+from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.message import ActionResult
 from postroom.model.page import Page, Slice
 from postroom.model.rule import DryRunPlan, Plan, Rule
 from postroom.operations.context import Context
 from postroom.operations.inboxes import inbox_of
+from postroom.operations.memories import MemoryAdd, check_namespace
 from postroom.operations.operation import operation
 from postroom.operations.planning import keep_plan, shown_plan
-from postroom.operations.request import Id, Limit, Offset, Paged, Request, Together, one_of
+from postroom.operations.request import (
+    Id,
+    Limit,
+    Offset,
+    Paged,
+    Request,
+    Together,
+    one_of,
+    parse_request,
+)
 from postroom.pipeline.ruling import definition_of
 from postroom.rules.definition import Definition
 
@@ -86,7 +97,8 @@ def _check_actions(ctx: Context, definition: Definition) -> None:
         if action.type == "webhook" and not action.value.startswith("whk_"):
             ctx.poster.check(action.value)
         if action.type == "remember":
-            raise InvalidInput("rule_yaml: `remember` needs memories, which this server has not")
+            check_namespace(ctx, DEFAULT_NAMESPACE)
+            parse_request(MemoryAdd, {"key": action.key, "text": action.value})
 
 
 def _check_scopes(ctx: Context, types: Iterable[str]) -> None:

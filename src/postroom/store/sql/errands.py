@@ -7,9 +7,11 @@ from datetime import datetime
 
 from postroom.errors import MailError
 from postroom.model.ids import random_id
+from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
 from postroom.model.rule import Act, Errand, RuleEffect, shown_act
 from postroom.store.sql.audit import note
 from postroom.store.sql.events import About, add_event
+from postroom.store.sql.memories import put_memory
 from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.sql.webhooks import tell
 from postroom.store.transaction import Row, Transaction
@@ -82,6 +84,20 @@ def _reach(
             now=seconds(now),
         )
         tx.announce("errands")
+    elif act.type == "remember":
+        _remember(tx, act, about, now)
+
+
+def _remember(tx: Transaction, act: Act, about: About, now: datetime) -> None:
+    """Keep a memory; whoever reads it is told that it came from mail, and from which."""
+    learnt = MemoryChange(
+        DEFAULT_NAMESPACE,
+        act.key,
+        text=act.value,
+        links=(Link("learnt_from", about.message_id),),
+        at_most="mail",
+    )
+    put_memory(tx, learnt, Author(is_owner=False), now, is_new_allowed=True)
 
 
 def add_failure(

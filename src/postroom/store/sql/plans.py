@@ -364,6 +364,8 @@ def _undo(tx: Transaction, plan: Plan, item: PlanItem) -> list[str] | None:
             cancelled.remove(act)
         elif act.type in ("forward", "reply", "webhook"):
             problems.append(f"{act.type} {act.value[:100]} has left the house".replace("  ", " "))
+        elif act.type == "remember":
+            problems.append(f"the memory {act.key} stays; memory_delete forgets it")
     return problems
 
 
