@@ -336,8 +336,10 @@ async def move_house(
     """
     from postroom.blobs.copying import copy_blobs
     from postroom.store.moving import move_rows
+    from postroom.store.seal import take_along
 
     target.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    await in_thread(take_along, source.data_dir, target.data_dir, replaces=False)
     old, new = await open_store(source), await open_store(target)
     try:
         blobs = await copy_blobs(
@@ -363,11 +365,14 @@ async def back_up(settings: Settings, folder: Path, tell: Callable[[int], None])
     """
     from postroom.blobs.copying import copy_blobs
     from postroom.store import sqlite
+    from postroom.store.seal import take_along
     from postroom.store.sqlite.backup import copy_database
 
     kept = replace(settings, data_dir=folder, database_url=None, blobs_url=None)
     path, attempts_left = folder / "postroom.db", 5
     while True:
+        # The seal first: what is written meanwhile is more than it promises, never less.
+        await in_thread(take_along, settings.data_dir, folder, replaces=True)
         await in_thread(copy_database, settings.data_dir / "postroom.db", path)
         store = await sqlite.open_store(path)
         try:

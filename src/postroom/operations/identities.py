@@ -60,7 +60,7 @@ class CreateAlias(Request):
             description="At a domain of ours or of the account.",
             examples=["sales@postroom.localhost"],
         ),
-        Accepts(forms.MAILBOX),
+        Accepts(forms.OWN_ADDRESS),
     ]
     name: Annotated[
         DisplayName, Field(description="The name shown as sender.", examples=["Sales"])
@@ -107,7 +107,7 @@ async def _inbox_for(ctx: Context, inbox_id: str | None) -> Inbox:
     if not found.total:
         raise Conflict("there is no inbox for it; create_inbox makes one")
     names = ", ".join(f"{inbox.id} ({inbox.address})" for inbox in found.rows)
-    raise InvalidInput(f"inbox_id: there are several inboxes; name one of {names}")
+    raise Conflict(f"inbox_id: there are several inboxes; name one of {names}")
 
 
 async def _allow(ctx: Context, inbox: Inbox, alias: RemoteIdentity) -> None:

@@ -30,7 +30,7 @@ class CreateWebhook(Request):
             description="Where to tell it.",
             examples=["https://example.com/hook"],
         ),
-        Accepts({"pattern": r"^https?://[A-Za-z0-9.-]+\.[a-z]{2,20}(/[A-Za-z0-9/_-]*)?$"}),
+        Accepts({"pattern": r"^https?://[A-Za-z0-9.-]+\.[a-z]{2,20}(?:[/?#][!-\[\]-~]*)?$"}),
     ]
     types: Annotated[
         list[EventName],

@@ -58,8 +58,9 @@ def _table(database: apsw.Connection, name: str) -> Table:
     key = [str(row[1]) for row in sorted(columns, key=lambda row: int(str(row[5]))) if row[5]]
     if not key:
         indexes = database.execute(f"PRAGMA index_list({name})").fetchall()
-        unique = next(str(row[1]) for row in indexes if row[2])
-        key = [str(row[2]) for row in database.execute(f"PRAGMA index_info({unique})").fetchall()]
+        unique = next((str(row[1]) for row in indexes if row[2]), None)
+        named = database.execute(f"PRAGMA index_info({unique})") if unique else ()
+        key = [str(row[2]) for row in named] or [str(row[1]) for row in columns]
     return Table(name, tuple(str(row[1]) for row in columns), tuple(key))
 
 

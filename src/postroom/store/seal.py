@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,6 +78,15 @@ def load_key(path: Path) -> bytes:
         file.flush()
         os.fsync(file.fileno())
     return _wait_for(path)
+
+
+def take_along(source: Path, target: Path, *, replaces: bool) -> None:
+    """Copy what seals the log of one folder to another, so that its entries still fit."""
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name in ("audit.key", "audit.mark"):
+        is_wanted = replaces or not (target / name).exists()
+        if is_wanted and source != target and (source / name).exists():
+            shutil.copy2(source / name, target / name)
 
 
 def _wait_for(path: Path) -> bytes:

@@ -42,6 +42,8 @@ def test_toolsets_and_read_only_choose_the_tools(tmp_path):
         "search_messages",
         "get_message",
         "get_thread",
+        "list_identities",
+        "get_capabilities",
         "run_rule_plan",
         "list_rules",
     ] == [tool["name"] for tool in tools]

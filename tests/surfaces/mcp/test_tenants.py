@@ -21,6 +21,7 @@ REST: dict[str, Any] = {
     "body_text": "Hello.",
     "recipient": "x@example.com",
     "to": ["x@example.com"],
+    "email": "sales@postroom.localhost",
     "label": "Work",
     "destination": "Trash",
     "flags": ["seen"],

@@ -24,6 +24,7 @@ NEEDED = {
     "split_thread": {"message_ids": ["msg_1"]},
     "create_key": {"name": "mine"},
     "create_draft": LETTER,
+    "create_alias": {"email": "sales@postroom.localhost"},
     "create_webhook": {"url": "https://example.com/hook"},
     "wait_for_message": {"timeout_s": 1},
     "delete_inbox": {"force": "true"},

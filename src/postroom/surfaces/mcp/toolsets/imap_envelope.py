@@ -28,6 +28,7 @@ CODES = {
     "provider_auth": "auth_failed",
     "provider_timeout": "timeout",
     "storage_full": "internal",
+    "unavailable": "internal",
     "internal": "internal",
 }
 """From our kinds to the codes of contract 002."""
