@@ -62,6 +62,8 @@ async def test_a_wait_that_is_taken_back_leaves_nobody_waiting(agent, app, inbox
 
     await until_waiting(app, 0)
 
+    assert not app.house.watch._subscriptions
+
 
 async def test_a_wait_in_vain_is_a_good_answer_that_says_where_to_go_on(agent, ctx, inbox):
     answer = await agent.call("wait_for_message", inbox_id=inbox.id, timeout_s=1)

@@ -103,6 +103,9 @@ def test_every_reference_leads_somewhere():
         for step in reference.removeprefix("#/").split("/"):
             node = node[step]
 
+        assert isinstance(node, dict)
+    assert references
+
 
 def test_every_endpoint_but_the_servers_own_and_the_providers_needs_a_key():
     for path, _, operation in operations():
