@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from obstore.store import S3Store
 
 from postroom.blobs.files import FileBlobs
 from postroom.blobs.objects import ObjectBlobs
-from postroom.errors import NotFound, Unavailable
+from postroom.errors import MailError, NotFound, Unavailable
 from postroom.ports.blobs import BlobStore
 from tests.servers.s3 import running
 
@@ -191,3 +192,24 @@ async def test_a_bucket_that_does_not_answer_is_unavailable() -> None:
 
     with pytest.raises(Unavailable):
         await ObjectBlobs(nobody).read("0" * 64)
+
+
+async def test_after_a_failed_sync_nothing_more_is_kept_until_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = FileBlobs(tmp_path)
+    (key,) = await blobs.put([b"before"])
+    sync = os.fsync
+
+    def broken(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(MailError, match="disk failed"):
+        await blobs.put([b"during"])
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(MailError, match="disk failed"):
+        await blobs.put([b"after"])
+
+    assert b"before" == await blobs.read(key)
+    assert 1 == len(await FileBlobs(tmp_path).put([b"after"]))

@@ -13,23 +13,14 @@ from datetime import timedelta
 from pathlib import Path
 
 from postroom.blocking import in_thread
-from postroom.errors import NotFound, StorageFull
+from postroom.errors import MailError, NotFound, StorageFull
 from postroom.model.attachment import BlobKey
 from postroom.ports.blobs import UsedBlobs
 
 _CHUNK_BYTES = 256 * 1024
 _GONE = ".gone"
 _SWEEP_AT_ONCE = 500
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFull("the disk is full; free some space and try again") from error
-        raise
+_BROKEN = "the disk failed; restart once it is well"
 
 
 class FileBlobs:
@@ -41,6 +32,7 @@ class FileBlobs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._is_broken = False
 
     async def put(self, contents: Iterable[bytes]) -> list[BlobKey]:
         return await in_thread(self._put_all, list(contents))
@@ -111,13 +103,32 @@ class FileBlobs:
             for key, content in zip(keys, contents, strict=True)
             if not self._touch(key)
         }
-        with _disk_errors():
+        with self._disk_errors():
             for key, content in new.items():
                 self._write(key, content)
             # Also for what was there: whoever wrote it may not have come to this yet.
             for folder in {self._path(key).parent for key in keys}:
                 _sync_folder(folder)
         return keys
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        """A full disk may have room again; after a failed sync nobody knows what is there.
+
+        What the operating system has dropped cannot be synced again: a second try would succeed
+        and mean nothing. So nothing more is kept until a restart.
+        """
+        if self._is_broken:
+            raise MailError(_BROKEN)
+        try:
+            yield
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageFull("the disk is full; free some space and try again") from error
+            if error.errno == errno.EIO:
+                self._is_broken = True
+                raise MailError(_BROKEN) from error
+            raise
 
     def _touch(self, key: BlobKey) -> bool:
         """Make an existing blob new again, so that no sweep takes it. False if there is none."""
