@@ -8,59 +8,55 @@ from dataclasses import dataclass, field
 
 from postroom.model.stored import Added
 from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, check_size, receive_many
+from postroom.pipeline.receive import Arrival, ParsedArrival, parse_arrivals, store_parsed
 
 _MOST_AT_ONCE = 64
 _MOST_BYTES_AT_ONCE = 64 * 2**20
 
-_Waiting = tuple[Sequence[Arrival], asyncio.Future[list[Added]]]
+_Waiting = tuple[Sequence[ParsedArrival], asyncio.Future[list[Added]]]
 
 
 @dataclass(eq=False)
 class Intake:
     """Stores what several connections bring with one sync of the disk for all of them.
 
-    Two lots are under way at a time: one is read while the other is written.
+    Each mail is read by itself, so that a large one holds nobody up. What is read is stored in
+    one lot at a time: the more mail comes while one is written, the larger is the next.
     """
 
     house: House
     _waiting: list[_Waiting] = field(default_factory=list)
-    _lots: set[asyncio.Task[None]] = field(default_factory=set)
+    _storing: asyncio.Task[None] | None = None
 
     async def receive(self, arrivals: Sequence[Arrival]) -> list[Added]:
         """Take in copies of one mail, all or none; when this returns, they are on disk.
 
         Raises what `pipeline.receive.receive` raises.
         """
-        for arrival in arrivals:
-            check_size(arrival.raw, self.house.limits.message_bytes)
+        mails = await parse_arrivals(self.house, arrivals)
         done: asyncio.Future[list[Added]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((arrivals, done))
-        self._begin()
+        self._waiting.append((mails, done))
+        if self._storing is None:
+            self._storing = asyncio.create_task(self._store_all())
         return await done
 
-    def _begin(self) -> None:
-        while self._waiting and len(self._lots) < 2:
-            task = asyncio.create_task(self._store(self._next_lot()))
-            self._lots.add(task)
-            task.add_done_callback(self._end)
-
-    def _end(self, task: asyncio.Task[None]) -> None:
-        self._lots.discard(task)
-        self._begin()
+    async def _store_all(self) -> None:
+        while self._waiting:
+            await self._store(self._next_lot())
+        self._storing = None
 
     def _next_lot(self) -> list[_Waiting]:
         lot: list[_Waiting] = []
         size = 0
         while self._waiting and len(lot) < _MOST_AT_ONCE and size < _MOST_BYTES_AT_ONCE:
             lot.append(self._waiting.pop(0))
-            size += sum(len(arrival.raw) for arrival in lot[-1][0])
+            size += sum(len(arrival.raw) for arrival, _ in lot[-1][0])
         return lot
 
     async def _store(self, lot: list[_Waiting]) -> None:
         """One that cannot be stored must not take the others with it."""
         try:
-            added = await receive_many(self.house, [a for arrivals, _ in lot for a in arrivals])
+            added = await store_parsed(self.house, [mail for mails, _ in lot for mail in mails])
         except Exception as error:  # noqa: BLE001 - whoever brought the mail hears of it
             if len(lot) == 1:
                 _fail(lot[0][1], error)
@@ -69,8 +65,8 @@ class Intake:
                 await self._store([waiting])
             return
         left = iter(added)
-        for arrivals, done in lot:
-            answer = [next(left) for _ in arrivals]
+        for mails, done in lot:
+            answer = [next(left) for _ in mails]
             if not done.done():
                 done.set_result(answer)
 

@@ -43,6 +43,10 @@ class Arrival:
     is_imported: bool = False
 
 
+ParsedArrival = tuple[Arrival, ParsedMessage]
+"""A mail at the door that was read."""
+
+
 async def receive(house: House, arrival: Arrival) -> Added:
     """Take in one mail; when this returns, it is on disk.
 
@@ -56,11 +60,21 @@ async def receive(house: House, arrival: Arrival) -> Added:
 
 async def receive_many(house: House, arrivals: Sequence[Arrival]) -> list[Added]:
     """Take in several mails with one sync of the disk for all of them."""
+    return await store_parsed(house, await parse_arrivals(house, arrivals))
+
+
+async def parse_arrivals(house: House, arrivals: Sequence[Arrival]) -> list[ParsedArrival]:
+    """Read what arrives; copies of one mail are read once. Raises InvalidInput, TooLarge."""
     for arrival in arrivals:
         check_size(arrival.raw, house.limits.message_bytes)
     raws = list(dict.fromkeys(arrival.raw for arrival in arrivals))
     parsed = dict(zip(raws, await house.parser.parse(raws), strict=True))
-    async with put_away(house, [(a, parsed[a.raw]) for a in arrivals]) as messages:
+    return [(arrival, parsed[arrival.raw]) for arrival in arrivals]
+
+
+async def store_parsed(house: House, mails: Sequence[ParsedArrival]) -> list[Added]:
+    """Put mails away that were read; when this returns, they are on disk."""
+    async with put_away(house, mails) as messages:
         return await house.store.add_messages(messages)
 
 
