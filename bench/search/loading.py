@@ -104,7 +104,8 @@ async def fill(engine: ClosableEngine, messages: int) -> Loaded:
         present = stop
         await _merge(loaded)
         if present % 10_000 == 0:
-            print(f"  {present} messages", file=sys.stderr, flush=True)
+            rate = loaded.added / (loaded.adding_s + loaded.merging_s)
+            print(f"  {present} messages, {rate:.0f}/s of CPU", file=sys.stderr, flush=True)
     started = time.process_time()
     await _merge(loaded, quiet_s=3_600)
     loaded.settling_s = time.process_time() - started

@@ -29,9 +29,8 @@ class Heads:
         self._pair, self._key, self._met = -1, b"", 0
         self._mask = np.zeros(size, np.bool_)
 
-    def take(self, meetings: Meetings) -> list[SegmentRow]:
+    def take(self, meetings: Meetings, pairs: Int) -> list[SegmentRow]:
         """The rows of all pairs that surely come no more."""
-        pairs = self._pairs(meetings)
         edges = np.append(np.flatnonzero(is_first(pairs)), len(pairs))
         is_wanted = np.diff(edges) > READY_FROM
         is_wanted[[0, -1]] = True
@@ -54,7 +53,7 @@ class Heads:
         self._mask[:] = False
         return rows
 
-    def _pairs(self, meetings: Meetings) -> Int:
+    def pairs(self, meetings: Meetings) -> Int:
         """The two characters that meet at each place, as one number."""
         following = meetings.following[0]
         numbers = self._numbers[(following & np.uint32(self._gap - 1)) - np.uint32(1)]

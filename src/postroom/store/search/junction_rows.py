@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from postroom.store.search.arrays import U8, Int, spans
+from postroom.store.search.arrays import U8, Int, is_first, spans
 from postroom.store.search.endings import Endings
 from postroom.store.search.heads import Heads
 from postroom.store.search.kinds import AFTER_SPACE, NEXT, Kind, SegmentRow
@@ -23,8 +23,9 @@ from postroom.store.search.vocabulary import Vocabulary
 PER_ROW = 1024
 PER_GROUP = 16
 
-UNRANKED, RANKED = b"\0", b"\1"
-"""A row where all ranks are zero has none."""
+RANKED, CUT, UNEVEN = 1, 2, 4
+"""What a row says of itself: it has ranks that are not all zero; no group of it has two pairs of
+characters that meet; and some of its groups, whose sizes follow the names, are small for it."""
 
 
 def junction_rows(text: Tokenised, endings: Endings, size: int) -> Iterator[SegmentRow]:
@@ -33,26 +34,42 @@ def junction_rows(text: Tokenised, endings: Endings, size: int) -> Iterator[Segm
     borders = _Borders(text.terms, endings, text.gap)
     heads = Heads(text.terms, endings, text.gap, size)
     for meetings in sorted_meetings(text, endings):
-        for row in _rows(meetings, endings, borders):
+        pairs = heads.pairs(meetings)
+        for row in _rows(meetings, endings, borders, _group_starts(pairs)):
             yield row._replace(part=part)
             part += 1
-        yield from heads.take(meetings)
+        yield from heads.take(meetings, pairs)
     yield from heads.finish()
 
 
-def _rows(meetings: Meetings, endings: Endings, borders: _Borders) -> Iterator[SegmentRow]:
+def _group_starts(pairs: Int) -> Int:
+    """Where groups begin: with every pair of characters, and again after so many meetings."""
+    starts = np.flatnonzero(is_first(pairs))
+    places = np.arange(len(pairs))
+    places -= np.repeat(starts, np.diff(starts, append=len(pairs)))
+    return np.flatnonzero(places % PER_GROUP == 0)
+
+
+def _rows(
+    meetings: Meetings, endings: Endings, borders: _Borders, groups: Int
+) -> Iterator[SegmentRow]:
     docs = meetings.docs.astype("<u2").tobytes()
     ranks = endings.ranks[meetings.left].astype("<u2").tobytes()
-    texts, ends = borders.of(meetings)
-    for first in range(0, len(meetings), PER_ROW):
-        last = min(first + PER_ROW, len(meetings))
-        group, after = first // PER_GROUP, -(-last // PER_GROUP)
+    texts, ends = borders.of(meetings, groups)
+    sizes = np.diff(groups, append=len(meetings)).astype(np.uint8).tobytes()
+    edges = [*np.flatnonzero(is_first(groups // PER_ROW)).tolist(), len(groups)]
+    bounds = [*groups.tolist(), len(meetings)]
+    for group, after in zip(edges, edges[1:], strict=False):
+        first, last = 2 * bounds[group], 2 * bounds[after]
         names = texts[ends[group] : ends[after] - 1]
         key = texts[ends[group] : ends[group + 1] - 1]
-        own = ranks[2 * first : 2 * last]
-        mark = UNRANKED if own.count(0) == len(own) else RANKED
-        value = mark + len(names).to_bytes(3, "big") + names + docs[2 * first : 2 * last]
-        yield SegmentRow(Kind.JUNCTION, key, 0, value + own if mark == RANKED else value)
+        own = ranks[first:last]
+        own = b"" if own.count(0) == len(own) else own
+        sized = sizes[group:after]
+        sized = b"" if sized.count(PER_GROUP, 0, -1) == len(sized) - 1 else sized
+        marks = CUT | (RANKED if own else 0) | (UNEVEN if sized else 0)
+        head = bytes([marks]) + len(names).to_bytes(3, "big") + names + sized
+        yield SegmentRow(Kind.JUNCTION, key, 0, head + docs[first:last] + own)
 
 
 class _Borders:
@@ -63,10 +80,9 @@ class _Borders:
         self._endings = endings
         self._gap = gap
 
-    def of(self, meetings: Meetings) -> tuple[bytes, list[int]]:
+    def of(self, meetings: Meetings, heads: Int) -> tuple[bytes, list[int]]:
         """The strings joined, and where each begins; one more for the end."""
         terms, endings = self._terms, self._endings
-        heads = np.arange(0, len(meetings), PER_GROUP)
         before = np.maximum(heads - 1, 0)
         left = meetings.left[heads]
         sizes = endings.sizes[left]

@@ -10,7 +10,7 @@ import numpy as np
 
 from postroom.store.search.arrays import Bools
 from postroom.store.search.characters import follow_up, utf8
-from postroom.store.search.junction_rows import PER_GROUP
+from postroom.store.search.junction_rows import CUT, PER_GROUP, RANKED, UNEVEN
 from postroom.store.search.kinds import AFTER_SPACE, NEXT, STREAM, Kind
 from postroom.store.search.rows import mark
 from postroom.store.search.shelf import Shelf
@@ -74,7 +74,8 @@ def find_junctions(
     key = utf8(rest[0])
     for follows_space, token in tokens[:AHEAD]:
         key += (AFTER_SPACE if follows_space else NEXT) + utf8(token)
-    if len(first) == len(tokens) == len(tokens[0][1]) == 1:
+    is_pair = len(tokens) == len(tokens[0][1]) == 1
+    if is_pair and len(first) == 1:
         segments = _use_heads(tx, shelf, found.sure, kind, key, segments)
     ranks = _ranks(tx, kind, first, segments)
     for segment, rows in _rows(tx, kind, key, segments).items():
@@ -82,7 +83,7 @@ def find_junctions(
         part = Found(shelf.part(found.sure, segment), shelf.part(found.doubtful, segment))
         if len(tokens) > AHEAD:
             part = Found(part.doubtful, part.doubtful)
-        _mark(part, rows, key, own)
+        _mark(part, rows, key, own, is_pair=is_pair)
     return found
 
 
@@ -158,24 +159,49 @@ def _rank(row: list[bytes], backwards: bytes, last: bytes) -> tuple[int, int]:
     return int.from_bytes(row[0][:4], "big") + bisect_left(row, backwards, 1) - 1, row[0][4]
 
 
-def _mark(part: Found, rows: _Rows, key: bytes, ranks: _Ranks) -> None:
+def _mark(part: Found, rows: _Rows, key: bytes, ranks: _Ranks, *, is_pair: bool) -> None:
     """Mark the messages of the rows of one segment."""
     sure, doubtful = _Entries(), _Entries()
     values = [rows.before, *rows.values] if rows.before else rows.values
     for number, value in enumerate(values):
-        size = 4 + int.from_bytes(value[1:4], "big")
+        row = _Row(value)
         if rows.before and 0 < number < len(values) - 1:
-            sure.take(value, size, 0, len(value))
+            sure.take(row, 0, row.count)
             continue
-        names = value[4:size].split(b"\n")
-        first, last = bisect_left(names, key), bisect_left(names, key + b"\xff")
-        goes_on = last == len(names) and number + 1 < len(values)
+        first, last = bisect_left(row.names, key), bisect_left(row.names, key + b"\xff")
+        if is_pair and row.is_cut:
+            sure.take(row, first, last)
+            continue
+        goes_on = last == row.count and number + 1 < len(values)
         stop = max(first, last if goes_on else last - 1)
-        doubtful.take(value, size, max(first - 1, 0), first)
-        sure.take(value, size, first, stop)
-        doubtful.take(value, size, stop, last)
+        doubtful.take(row, max(first - 1, 0), first)
+        sure.take(row, first, stop)
+        doubtful.take(row, stop, last)
     sure.mark(part.sure if ranks[2] else part.doubtful, ranks)
     doubtful.mark(part.doubtful, ranks)
+
+
+class _Row:
+    """Places where tokens meet, in groups; each group has a name not above what is in it."""
+
+    def __init__(self, value: bytes) -> None:
+        end = 4 + int.from_bytes(value[1:4], "big")
+        self.names = value[4:end].split(b"\n")
+        self.count = len(self.names)
+        self.is_cut = bool(value[0] & CUT)
+        self._sizes = b""
+        if value[0] & UNEVEN:
+            self._sizes = value[end : end + self.count]
+            end += self.count
+        entries = value[end:]
+        half = len(entries) // 2 if value[0] & RANKED else len(entries)
+        self.docs, self.ranks = entries[:half], entries[half:]
+
+    def start(self, group: int) -> int:
+        """Where the entries of a group begin."""
+        if self._sizes:
+            return 2 * sum(self._sizes[:group])
+        return min(2 * PER_GROUP * group, len(self.docs))
 
 
 class _Entries:
@@ -185,14 +211,12 @@ class _Entries:
         self._docs: list[bytes] = []
         self._ranks: list[bytes] = []
 
-    def take(self, value: bytes, start: int, first: int, last: int) -> None:
-        """Take the groups between two of a row, whose entries begin at *start*."""
-        half = (len(value) - start) // (2 if value[0] else 1)
-        low, high = min(2 * PER_GROUP * first, half), min(2 * PER_GROUP * last, half)
+    def take(self, row: _Row, first: int, last: int) -> None:
+        """Take the groups between two of a row."""
+        low, high = row.start(first), row.start(last)
         if high > low:
-            self._docs.append(value[start + low : start + high])
-            own = value[start + half + low : start + half + high]
-            self._ranks.append(own or bytes(high - low))
+            self._docs.append(row.docs[low:high])
+            self._ranks.append(row.ranks[low:high] or bytes(high - low))
 
     def mark(self, mask: Bools, ranks: _Ranks) -> None:
         """Mark the messages of all entries with these ranks."""

@@ -23,11 +23,11 @@ from postroom.store.search.sets import (
 from postroom.store.search.shelf import Orders, Shelf
 from postroom.store.search.wanted import EVERYWHERE, Wanted
 from postroom.store.search.words import find_words
-from postroom.store.sql.values import any_of
+from postroom.store.sql.values import CONTAINS, any_of, is_storable, pattern
 from postroom.store.transaction import Transaction
 
 SETS = "SELECT name, segment, value FROM search_sets WHERE name {among}"
-TEXTS = "SELECT message, {column} FROM search_texts WHERE message {among}"
+TEXTS = "SELECT message FROM search_texts WHERE message {among} AND {column} {contains}"
 _AT_ONCE = 200
 
 
@@ -134,8 +134,9 @@ class Lookup:
     def _having(self, stream: int, text: str, numbers: Sequence[int]) -> set[int]:
         """Those of some messages that have the text."""
         found = set[int]()
-        for first in range(0, len(numbers), _AT_ONCE):
+        sql = TEXTS.format(column=COLUMNS[stream], contains=CONTAINS.format(name="text"), among="{}")
+        for first in range(0, len(numbers) if is_storable(text) else 0, _AT_ONCE):
             among, params = any_of("message", numbers[first : first + _AT_ONCE])
-            sql = TEXTS.format(column=COLUMNS[stream], among=among)
-            found.update(number for number, own in self._tx.all(sql, **params) if text in own)
+            rows = self._tx.all(sql.format(among), **params, text=pattern(text))
+            found.update(row[0] for row in rows)
         return found

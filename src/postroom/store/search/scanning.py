@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from postroom.store.search.characters import split_query
 from postroom.store.search.wanted import EVERYWHERE, Answer, Match, Wanted
-from postroom.store.sql.values import any_of
+from postroom.store.sql.values import CONTAINS, any_of, is_storable, pattern
 from postroom.store.transaction import Transaction
 
 HAS_LABEL = """EXISTS (
@@ -80,22 +80,16 @@ def _matches(
     tx: Transaction, wanted: Wanted, tables: str, scope: str, params: dict[str, object]
 ) -> list[Match]:
     columns, texts = wanted.columns(), [text for _, text in wanted.texts()]
-    chosen = ", ".join(("m.date", "m.number", *(f"b.{column}" for column in columns)))
+    if not all(map(is_storable, texts)):
+        return []
     joined = f"{tables} JOIN search_texts b ON b.message = m.number" if columns else tables
     conditions, more = _conditions(wanted)
+    for position, (column, text) in enumerate(zip(columns, texts, strict=True)):
+        conditions.append(f"b.{column} {CONTAINS.format(name=f'text{position}')}")
+        more[f"text{position}"] = pattern(text)
     where = " AND ".join([scope, *conditions])
-    rows = tx.all(f"SELECT {chosen} FROM {joined} WHERE {where}", **params, **more)
-    if len(texts) == 1:
-        text = texts[0]
-        found = [(row[0], row[1]) for row in rows if text in row[2]]
-    else:
-        found = [
-            (row[0], row[1])
-            for row in rows
-            if all(text in own for text, own in zip(texts, row[2:], strict=True))
-        ]
-    found.sort(reverse=True)
-    return found
+    rows = tx.all(f"SELECT m.date, m.number FROM {joined} WHERE {where}", **params, **more)
+    return sorted(((row[0], row[1]) for row in rows), reverse=True)
 
 
 def _conditions(wanted: Wanted) -> tuple[list[str], dict[str, object]]:

@@ -52,6 +52,22 @@ def any_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]
     return f"IN ({', '.join(':' + key for key in params) or 'NULL'})", params
 
 
+CONTAINS = "LIKE :{name} ESCAPE '!'"
+"""The database finds a string in a folded text sooner than we can read that text."""
+
+
+def pattern(text: str) -> str:
+    """What `CONTAINS` wants for a folded text."""
+    for character in "!%_":
+        text = text.replace(character, "!" + character)
+    return f"%{text}%"
+
+
+def is_storable(text: str) -> bool:
+    """Whether a text can be in the database at all: NUL and half a character never are."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def visible_numbers(tx: Transaction, visible: Visible) -> list[int] | None:
     """The numbers of the inboxes a caller may see; None is all."""
     if visible is None:
