@@ -9,6 +9,7 @@ backwards; so the tokens that end like a given string are neighbours.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -59,7 +60,7 @@ def _rows(
     sizes = np.diff(groups, append=len(meetings)).astype(np.uint8).tobytes()
     edges = [*np.flatnonzero(is_first(groups // PER_ROW)).tolist(), len(groups)]
     bounds = [*groups.tolist(), len(meetings)]
-    for group, after in zip(edges, edges[1:], strict=False):
+    for group, after in pairwise(edges):
         first, last = 2 * bounds[group], 2 * bounds[after]
         names = texts[ends[group] : ends[after] - 1]
         key = texts[ends[group] : ends[group + 1] - 1]

@@ -134,9 +134,10 @@ class Lookup:
     def _having(self, stream: int, text: str, numbers: Sequence[int]) -> set[int]:
         """Those of some messages that have the text."""
         found = set[int]()
-        sql = TEXTS.format(column=COLUMNS[stream], contains=CONTAINS.format(name="text"), among="{}")
+        column, contains = COLUMNS[stream], CONTAINS.format(name="text")
         for first in range(0, len(numbers) if is_storable(text) else 0, _AT_ONCE):
             among, params = any_of("message", numbers[first : first + _AT_ONCE])
-            rows = self._tx.all(sql.format(among), **params, text=pattern(text))
+            sql = TEXTS.format(column=column, among=among, contains=contains)
+            rows = self._tx.all(sql, **params, text=pattern(text))
             found.update(row[0] for row in rows)
         return found
