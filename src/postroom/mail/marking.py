@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
 from html import escape
 
 from postroom.mail.fold import fold
-from postroom.mail.terms import words
+from postroom.mail.terms import places_of, words
 
 Span = tuple[int, int]
 _LOOKED_AT = 20_000
 """Characters of a text in which matches are looked for."""
 
 
-def around(text: str, terms: Collection[str], most: int) -> str:
+def around(text: str, terms: AbstractSet[str], most: int) -> str:
     """At most *most* characters of a text, around the first of the terms that occurs in it."""
     plain = " ".join(text[:_LOOKED_AT].split())
     if len(plain) <= most:
@@ -23,7 +24,7 @@ def around(text: str, terms: Collection[str], most: int) -> str:
     return _with_dots(plain[start:end], start > 0, end < len(plain))
 
 
-def mark(text: str, terms: Collection[str], phrases: Collection[str], most: int) -> str:
+def mark(text: str, terms: AbstractSet[str], phrases: Collection[str], most: int) -> str:
     """The same as HTML: what was looked for in `<mark>`, everything else escaped."""
     plain = " ".join(text[:_LOOKED_AT].split())
     spans = _joined(_spans(plain, terms, phrases))
@@ -38,10 +39,13 @@ def mark(text: str, terms: Collection[str], phrases: Collection[str], most: int)
     return _with_dots("".join(pieces), start > 0, end < len(plain))
 
 
-def _spans(text: str, terms: Collection[str], phrases: Collection[str]) -> Iterable[Span]:
+def _spans(text: str, terms: AbstractSet[str], phrases: Collection[str]) -> Iterable[Span]:
     for phrase in phrases:
         yield from _phrase_spans(text, phrase)
     if not terms:
+        return
+    if text.isascii():
+        yield from places_of(text, terms)
         return
     single = {term for term in terms if len(term) == 1}
     for word in words(text):

@@ -10,8 +10,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from typing import NamedTuple
 
 from postroom.mail.fold import fold
 from postroom.mail.stemming import stem
@@ -52,8 +53,7 @@ STOP_WORDS = frozenset(_SAY_NOTHING.split())
 """English words that say nothing about what a question is after."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word of a text, where it stands, and the terms that stand for it.
 
     A run of a script without spaces counts as one word.
@@ -70,6 +70,13 @@ def words(text: str) -> Iterator[Word]:
     for match in _WORD.finditer(text):
         word = match.group()
         yield Word(match.start(), match.end(), word_terms(word), _is_run(word))
+
+
+def places_of(text: str, terms: AbstractSet[str]) -> Iterator[tuple[int, int]]:
+    """Where the words of a plain ASCII text stand that some terms stand for."""
+    for match in _ASCII_WORD.finditer(text):
+        if not terms.isdisjoint(word_terms(match.group())):
+            yield match.span()
 
 
 def count_terms(text: str) -> Counter[str]:

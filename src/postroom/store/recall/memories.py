@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -168,7 +169,7 @@ def _hit(row: Row, relevance: float, excerpt: str) -> MemoryHit:
     )
 
 
-def _marked(row: Row, terms: Collection[str], phrases: Collection[str]) -> str:
+def _marked(row: Row, terms: AbstractSet[str], phrases: Collection[str]) -> str:
     """The text around a keyword; if it is only in summary, key or tags, that instead."""
     excerpt = mark(row[3], terms, phrases, EXCERPT_CHARS)
     for other in (row[2] or "", row[1], ", ".join(from_text(row[4]))):

@@ -110,7 +110,7 @@ def test_a_written_set_changes_like_a_set(changes: list[tuple[int, bool]]) -> No
 def test_nothing_heavy_is_loaded_before_there_is_something_to_merge() -> None:
     code = (
         "import sys; import postroom.store.sqlite, postroom.store.store; "
-        "print([name for name in ('numpy', 'pyroaring') if name in sys.modules])"
+        "print([name for name in ('numpy', 'onnxruntime') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
