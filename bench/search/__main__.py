@@ -157,8 +157,7 @@ TEXT_BYTES = """
       FROM search_texts
 """
 SMALL_INBOX = """
-    SELECT inbox, count(*) AS n FROM messages GROUP BY inbox HAVING n <= 200
-     ORDER BY n DESC LIMIT 1
+    SELECT inbox, count(*) AS n FROM messages GROUP BY inbox ORDER BY abs(n - 200) LIMIT 1
 """
 SOME_THREAD = "SELECT number, message_count FROM threads ORDER BY message_count DESC LIMIT 1"
 

@@ -24,7 +24,7 @@ IN_MAILBOX = """EXISTS (
 class Small:
     """Up to so many messages it is quicker to look at each than to ask the index."""
 
-    words: int = 300
+    words: int = 500
     phrases: int = 1_000
     lists: int = 2_000
 
