@@ -142,6 +142,20 @@ def store_bytes_last() -> None:
     SqlStore.add_messages = hasty  # type: ignore[method-assign]
 
 
+def confirm_early() -> None:
+    """PostgreSQL confirms a commit before it is on disk."""
+    from postroom.store.postgres import writer
+
+    connect = writer.connect
+
+    def careless(url: str) -> Any:
+        connection = connect(url)
+        connection.execute("SET synchronous_commit = off")
+        return connection
+
+    writer.connect = careless
+
+
 LEASE_S = 4
 
 _tasks: list[asyncio.Task[None]] = []
@@ -152,7 +166,7 @@ DEFECTS = {
         for defect in (
             ack_before_commit, forget_the_handing_over, keep_every_repeat,
             send_what_is_unknown_again, forget_keys, answer_anyone, accept_when_full, never_sync,
-            store_bytes_last,
+            store_bytes_last, confirm_early,
         )
     },
 }  # fmt: skip
