@@ -45,6 +45,7 @@ ROUTES = (
         attachments.download_message,
         produces="message/rfc822",
     ),
+    Route("GET", "/v1/messages/{message_id}/link", attachments.link_message),
     Route("POST", "/v1/messages/labels", messages.apply_label),
     Route("POST", "/v1/messages/{message_id}/move", messages.move_message, single=True),
     Route(
@@ -75,6 +76,7 @@ ROUTES = (
         when=("format", "base64"),
     ),
     Route("GET", "/v1/attachments/{attachment_id}/content", attachments.download_attachment),
+    Route("GET", "/v1/attachments/{attachment_id}/link", attachments.link_attachment),
     Route(
         "POST",
         "/v1/inbound",
