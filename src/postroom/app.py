@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from postroom.operations.context import Context
 from postroom.operations.cursors import Cursors
 from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, new_secret
 from postroom.operations.rates import Rates
+from postroom.operations.room import Room
 from postroom.pipeline.house import House
 from postroom.pipeline.parsing import Parser
 from postroom.ports.blobs import BlobStore
@@ -50,6 +51,7 @@ class App:
     house: House
     cursors: Cursors
     rates: Rates
+    room: Room = field(default_factory=Room)
 
     def context(self, caller: Caller) -> Context:
         """The house as this caller sees it."""

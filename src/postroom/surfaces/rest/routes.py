@@ -35,7 +35,7 @@ ROUTES = (
     Route("DELETE", "/v1/inboxes/{inbox_id}", inboxes.delete_inbox, status=204),
     Route("GET", "/v1/messages", messages.list_messages),
     Route("POST", "/v1/messages", sending.send_message, status=201, headers=ONCE),
-    Route("GET", "/v1/messages/wait", waiting.wait_for_message, waits=True),
+    Route("GET", "/v1/messages/wait", waiting.wait_for_message),
     Route("GET", "/v1/messages/{message_id}", messages.get_message),
     Route("PATCH", "/v1/messages/{message_id}", messages.update_message, single=True),
     Route("DELETE", "/v1/messages/{message_id}", messages.delete_message, single=True),
