@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-memory bench-search bench-start corpora fuzz bench-post faults faults-database clean bench-rules rule-runs
+.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-memory bench-search bench-start corpora fuzz bench-post faults faults-backup faults-database clean bench-rules rule-runs
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -73,6 +73,9 @@ rule-runs: setup ## Plan, apply and undo 5,000 random rules: what is planned is 
 faults: setup ## Kill, cut, fill and fail a real server: make faults SCALE=0.1 (1 is the full run)
 	@scripts/system-packages test
 	@.venv/bin/python -m tests.faults.drills $(or $(SCALE),0.1)
+
+faults-backup: setup ## Back up a busy house again and again: make faults-backup BACKUPS=100
+	@.venv/bin/python -m tests.faults.backups $(or $(BACKUPS),10)
 
 faults-database: setup ## Kill PostgreSQL under a crowd: make faults-database MINUTES=10 SCALE=0.1
 	@scripts/system-packages test
