@@ -303,10 +303,12 @@ async def open_store(settings: Settings) -> SqlStore:
     if settings.database_url is not None:
         from postroom.store import postgres
 
-        return await postgres.open_store(settings.database_url, settings.data_dir)
+        return await postgres.open_store(
+            settings.database_url, settings.data_dir, settings.audit_key
+        )
     from postroom.store import sqlite
 
-    return await sqlite.open_store(settings.data_dir / "postroom.db")
+    return await sqlite.open_store(settings.data_dir / "postroom.db", settings.audit_key)
 
 
 def open_blobs(settings: Settings) -> BlobStore:
@@ -376,7 +378,7 @@ async def back_up(settings: Settings, folder: Path, tell: Callable[[int], None])
         # The seal first: what is written meanwhile is more than it promises, never less.
         await in_thread(take_along, settings.data_dir, folder, replaces=True)
         await in_thread(copy_database, settings.data_dir / "postroom.db", path)
-        store = await sqlite.open_store(path)
+        store = await sqlite.open_store(path, settings.audit_key)
         try:
             blobs = await copy_blobs(
                 store.every_blob(), open_blobs(settings), open_blobs(kept), tell
