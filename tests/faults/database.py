@@ -14,8 +14,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+
+import psycopg
 
 from tests.faults.crowd import Crowd, Ruler
 from tests.faults.drilled import Server, Tally, server, twice
@@ -67,6 +69,8 @@ class Found:
     wrong: list[str] = field(default_factory=list)
     unexplained: list[str] = field(default_factory=list)
     back_after_s: list[float] = field(default_factory=list)
+    commit_s: list[float] = field(default_factory=list)
+    """What a commit without us took each time at that moment: a stalled disk is not ours."""
 
     @property
     def is_clean(self) -> bool:
@@ -128,11 +132,22 @@ def _drilled(
         for _ in range(times):
             crowd.stop.wait(every_s)
             disturb()
-            found.back_after_s.append(round(crowd.first_success(time.monotonic()), 3))
+            back_at = time.monotonic()
+            found.commit_s.append(round(_plain_commit(url), 3))
+            found.back_after_s.append(round(crowd.first_success(back_at), 3))
         crowd.stop.wait(every_s)
         crowd.leave()
         _count(found, crowd, house)
     return found
+
+
+def _plain_commit(url: str) -> float:
+    """How long the database takes to keep something for anybody."""
+    started = time.monotonic()
+    with suppress(psycopg.OperationalError), psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS drill (at TIMESTAMPTZ)")
+        connection.execute("INSERT INTO drill VALUES (now())")
+    return time.monotonic() - started
 
 
 def _count(found: Found, crowd: Crowd, house: Server) -> None:

@@ -169,7 +169,7 @@ async def test_a_link_gives_the_bytes_to_whoever_has_it(bucket_app, key):
     inbox = await new_inbox(bucket_app.house)
     raw = mail(attachments=[("bill.pdf", "application/pdf", b"%PDF")])
     added = await deliver(bucket_app.house, inbox, raw)
-    async with visiting(bucket_app, key) as rest, httpx2.AsyncClient() as anyone:
+    async with visiting(bucket_app, key) as rest, httpx2.AsyncClient(timeout=60) as anyone:
         message = await rest.get(f"/v1/messages/{added.message_id}")
         held = message["attachments"][0]
 
