@@ -1,6 +1,6 @@
 """A thousand clients on one house: at half of what it can do, at three times that, and after.
 
-    python -m bench.load [--database sqlite|postgres] [--processes N] [--seconds S]
+    python -m bench.load [--database sqlite|postgres] [--processes N] [--seconds S] [--requests N]
 
 700 of a thousand requests read over REST, 200 ask over MCP, 100 bring mail; 1,000 connections are
 open, and requests come at random moments whether the server keeps up or not. The clients run on
@@ -26,8 +26,8 @@ from tests.faults.drilled import Server
 from tests.mails import mail
 from tests.servers import postgres
 
-CONNECTIONS, KEYS, MAILS = 1_000, 40, 2_000
-AT_ONCE, WARM = 32, 1_500
+CONNECTIONS, KEYS = 1_000, 40
+AT_ONCE = 32
 OVER = 3.0
 MOST_SPREAD, BACK_WITHIN_S, MOST_CPU = 20.0, 5.0, 1.15
 _WORDS = ("invoice", "lunch", "report", "nvoic", "morning", "contract")
@@ -113,24 +113,25 @@ def memory_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def fill(server: Server, make: Callable[[], bytes]) -> None:
+async def fill(server: Server, mails: int) -> None:
     """Bring the mail that is there before."""
-    letters = (_letter(-n, _WORDS[n % len(_WORDS)]) for n in range(1, MAILS))
+    letters = (_letter(-n, _WORDS[n % len(_WORDS)]) for n in range(1, mails + 1))
     path = "/v1/inbound?recipient=bo@postroom.localhost"
     clients = Clients(server.port, 8, lambda: _request(server.key, "POST", path, next(letters)))
-    filled = await clients.closed_loop(8, MAILS - 1)
+    filled = await clients.closed_loop(8, mails)
     clients.close()
-    assert filled.good == MAILS - 1, filled.answers
+    assert filled.good == mails, filled.answers
 
 
-async def measured(server: Server, seconds: float) -> list[str]:
+async def measured(server: Server, seconds: float, count: int) -> list[str]:
     """Print what was measured, and return what missed its bar."""
     make = requests(server)
-    await fill(server, make)
+    await fill(server, count)
     clients = Clients(server.port, CONNECTIONS, make)
     await clients.open()
-    await clients.closed_loop(AT_ONCE, WARM)
-    before, busy = cpu_s(server.pid), await clients.closed_loop(AT_ONCE, WARM * 2)
+    await clients.closed_loop(AT_ONCE, count)
+    before = cpu_s(server.pid)
+    busy = await clients.closed_loop(AT_ONCE, count * 2)
     capacity = busy.good / busy.lasted_s
     each = (cpu_s(server.pid) - before) / busy.good
     print(f"capacity {capacity:.0f} requests/s, {each * 1e3:.2f} ms of CPU each")
@@ -166,13 +167,14 @@ def tell(name: str, took: Took) -> None:
     )
 
 
-async def cpu_each(server: Server) -> float:
+async def cpu_each(server: Server, count: int) -> float:
     """The CPU of one request in milliseconds."""
     make = requests(server)
-    await fill(server, make)
+    await fill(server, count)
     clients = Clients(server.port, AT_ONCE, make)
-    await clients.closed_loop(AT_ONCE, WARM)
-    before, busy = cpu_s(server.pid), await clients.closed_loop(AT_ONCE, WARM * 2)
+    await clients.closed_loop(AT_ONCE, count)
+    before = cpu_s(server.pid)
+    busy = await clients.closed_loop(AT_ONCE, count * 2)
     clients.close()
     return (cpu_s(server.pid) - before) / busy.good * 1e3
 
@@ -181,15 +183,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.load", description=__doc__)
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--seconds", type=float, default=30, help="of each phase")
+    parser.add_argument("--requests", type=int, default=1_500, help="to fill, warm up and time")
     options = parser.parse_args()
     print(f"{options.processes} process(es) on {options.database}, {CONNECTIONS} connections")
     with serving(options.database, options.processes) as server:
-        missed = asyncio.run(measured(server, options.seconds))
+        missed = asyncio.run(measured(server, options.seconds, options.requests))
     costs = []
     for processes in (1, 2, 1, 2):
         with serving(options.database, processes) as server:
-            costs.append(asyncio.run(cpu_each(server)))
+            costs.append(asyncio.run(cpu_each(server, options.requests)))
     one, two = min(costs[::2]), min(costs[1::2])
     print(f"CPU of a request: {one:.2f} ms with one process, {two:.2f} with two ({two / one:.2f})")
     missed += ["CPU with two processes"] if two > MOST_CPU * one else []
