@@ -93,10 +93,16 @@ class Server:
         return self._log.read_text("utf-8", "replace")[-6_000:]
 
     def kill(self) -> None:
+        """Kill the server, and the processes that it has started, if it still has some."""
         assert self._process is not None
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGKILL)
+        workers = _children(self._process.pid) if self._process.poll() is None else []
+        self._process.kill()
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
+        while any(_is_alive(pid) for pid in workers):
+            time.sleep(0.01)
 
     def stop(self) -> None:
         assert self._process is not None
@@ -151,6 +157,17 @@ class Server:
         words = [sys.executable, "-m", "postroom", "-o", "json", "verify"]
         done = subprocess.run(words, env=self._env, cwd=FOLDER, capture_output=True, check=False)
         return len(json.loads(done.stdout)["problems"])
+
+
+def _children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in listed.read_text().split()] if listed.exists() else []
+
+
+def _is_alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 @contextmanager
