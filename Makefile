@@ -1,9 +1,9 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-memory bench-search bench-start corpora fuzz bench-post faults clean bench-rules rule-runs
+.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start corpora fuzz bench-post faults faults-backup faults-database clean bench-rules rule-runs
 SHELL := /bin/bash
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 run: ## Start Postroom with a demo inbox, in .run/, on 127.0.0.1:8700
 	@scripts/setup run
@@ -44,9 +44,15 @@ bench-memory: ## Measure how well and how fast memories are found: make bench-me
 	@scripts/setup run
 	@.venv/bin/python -m bench.memory --memories $(or $(N),100000)
 
-bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep | DATABASE=url]
+bench-load: setup ## Measure 1,000 clients: make bench-load [DATABASE=postgres] [PROCESSES=2]
+	@scripts/system-packages test
+	@.venv/bin/python -m bench.load --database $(or $(DATABASE),sqlite) \
+		--processes $(or $(PROCESSES),1)
+
+bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep | DATABASE=url|new]
 	@scripts/setup run
-	@.venv/bin/python -m $(if $(DATABASE),bench.search.postgres "$(DATABASE)",bench.search) \
+	@.venv/bin/python -m $(if $(DATABASE),bench.search.postgres,bench.search) \
+		$(if $(filter-out new,$(DATABASE)),"$(DATABASE)") \
 		--messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
 
 bench-start: ## Measure the cold start of postroom mcp beside a bare server
@@ -73,6 +79,13 @@ rule-runs: setup ## Plan, apply and undo 5,000 random rules: what is planned is 
 faults: setup ## Kill, cut, fill and fail a real server: make faults SCALE=0.1 (1 is the full run)
 	@scripts/system-packages test
 	@.venv/bin/python -m tests.faults.drills $(or $(SCALE),0.1)
+
+faults-backup: setup ## Back up a busy house again and again: make faults-backup BACKUPS=100
+	@.venv/bin/python -m tests.faults.backups $(or $(BACKUPS),10)
+
+faults-database: setup ## Kill PostgreSQL under a crowd: make faults-database MINUTES=10 SCALE=0.1
+	@scripts/system-packages test
+	@.venv/bin/python -m tests.faults.database $(or $(MINUTES),1) $(or $(SCALE),0)
 
 clean: ## Remove what was built and cached, but neither .venv nor .run
 	@rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

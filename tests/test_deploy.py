@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
-from postroom.config import SETTINGS
+from postroom.config import SETTINGS, read_settings
 from postroom.surfaces.cli.commands import TOP
 
 FOLDER = Path(__file__).parents[1] / "deploy"
@@ -30,3 +35,92 @@ def test_every_command_that_is_started_exists(file: Path) -> None:
     started = re.findall(r'(?:bin/postroom |command: \["|CMD \[")([a-z]+)', file.read_text())
 
     assert set() == set(started) - {*TOP, "server", "python"}
+
+
+def compose() -> dict[str, Any]:
+    found = yaml.safe_load((FOLDER / "compose.yaml").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_compose_file_fits_together() -> None:
+    services, volumes = compose()["services"], compose()["volumes"]
+    for service in services.values():
+        assert ("image" in service) != ("build" in service)
+        assert set(service.get("depends_on", ())) <= services.keys()
+        mounted = {volume.partition(":")[0] for volume in service.get("volumes", ())}
+        assert mounted <= volumes.keys()
+    settings = services["postroom"]["environment"]
+    urls = (settings["POSTROOM_DATABASE_URL"], settings["AWS_ENDPOINT_URL"])
+    hosts = [urlsplit(re.sub(r"\$\{.*?\}", "x", url)).hostname for url in urls]
+    assert ["postgres", "s3"] == hosts
+    assert {"postgres", "s3"} <= services.keys()
+
+
+def test_every_secret_of_the_compose_file_is_asked_for() -> None:
+    text = (FOLDER / "compose.yaml").read_text()
+
+    named = set(re.findall(r"\$\{(\w+)", text))
+    asked = set(re.findall(r"\$\{(\w+):[?-]", text))
+
+    assert named == asked
+
+
+def test_the_settings_of_the_compose_file_are_accepted(tmp_path: Path) -> None:
+    given = compose()["services"]["postroom"]["environment"]
+    ours = {name: value for name, value in given.items() if name.startswith("POSTROOM_")}
+    filled = {name: re.sub(r"\$\{.*?\}", "ab" * 32, value) for name, value in ours.items()}
+
+    settings = read_settings({**filled, "POSTROOM_DOMAIN": "x.example"}, folder=tmp_path).settings
+
+    assert "s3://postroom/mail" == settings.blobs_url
+    assert 32 == len(settings.audit_key or b"")
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Each instruction of the Dockerfile and its words."""
+    text = re.sub(r"^#.*\n", "", (FOLDER / "Dockerfile").read_text(), flags=re.MULTILINE)
+    lines = re.sub(r"\\\n", " ", text).splitlines()
+    return [(line.split()[0], line.partition(" ")[2].strip()) for line in lines if line.strip()]
+
+
+def test_the_dockerfile_names_what_there_is() -> None:
+    known = {"FROM", "COPY", "RUN", "USER", "ENV", "VOLUME", "EXPOSE"}
+    known |= {"HEALTHCHECK", "ENTRYPOINT", "CMD"}
+    stages = set[str]()
+    for word, rest in instructions():
+        assert word in known, word
+        if word == "FROM":
+            assert re.fullmatch(r"[a-z]+:[\w.-]+( AS \w+)?", rest), "say which version"
+            stages |= {rest.split()[-1]}
+        if word == "COPY" and rest.startswith("--from="):
+            assert rest.partition("=")[2].split()[0] in stages
+        elif word == "COPY":
+            assert all((FOLDER.parent / path).exists() for path in rest.split()[:-1])
+        if word in ("CMD", "ENTRYPOINT"):
+            assert all(isinstance(part, str) for part in json.loads(rest))
+        if word == "RUN" and "pip install" in rest:
+            assert rest.count("--no-cache-dir") == rest.count("pip install")
+
+
+def test_the_container_is_not_root_and_keeps_its_data_outside() -> None:
+    last = [rest for word, rest in instructions() if word == "USER"]
+    names = [word for word, _ in instructions()]
+
+    assert ["postroom"] == last
+    assert names.index("USER") < names.index("ENTRYPOINT")
+    assert [("VOLUME", "/data")] == [i for i in instructions() if i[0] == "VOLUME"]
+
+
+@pytest.mark.parametrize(("wrong", "is_good"), [("", True), ("NoNewPrivileges", False)])
+def test_systemd_understands_the_unit(tmp_path: Path, wrong: str, is_good: bool) -> None:
+    text = (FOLDER / "postroom.service").read_text()
+    text = text.replace("/opt/postroom/bin/postroom", "/bin/true")
+    unit = tmp_path / "postroom.service"
+    unit.write_text(text.replace(wrong, "Misspelt") if wrong else text)
+
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+    )
+
+    assert is_good == ("" == done.stdout + done.stderr), done.stderr

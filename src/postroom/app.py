@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from postroom.operations.context import Context
 from postroom.operations.cursors import Cursors
 from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, new_secret
 from postroom.operations.rates import Rates
+from postroom.operations.room import Room
 from postroom.pipeline.house import House
 from postroom.pipeline.parsing import Parser
 from postroom.ports.blobs import BlobStore
@@ -50,6 +51,7 @@ class App:
     house: House
     cursors: Cursors
     rates: Rates
+    room: Room = field(default_factory=Room)
 
     def context(self, caller: Caller) -> Context:
         """The house as this caller sees it."""
@@ -301,10 +303,12 @@ async def open_store(settings: Settings) -> SqlStore:
     if settings.database_url is not None:
         from postroom.store import postgres
 
-        return await postgres.open_store(settings.database_url, settings.data_dir)
+        return await postgres.open_store(
+            settings.database_url, settings.data_dir, settings.audit_key
+        )
     from postroom.store import sqlite
 
-    return await sqlite.open_store(settings.data_dir / "postroom.db")
+    return await sqlite.open_store(settings.data_dir / "postroom.db", settings.audit_key)
 
 
 def open_blobs(settings: Settings) -> BlobStore:
@@ -374,7 +378,7 @@ async def back_up(settings: Settings, folder: Path, tell: Callable[[int], None])
         # The seal first: what is written meanwhile is more than it promises, never less.
         await in_thread(take_along, settings.data_dir, folder, replaces=True)
         await in_thread(copy_database, settings.data_dir / "postroom.db", path)
-        store = await sqlite.open_store(path)
+        store = await sqlite.open_store(path, settings.audit_key)
         try:
             blobs = await copy_blobs(
                 store.every_blob(), open_blobs(settings), open_blobs(kept), tell

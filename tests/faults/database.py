@@ -1,159 +1,205 @@
-"""A drill on PostgreSQL: it is killed and started again while mail comes in.
+"""Drills on PostgreSQL: four processes, a crowd, and a database that is killed or cut off.
 
-    python -m tests.faults.database [RESTARTS] [SECONDS BETWEEN]
+    python -m tests.faults.database [MINUTES] [SCALE OF THE OTHER DRILLS]
 
-ends with what was found, and with 1 if anything was lost, doubled, torn or not explained.
+ends with what was found, and with 1 if anything was lost, doubled, torn, wrong, not explained or
+late.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
+import asyncio
 import sys
-import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from tests.mails import mail
+import psycopg
+
+from tests.faults.crowd import Crowd, Ruler
+from tests.faults.drilled import Server, Tally, server, twice
+from tests.faults.drills import table
+from tests.faults.receiving import killed_while_receiving
+from tests.faults.sending import killed_while_sending, one_key, strange_relays
 from tests.servers import postgres
-from tests.servers.postroom import Running, command, running
+from tests.servers.proxy import Proxy, proxied
 
-PATIENCE_S = 120
-_SENDERS = 4
+PROCESSES = 4
+EVERY_S = 20.0
+BACK_WITHIN_S = 5.0
+UNLIMITED = {
+    "POSTROOM_LIMIT_REQUESTS_PER_SECOND": "50000",
+    "POSTROOM_LIMIT_SENDS_PER_HOUR": "100000",
+}
+DRILLS: tuple[tuple[Callable[..., Tally], int], ...] = (
+    (killed_while_receiving, 1_000),
+    (killed_while_sending, 1_000),
+    (strange_relays, 200),
+    (one_key, 50),
+)
+"""The drills that do not depend on what the database is, and how much of each is a full run."""
+
+RECEIVED = "SELECT message FROM events WHERE type LIKE '%received'"
+PLANS = "SELECT id FROM plans WHERE state = 'applied' AND rule = '{rule}'"
+CHANGED = """
+    SELECT i.message FROM plan_items i JOIN plans p ON p.number = i.plan
+     WHERE p.state = 'applied' AND p.rule = '{rule}'
+"""
+LABELLED = """
+    SELECT ml.message FROM message_labels ml JOIN labels l ON l.number = ml.label
+     WHERE l.folded = '{label}'
+"""
 
 
 @dataclass
 class Found:
-    """What the drill found; `unexplained` are answers that say neither yes nor when."""
+    """What a drill found."""
 
     acknowledged: int = 0
     stored: int = 0
     refused: int = 0
+    reads: int = 0
+    plans: int = 0
     lost: int = 0
     doubled: int = 0
     torn: int = 0
-    unexplained: list[int] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    unexplained: list[str] = field(default_factory=list)
     back_after_s: list[float] = field(default_factory=list)
+    commit_s: list[float] = field(default_factory=list)
+    """What a commit without us took each time at that moment: a stalled disk is not ours."""
 
     @property
     def is_clean(self) -> bool:
-        return not (self.lost or self.doubled or self.torn or self.unexplained)
+        return not (self.lost or self.doubled or self.torn or self.wrong or self.unexplained)
+
+    @property
+    def is_soon(self) -> bool:
+        return max(self.back_after_s, default=0.0) <= BACK_WITHIN_S
 
 
-class Sender(threading.Thread):
-    """Sends mail after mail, each until it is acknowledged, over connections of its own."""
-
-    def __init__(self, server: Running, name: str, stop: threading.Event) -> None:
-        super().__init__(daemon=True)
-        self._server, self._name, self._stop_at = server, name, stop
-        self.acknowledged: list[str] = []
-        self.acknowledged_at: list[float] = []
-        self.refused = 0
-        self.unexplained: list[int] = []
-
-    def run(self) -> None:
-        number = 0
-        while not self._stop_at.is_set():
-            subject = f"{self._name} {number}"
-            if self._send(mail(subject, message_id=f"<{self._name}.{number}@drill>")):
-                self.acknowledged.append(subject)
-                number += 1
-
-    def _send(self, raw: bytes) -> bool:
-        request = urllib.request.Request(
-            f"{self._server.url}/v1/inbound?recipient=bo@postroom.localhost",
-            data=raw,
-            headers={
-                "Authorization": f"Bearer {self._server.key}",
-                "Content-Type": "message/rfc822",
-            },
-        )
-        try:
-            urllib.request.urlopen(request, timeout=PATIENCE_S).close()
-        except urllib.error.HTTPError as error:
-            self.refused += 1
-            if error.code not in (429, 503) or "Retry-After" not in error.headers:
-                self.unexplained.append(error.code)
-            self._stop_at.wait(float(error.headers.get("Retry-After", 1)))
-            return False
-        except OSError:
-            return False
-        self.acknowledged_at.append(time.monotonic())
-        return True
+def restarted(restarts: int, every_s: float, defect: str = "none") -> Found:
+    """Kill the database so many times while the crowd is there."""
+    with postgres.running(is_durable=True) as database:
+        return _drilled(
+            database.new_database(),
+            lambda: database.control("restart", "-m", "immediate"),
+            restarts, every_s, defect,
+        )  # fmt: skip
 
 
-def restarted(restarts: int, every_s: float, workers: int = 2) -> Found:
-    """Kill the database so many times, and count what became of every mail."""
+def cut_off(cuts: int, every_s: float, defect: str = "none") -> Found:
+    """Cut every connection to the database so many times."""
+    with postgres.running(is_durable=True) as database, _in_between(database.port) as (port, cut):
+        url = database.new_database().replace(f":{database.port}/", f":{port}/")
+        return _drilled(url, cut, cuts, every_s, defect)
+
+
+@contextmanager
+def _in_between(target: int) -> Iterator[tuple[int, Callable[[], object]]]:
+    """A proxy in a thread of its own: its port, and how to cut what passes through it."""
+    ready, ending = threading.Event(), asyncio.Event()
+    opened: list[tuple[Proxy, asyncio.AbstractEventLoop]] = []
+
+    async def stand() -> None:
+        async with proxied(target) as proxy:
+            opened.append((proxy, asyncio.get_running_loop()))
+            ready.set()
+            await ending.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(stand()), daemon=True)
+    thread.start()
+    ready.wait()
+    [(proxy, loop)] = opened
+    try:
+        yield proxy.port, lambda: loop.call_soon_threadsafe(proxy.cut_all)
+    finally:
+        loop.call_soon_threadsafe(ending.set)
+        thread.join()
+
+
+def _drilled(
+    url: str, disturb: Callable[[], object], times: int, every_s: float, defect: str
+) -> Found:
     found = Found()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        postgres.running(is_durable=True) as database,
-    ):
-        url = database.new_database()
-        extra = {"POSTROOM_DATABASE_URL": url}
-        with running(Path(folder) / "data", workers=workers, **extra) as server:
-            subprocess.run(
-                command("inbox", "create", "--username", "bo"),
-                env=server.env, check=True, capture_output=True,
-            )  # fmt: skip
-            stop = threading.Event()
-            senders = [Sender(server, f"sender{n}", stop) for n in range(_SENDERS)]
-            for sender in senders:
-                sender.start()
-            for _ in range(restarts):
-                stop.wait(every_s)
-                database.control("restart", "-m", "immediate")
-                found.back_after_s.append(_first_success(senders, time.monotonic()))
-            stop.wait(every_s)
-            stop.set()
-            for sender in senders:
-                sender.join(PATIENCE_S)
-            _count(found, senders, url, server)
+    with server(defect, PROCESSES, POSTROOM_DATABASE_URL=url, **UNLIMITED) as house:
+        for name in ("bo", "ana"):
+            house.ask("POST", "/v1/inboxes", {"username": name})
+        crowd = Crowd.enter(house)
+        for _ in range(times):
+            crowd.stop.wait(every_s)
+            disturb()
+            back_at = time.monotonic()
+            found.commit_s.append(round(_plain_commit(url), 3))
+            found.back_after_s.append(round(crowd.first_success(back_at), 3))
+        crowd.stop.wait(every_s)
+        crowd.leave()
+        _count(found, crowd, house)
     return found
 
 
-def _first_success(senders: list[Sender], ready_at: float) -> float:
-    """How long after the database was back a mail was acknowledged again."""
-    deadline = ready_at + PATIENCE_S
-    while time.monotonic() < deadline:
-        later = [at for s in senders for at in s.acknowledged_at[-3:] if at > ready_at]
-        if later:
-            return min(later) - ready_at
-        time.sleep(0.01)
-    return float("inf")
+def _plain_commit(url: str) -> float:
+    """How long the database takes to keep something for anybody."""
+    started = time.monotonic()
+    with suppress(psycopg.OperationalError), psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS drill (at TIMESTAMPTZ)")
+        connection.execute("INSERT INTO drill VALUES (now())")
+    return time.monotonic() - started
 
 
-def _count(found: Found, senders: list[Sender], url: str, server: Running) -> None:
-    import psycopg
+def _count(found: Found, crowd: Crowd, house: Server) -> None:
+    """Compare what the crowd was told with what is there."""
+    stored = Counter(row[0] for row in house.rows("SELECT subject FROM messages"))
+    told = Counter(row[0] for row in house.rows(RECEIVED))
+    for writer in crowd.writers:
+        found.acknowledged += len(writer.heard.acknowledged)
+        found.lost += sum(stored[s] < writer.copies for s in writer.heard.acknowledged)
+        mine = (count for s, count in stored.items() if str(s).startswith(writer.prefix))
+        found.doubled += sum(count > writer.copies for count in mine)
+    found.doubled += twice(told)
+    found.stored = stored.total()
+    for visitor in crowd.all:
+        found.refused += visitor.heard.refused
+        found.reads += visitor.heard.reads
+        found.wrong += visitor.heard.wrong
+        found.unexplained += visitor.heard.unexplained
+    for ruler in crowd.rulers:
+        _count_rule(found, ruler, house)
+    found.torn += house.problems()
 
-    with psycopg.connect(url) as connection:
-        subjects = connection.execute("SELECT subject FROM messages").fetchall()
-        events = connection.execute("SELECT message FROM events").fetchall()
-    stored = Counter(row[0] for row in subjects)
-    acknowledged = [subject for sender in senders for subject in sender.acknowledged]
-    found.acknowledged, found.stored = len(acknowledged), sum(stored.values())
-    found.refused = sum(sender.refused for sender in senders)
-    found.unexplained = [code for sender in senders for code in sender.unexplained]
-    found.lost = sum(1 for subject in acknowledged if not stored[subject])
-    told = Counter(row[0] for row in events)
-    found.doubled = sum(count - 1 for count in (stored + told).values() if count > 1)
-    done = subprocess.run(
-        command("-o", "json", "verify"), env=server.env, capture_output=True, check=False
-    )
-    with suppress(ValueError):
-        found.torn = len(json.loads(done.stdout)["problems"])
-        return
-    found.torn = 1
+
+def _count_rule(found: Found, ruler: Ruler, house: Server) -> None:
+    """Each message was labelled by one plan, and each plan that was confirmed was applied."""
+    plans = {row[0] for row in house.rows(PLANS.format(rule=ruler.rule_id))}
+    found.plans += len(plans)
+    found.lost += len(set(ruler.heard.acknowledged) - plans)
+    changed = Counter(row[0] for row in house.rows(CHANGED.format(rule=ruler.rule_id)))
+    labelled = Counter(row[0] for row in house.rows(LABELLED.format(label=ruler.label)))
+    found.doubled += twice(changed) + twice(labelled)
+    if not found.stored == len(changed) == len(labelled):
+        found.wrong.append(f"{found.stored} mails, {len(changed)} planned, {len(labelled)} done")
+
+
+def main() -> int:
+    given = [float(word) for word in sys.argv[1:]]
+    minutes, scale = given[0] if given else 1.0, given[1] if given[1:] else 0.0
+    is_good = True
+    for name, drill in (("restarted", restarted), ("cut off", cut_off)):
+        found = drill(max(1, round(minutes * 60 / EVERY_S)), EVERY_S)
+        print(name, found, flush=True)
+        is_good &= found.is_clean and found.is_soon
+    with postgres.running(is_durable=True) as database:
+        tallies = [
+            drill(max(2, round(full * scale)), POSTROOM_DATABASE_URL=database.new_database())
+            for drill, full in DRILLS
+            if scale
+        ]
+    print(table(tallies))
+    return 0 if is_good and all(tally.is_clean for tally in tallies) else 1
 
 
 if __name__ == "__main__":
-    given = [float(word) for word in sys.argv[1:]]
-    result = restarted(int(given[0]) if given else 3, given[1] if given[1:] else 20.0)
-    print(result)
-    sys.exit(0 if result.is_clean else 1)
+    sys.exit(main())

@@ -142,6 +142,29 @@ def store_bytes_last() -> None:
     SqlStore.add_messages = hasty  # type: ignore[method-assign]
 
 
+def copy_the_file() -> None:
+    """A backup takes the file of the database and not what is beside it."""
+    import shutil
+
+    from postroom.store.sqlite import backup
+
+    backup.copy_database = shutil.copyfile  # type: ignore[assignment]
+
+
+def confirm_early() -> None:
+    """PostgreSQL confirms a commit before it is on disk."""
+    from postroom.store.postgres import writer
+
+    connect = writer.connect
+
+    def careless(url: str) -> Any:
+        connection = connect(url)
+        connection.execute("SET synchronous_commit = off")
+        return connection
+
+    writer.connect = careless
+
+
 LEASE_S = 4
 
 _tasks: list[asyncio.Task[None]] = []
@@ -152,7 +175,7 @@ DEFECTS = {
         for defect in (
             ack_before_commit, forget_the_handing_over, keep_every_repeat,
             send_what_is_unknown_again, forget_keys, answer_anyone, accept_when_full, never_sync,
-            store_bytes_last,
+            store_bytes_last, copy_the_file, confirm_early,
         )
     },
 }  # fmt: skip

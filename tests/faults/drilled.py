@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
+import psycopg
 
 from tests.servers.postroom import environment, free_port
 
@@ -47,8 +48,9 @@ class Tally:
 class Server:
     """A Postroom in a process of its own that can be killed and started again."""
 
-    def __init__(self, data: Path, defect: str = "none", **extra: str) -> None:
-        self.data, self.defect = data, defect
+    def __init__(self, data: Path, defect: str = "none", workers: int = 1, **extra: str) -> None:
+        self.data, self.defect, self._workers = data, defect, workers
+        self._database = extra.get("POSTROOM_DATABASE_URL")
         self._log = data.parent / f"{data.name}.log"
         self.key = "pk_" + secrets.token_urlsafe(24)
         self.port, self.smtp = free_port(), free_port()
@@ -70,6 +72,7 @@ class Server:
 
     def start(self) -> None:
         words = [sys.executable, "-m", "tests.faults.defects", self.defect, "serve"]
+        words += ["--workers", str(self._workers)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 words, env=self._env, cwd=FOLDER, stdout=subprocess.DEVNULL, stderr=log
@@ -90,10 +93,16 @@ class Server:
         return self._log.read_text("utf-8", "replace")[-6_000:]
 
     def kill(self) -> None:
+        """Kill the server, and the processes that it has started, if it still has some."""
         assert self._process is not None
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGKILL)
+        workers = _children(self._process.pid) if self._process.poll() is None else []
+        self._process.kill()
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
+        while any(_is_alive(pid) for pid in workers):
+            time.sleep(0.01)
 
     def stop(self) -> None:
         assert self._process is not None
@@ -139,6 +148,9 @@ class Server:
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Look into the database, past everything that could hide something."""
+        if self._database is not None:
+            with psycopg.connect(self._database) as connection:
+                return connection.execute(sql.encode()).fetchall()
         return apsw.Connection(str(self.data / "postroom.db")).execute(sql).fetchall()
 
     def problems(self) -> int:
@@ -147,10 +159,21 @@ class Server:
         return len(json.loads(done.stdout)["problems"])
 
 
+def _children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in listed.read_text().split()] if listed.exists() else []
+
+
+def _is_alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 @contextmanager
-def server(defect: str, **extra: str) -> Iterator[Server]:
+def server(defect: str, workers: int = 1, **extra: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as name:
-        opened = Server(Path(name) / "data", defect, **extra)
+        opened = Server(Path(name) / "data", defect, workers, **extra)
         opened.start()
         try:
             yield opened

@@ -34,12 +34,12 @@ async def _send_until_dead(
     return acked
 
 
-def killed_while_receiving(rounds: int, defect: str = "none", seed: int = 1) -> Tally:
+def killed_while_receiving(rounds: int, defect: str = "none", seed: int = 1, **extra: str) -> Tally:
     """Kill -9 after a random number of acknowledgements; the sender repeats its last five."""
     tally, chance = Tally("kill -9 while receiving (SMTP)"), random.Random(seed)
     mails = [mail(f"drill {number}").replace(b"\n", b"\r\n") for number in range(rounds * 40)]
     acked = 0
-    with server(defect) as running:
+    with server(defect, **extra) as running:
         running.ask("POST", "/v1/inboxes", {"username": "bo"})
         for _ in range(rounds):
             stop_after = chance.randint(1, 30)

@@ -15,15 +15,15 @@ from tests.servers.relay import CUT, Part, Relay, Reply, relaying
 STAGES = ("MAIL", "RCPT", "DATA", "DOT", "after")
 
 
-def killed_while_sending(rounds: int, defect: str = "none") -> Tally:
+def killed_while_sending(rounds: int, defect: str = "none", **extra: str) -> Tally:
     """Kill -9 at each stage of handing a mail over; callers repeat with the same key."""
-    return asyncio.run(_killed_while_sending(rounds, defect))
+    return asyncio.run(_killed_while_sending(rounds, defect, **extra))
 
 
-async def _killed_while_sending(rounds: int, defect: str) -> Tally:
+async def _killed_while_sending(rounds: int, defect: str, **extra: str) -> Tally:
     tally = Tally("kill -9 while sending, same key again")
     async with relaying() as relay:
-        with server(defect, POSTROOM_RELAY_URL=relay.url) as running:
+        with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
             sent: list[str] = []
             for number in range(rounds):
@@ -113,15 +113,15 @@ def _peers(most: int) -> list[tuple[str, Reply]]:
     return peers[::step]
 
 
-def strange_relays(most: int, defect: str = "none") -> Tally:
+def strange_relays(most: int, defect: str = "none", **extra: str) -> Tally:
     """A relay says anything at any stage, then recovers: each mail is out once, or we said why."""
-    return asyncio.run(_strange_relays(most, defect))
+    return asyncio.run(_strange_relays(most, defect, **extra))
 
 
-async def _strange_relays(most: int, defect: str) -> Tally:
+async def _strange_relays(most: int, defect: str, **extra: str) -> Tally:
     tally = Tally("relays that say anything, cut anywhere")
     async with relaying() as relay:
-        with server(defect, POSTROOM_RELAY_URL=relay.url) as running:
+        with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
             for number, (stage, reply) in enumerate(_peers(most)):
                 relay.script = {stage: reply}
@@ -160,15 +160,15 @@ async def _said(running: Server, message_id: str) -> str:
     return await asyncio.to_thread(_status, running, message_id)
 
 
-def one_key(rounds: int, defect: str = "none") -> Tally:
+def one_key(rounds: int, defect: str = "none", **extra: str) -> Tally:
     """Fifty callers send with one key at the same time."""
-    return asyncio.run(_one_key(rounds, defect))
+    return asyncio.run(_one_key(rounds, defect, **extra))
 
 
-async def _one_key(rounds: int, defect: str) -> Tally:
+async def _one_key(rounds: int, defect: str, **extra: str) -> Tally:
     tally = Tally("50 callers with one key")
     async with relaying() as relay:
-        with server(defect, POSTROOM_RELAY_URL=relay.url) as running:
+        with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
             for number in range(rounds):
                 letter = {"to": ["ana@example.com"], "subject": f"drill {number}", "wait_s": 10}

@@ -1,8 +1,16 @@
-"""A quick share of the drill on PostgreSQL."""
+"""A quick share of the drills on PostgreSQL; and with a defect planted, they notice."""
 
 from __future__ import annotations
 
-from tests.faults.database import restarted
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.faults.database import cut_off, restarted
+from tests.faults.drilled import Tally
+from tests.faults.receiving import killed_while_receiving
+from tests.faults.sending import killed_while_sending, one_key, strange_relays
 
 
 def test_a_database_that_is_killed_under_load_costs_time_and_nothing_else() -> None:
@@ -10,4 +18,46 @@ def test_a_database_that_is_killed_under_load_costs_time_and_nothing_else() -> N
 
     assert found.is_clean, found
     assert found.acknowledged > 0
+    assert found.reads > 0
+    assert found.plans > 0
     assert float("inf") not in found.back_after_s
+
+
+def test_connections_that_break_cost_time_and_nothing_else() -> None:
+    found = cut_off(3, 1.0)
+
+    assert found.is_clean, found
+    assert found.acknowledged > 0
+    assert float("inf") not in found.back_after_s
+
+
+@pytest.mark.parametrize(
+    "drill",
+    [
+        partial(killed_while_receiving, 2),
+        partial(killed_while_sending, 3),
+        partial(strange_relays, 8),
+        partial(one_key, 1),
+    ],
+    ids=lambda drill: drill.func.__name__,
+)
+def test_a_drill_is_as_clean_as_on_one_file(drill: Callable[..., Tally], database_url: str) -> None:
+    assert drill(POSTROOM_DATABASE_URL=database_url).is_clean
+
+
+@pytest.mark.parametrize(
+    ("drill", "defect"),
+    [
+        (partial(killed_while_receiving, 2), "ack_before_commit"),
+        (partial(one_key, 1), "forget_keys"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.func.__name__,
+)
+def test_a_drill_notices_a_defect(
+    drill: Callable[..., Tally], defect: str, database_url: str
+) -> None:
+    assert not drill(defect=defect, POSTROOM_DATABASE_URL=database_url).is_clean
+
+
+def test_a_commit_that_is_confirmed_too_early_is_noticed() -> None:
+    assert restarted(2, 1.5, defect="confirm_early").lost

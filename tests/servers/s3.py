@@ -18,7 +18,7 @@ def running(bucket: str = "postroom-test") -> Iterator[S3Store]:
     try:
         host, port = server.get_host_and_port()
         url = f"http://{host}:{port}"
-        httpx2.put(f"{url}/{bucket}").raise_for_status()
+        httpx2.put(f"{url}/{bucket}", timeout=60).raise_for_status()
         yield S3Store(
             bucket,
             endpoint=url,

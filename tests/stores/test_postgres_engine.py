@@ -52,13 +52,22 @@ async def test_one_job_that_fails_leaves_those_beside_it_alone(engine: PostgresE
         put(tx, "other")
         put(tx, "other")
 
+    def clashes_unseen(tx: Transaction) -> None:
+        tx.put(PUT, name="third", value=b"1")
+        tx.put(PUT, name="third", value=b"1")
+
     jobs = [engine.write(lambda tx, n=n: put(tx, f"n{n}")) for n in range(9)]
     results = await asyncio.gather(
-        *jobs, engine.write(fails), engine.write(clashes), return_exceptions=True
+        *jobs,
+        engine.write(fails),
+        engine.write(clashes),
+        engine.write(clashes_unseen),
+        engine.write(lambda tx: put(tx, "n9")),
+        return_exceptions=True,
     )
 
-    assert [ValueError, MailError] == [type(result) for result in results[-2:]]
-    assert [f"n{number}" for number in range(9)] == await names(engine)
+    assert [ValueError, MailError, MailError, type(None)] == [type(one) for one in results[-4:]]
+    assert [f"n{number}" for number in range(10)] == await names(engine)
 
 
 async def test_a_reader_sees_one_moment(engine: PostgresEngine, database_url: str) -> None:
@@ -142,7 +151,7 @@ async def test_a_commit_that_nobody_confirms_happens_once(
 
     answer = await engine.write(work)
 
-    assert "attempt 1" if is_committed else "attempt 2" == answer
+    assert ("attempt 1" if is_committed else "attempt 2") == answer
     assert 2 == len(attempts)
     assert ["once"] == await names(engine)
 

@@ -69,7 +69,7 @@ class ObjectBlobs:
         for path in (_path(key), _GONE + _path(key), _path(key)):
             with _object_errors(), suppress(FileNotFoundError):
                 return await self._read(path, offset, size)
-        raise NotFound(f"the content {key[:12]}… is missing from the blob store")
+        raise _is_missing(key)
 
     async def stream(self, key: BlobKey) -> AsyncIterator[bytes]:
         offset = 0
@@ -112,6 +112,8 @@ class ObjectBlobs:
 
     async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
         """An address under which the content can be fetched for a while, without us."""
+        if await self.missing([key]):
+            raise _is_missing(key)
         with _object_errors():
             return await obstore.sign_async(self._store, "GET", _path(key), lasting)
 
@@ -169,6 +171,10 @@ class ObjectBlobs:
                 ]
                 if keys:
                     yield keys
+
+
+def _is_missing(key: BlobKey) -> NotFound:
+    return NotFound(f"the content {key[:12]}… is missing from the blob store")
 
 
 def _path(key: BlobKey) -> str:

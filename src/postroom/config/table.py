@@ -34,6 +34,7 @@ class Settings:
 
     data_dir: Path
     database_url: str | None = field(default=None, repr=False)
+    audit_key: bytes | None = field(default=None, repr=False)
     blobs_url: str | None = field(default=None, repr=False)
     host: str = "127.0.0.1"
     port: int = 8700
@@ -119,6 +120,13 @@ def _database(raw: object) -> str:
     if not re.fullmatch(r"postgres(ql)?://[!-~]+", url):
         raise ValueError("must be like postgresql://user:password@host:5432/postroom")
     return url
+
+
+def _audit_key(raw: object) -> bytes:
+    text = read_text(raw)
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
+        raise ValueError("must be 64 hexadecimal digits, like those in audit.key")
+    return bytes.fromhex(text)
 
 
 def _blobs(raw: object) -> str:
@@ -263,6 +271,14 @@ SETTINGS: tuple[Setting, ...] = (
         "an s3 URL",
         "The bucket that keeps raw mail and attachments instead of the data folder.",
         "files in the data folder",
+    ),
+    Setting(
+        "audit_key",
+        _audit_key,
+        "64 hexadecimal digits",
+        "What the audit log is sealed with; machines that share a database must share it.",
+        "the file audit.key of the data folder",
+        is_secret=True,
     ),
     Setting("host", read_host, "an address", "Where the server listens.", "127.0.0.1"),
     Setting(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 BlobKey = str
 """The SHA-256 of the content, in hexadecimal."""
@@ -44,3 +45,14 @@ class Download:
     size: int
     content_type: str
     filename: str
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadLink:
+    """An address that gives some bytes to whoever has it, until it expires."""
+
+    url: str
+    expires_at: datetime
+    filename: str
+    content_type: str
+    size: int

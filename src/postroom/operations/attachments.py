@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from postroom.errors import NotFound, TooLarge
-from postroom.model.attachment import Attachment, AttachmentContent, Download
+from postroom.errors import FeatureDisabled, NotFound, TooLarge
+from postroom.model.attachment import (
+    Attachment,
+    AttachmentContent,
+    BlobKey,
+    Download,
+    DownloadLink,
+)
 from postroom.model.key import Scope
 from postroom.model.page import Page
 from postroom.model.stored import AttachmentQuery
@@ -21,8 +28,13 @@ from postroom.operations.messages import (
 )
 from postroom.operations.operation import operation
 from postroom.operations.request import Id, OptionalId, Paged, Request, Together, one_of
+from postroom.ports.blobs import LinksBlobs
 
 AttachmentId = Annotated[Id, Field(description="The attachment.", examples=["att_6p1r4z"])]
+
+LastingSeconds = Annotated[
+    int, Field(ge=1, le=3600, description="Seconds until it expires.", examples=[300])
+]
 
 
 class ListAttachments(Paged):
@@ -138,6 +150,23 @@ async def download_attachment(ctx: Context, request: DownloadAttachment) -> Down
     )
 
 
+class LinkAttachment(Request):
+    """Get an address from which an attachment can be fetched for a while, without a key.
+
+    Only where mail is kept in a bucket; whoever has the address can read the attachment.
+    """
+
+    attachment_id: AttachmentId
+    lasting_s: LastingSeconds = 300
+
+
+@operation(Scope.READ)
+async def link_attachment(ctx: Context, request: LinkAttachment) -> DownloadLink:
+    attachment = await attachment_of(ctx, request.attachment_id)
+    url, until = await _link(ctx, attachment.sha256, request.lasting_s)
+    return DownloadLink(url, until, attachment.filename, attachment.content_type, attachment.size)
+
+
 class DownloadMessage(Request):
     """Download the source of a message, byte for byte as it came."""
 
@@ -153,3 +182,31 @@ async def download_message(ctx: Context, request: DownloadMessage) -> Download:
         content_type="message/rfc822",
         filename=f"{message.id}.eml",
     )
+
+
+class LinkMessage(Request):
+    """Get an address from which the source of a message can be fetched for a while, without a key.
+
+    Only where mail is kept in a bucket; whoever has the address can read the message.
+    """
+
+    message_id: MessageId
+    lasting_s: LastingSeconds = 300
+
+
+@operation(Scope.READ)
+async def link_message(ctx: Context, request: LinkMessage) -> DownloadLink:
+    message = await message_of(ctx, request.message_id)
+    url, until = await _link(ctx, message.raw, request.lasting_s)
+    return DownloadLink(url, until, f"{message.id}.eml", "message/rfc822", message.size_bytes)
+
+
+async def _link(ctx: Context, key: BlobKey, lasting_s: int) -> tuple[str, datetime]:
+    """An address of a blob, and when it expires. Raises FeatureDisabled."""
+    if not isinstance(ctx.blobs, LinksBlobs):
+        raise FeatureDisabled(
+            "links are made by a bucket, and this house keeps its mail in files; download it with "
+            "your key instead, or set POSTROOM_BLOBS_URL=s3://…"
+        )
+    until = ctx.clock().replace(microsecond=0) + timedelta(seconds=lasting_s)
+    return await ctx.blobs.link(key, lasting=timedelta(seconds=lasting_s)), until

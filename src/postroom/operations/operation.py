@@ -23,13 +23,15 @@ class Operation(Generic[R, T]):
     """`async def verb_noun(ctx, request) -> result`, with the scope that it needs.
 
     `destroys` marks what cannot be taken back; surfaces warn of it. `gate` may refuse every call
-    before its arguments are looked at.
+    before its arguments are looked at. What `waits` for something to
+    happen takes no room meanwhile, and ends when the client leaves.
     """
 
     run: Callable[[Context, R], Awaitable[T]]
     scope: Scope
     destroys: bool = False
     gate: Callable[[Context], None] | None = None
+    waits: bool = False
 
     @property
     def name(self) -> str:
@@ -56,10 +58,14 @@ class Operation(Generic[R, T]):
 
 
 def operation(
-    scope: Scope, *, destroys: bool = False, gate: Callable[[Context], None] | None = None
+    scope: Scope,
+    *,
+    destroys: bool = False,
+    gate: Callable[[Context], None] | None = None,
+    waits: bool = False,
 ) -> Callable[[Callable[[Context, R], Awaitable[T]]], Operation[R, T]]:
     """Make a use case of a function."""
-    return lambda run: Operation(run, scope, destroys, gate)
+    return lambda run: Operation(run, scope, destroys, gate, waits)
 
 
 async def call(ctx: Context, operation: Operation[Any, T], arguments: Mapping[str, Any]) -> T:

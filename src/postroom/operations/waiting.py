@@ -90,7 +90,7 @@ class WaitForMessage(Request):
         return self
 
 
-@operation(Scope.READ)
+@operation(Scope.READ, waits=True)
 async def wait_for_message(ctx: Context, request: WaitForMessage) -> Waited:
     wanted = _Wanted(
         folded("from", request.sender), folded("subject", request.subject), folded("q", request.q)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from postroom.model.attachment import BlobKey
 
@@ -45,4 +45,16 @@ class BlobStore(Protocol):
         """Remove every old blob that is not in use and return how many there were.
 
         Safe while others write: a blob that is put again counts as new.
+        """
+
+
+@runtime_checkable
+class LinksBlobs(Protocol):
+    """Blobs that can be fetched without us."""
+
+    async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
+        """An address that gives the content to whoever has it, for a while.
+
+        Raises:
+            NotFound: there is no such blob.
         """

@@ -33,6 +33,9 @@ class Transaction(Protocol):
     def run(self, sql: str, /, **params: object) -> int:
         """Run a statement for its effect and return how many rows it changed."""
 
+    def put(self, sql: str, /, **params: object) -> None:
+        """Run a statement for an effect that nobody counts; it may travel with the next ones."""
+
     def many(self, sql: str, rows: Iterable[Mapping[str, object]], /) -> None:
         """Run one statement once for each mapping of parameters."""
 

@@ -1,15 +1,11 @@
-"""Moving house and back leaves everything as it was; a backup of a busy house is whole."""
+"""Moving house and back leaves everything as it was; `tests/faults` drills backups."""
 
 from __future__ import annotations
-
-import threading
-import urllib.request
 
 import pytest
 
 from postroom.errors import Conflict
 from tests.mails import mail
-from tests.servers.postroom import running
 
 FILES = [("plan.pdf", "application/pdf", b"%PDF-1.4"), ("a.txt", "text/plain", b"a")]
 
@@ -104,44 +100,6 @@ def test_a_target_in_use_is_refused(full, data, database_url, monkeypatch):
 )
 def test_what_cannot_be_is_said(postroom, words):
     assert 2 == postroom(*words).code
-
-
-def test_a_backup_of_a_busy_house_is_whole(data, postroom, tmp_path):
-    """Mail comes in all the time; each backup is one moment of it, and can be brought back."""
-    kept = tmp_path / "kept"
-    with running(data) as server:
-        postroom("inbox", "create", "--username", "bo")
-        stop, sent = threading.Event(), []
-
-        def send() -> None:
-            while not stop.is_set():
-                request = urllib.request.Request(
-                    f"{server.url}/v1/inbound?recipient=bo@postroom.localhost",
-                    data=mail(f"Number {len(sent)}", attachments=FILES),
-                    headers={
-                        "Authorization": f"Bearer {server.key}",
-                        "Content-Type": "message/rfc822",
-                    },
-                )
-                urllib.request.urlopen(request, timeout=30).close()
-                sent.append(1)
-
-        sender = threading.Thread(target=send)
-        sender.start()
-        try:
-            counts = []
-            for number in range(3):
-                least = len(sent)
-                made = postroom("backup", kept, "-o", "json").json
-                back = postroom("--data", tmp_path / f"back{number}", "restore", kept)
-                checked = postroom("--data", tmp_path / f"back{number}", "verify", "-o", "json")
-                counts.append((least, made["rows"], back.code, checked.json["problems"]))
-        finally:
-            stop.set()
-            sender.join()
-
-    assert all(least <= rows for least, rows, _, _ in counts)
-    assert [(0, [])] * 3 == [(code, problems) for _, _, code, problems in counts]
 
 
 def test_a_backup_is_not_brought_back_over_mail(full, tmp_path):

@@ -25,6 +25,23 @@ def test_a_whole_store_is_well(postroom, receive):
     assert (0, 2, []) == (result.code, result.json["blobs"], result.json["problems"])
 
 
+@pytest.mark.parametrize(("second", "is_well"), [("ab" * 32, True), ("cd" * 32, False)])
+def test_machines_that_share_a_database_share_the_audit_key(
+    postroom, tmp_path, database_url, monkeypatch, second, is_well
+):
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+    for number, key in enumerate(("ab" * 32, second)):
+        monkeypatch.setenv("POSTROOM_AUDIT_KEY", key)
+        folder = tmp_path / f"machine{number}"
+        made = postroom("--data", folder, "inbox", "create", "--username", f"bo{number}")
+        assert 0 == made.code
+        assert not (folder / "audit.key").exists()
+
+    problems = postroom("--data", tmp_path / "machine1", "verify", "-o", "json").json["problems"]
+
+    assert is_well == (problems == [])
+
+
 @pytest.mark.parametrize(
     "damage",
     [

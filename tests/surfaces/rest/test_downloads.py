@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from base64 import b64decode
 
+import httpx2
 import pytest
 
+from postroom.blobs.objects import ObjectBlobs
 from postroom.surfaces.rest.answers import safe_media_type
-from tests.mails import deliver, mail
+from tests.mails import deliver, mail, new_inbox
+from tests.servers import s3
+from tests.surfaces.rest.conftest import visiting
 
 
 async def attachment_of(rest, ctx, inbox, filename, content_type, content):
@@ -150,3 +155,62 @@ async def nothing(_keys):
 )
 def test_only_a_type_is_told_as_the_type(stated, told):
     assert told == safe_media_type(stated)
+
+
+@pytest.fixture
+def bucket_app(app):
+    """The same house with its mail in a bucket."""
+    with s3.running() as bucket:
+        house = dataclasses.replace(app.house, blobs=ObjectBlobs(bucket))
+        yield dataclasses.replace(app, house=house)
+
+
+async def test_a_link_gives_the_bytes_to_whoever_has_it(bucket_app, key):
+    inbox = await new_inbox(bucket_app.house)
+    raw = mail(attachments=[("bill.pdf", "application/pdf", b"%PDF")])
+    added = await deliver(bucket_app.house, inbox, raw)
+    async with visiting(bucket_app, key) as rest, httpx2.AsyncClient(timeout=60) as anyone:
+        message = await rest.get(f"/v1/messages/{added.message_id}")
+        held = message["attachments"][0]
+
+        file = await rest.get(f"/v1/attachments/{held['id']}/link", lasting_s=60)
+        source = await rest.get(f"/v1/messages/{added.message_id}/link")
+
+        assert b"%PDF" == (await anyone.get(file["url"])).content
+        assert raw == (await anyone.get(source["url"])).content
+    assert ("bill.pdf", "application/pdf", 4) == (
+        file["filename"], file["content_type"], file["size"],
+    )  # fmt: skip
+    assert (f"{added.message_id}.eml", "message/rfc822", len(raw)) == (
+        source["filename"], source["content_type"], source["size"],
+    )  # fmt: skip
+    assert file["expires_at"] < source["expires_at"]
+
+
+async def test_a_link_to_what_is_missing_is_refused(bucket_app, key):
+    added = await deliver(bucket_app.house, await new_inbox(bucket_app.house), mail())
+    stored = await bucket_app.house.store.message(added.message_id, None)
+    await bucket_app.house.blobs.discard([stored.raw], none_of_them)
+
+    async with visiting(bucket_app, key) as rest:
+        problem = await rest.problem("GET", f"/v1/messages/{added.message_id}/link")
+
+    assert (404, "not_found") == (problem["status"], problem["code"])
+
+
+async def none_of_them(_keys):
+    return frozenset()
+
+
+@pytest.mark.parametrize("seconds", [0, 3601])
+async def test_a_link_lasts_an_hour_at_most(rest, message_id, seconds):
+    problem = await rest.problem("GET", f"/v1/messages/{message_id}/link?lasting_s={seconds}")
+
+    assert 422 == problem["status"]
+
+
+async def test_a_house_of_files_makes_no_links_and_says_what_to_do(rest, message_id):
+    problem = await rest.problem("GET", f"/v1/messages/{message_id}/link")
+
+    assert (404, "feature_disabled") == (problem["status"], problem["code"])
+    assert "POSTROOM_BLOBS_URL" in problem["detail"]

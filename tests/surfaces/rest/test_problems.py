@@ -10,7 +10,6 @@ import pytest
 from postroom import errors
 from postroom.operations import inboxes
 from postroom.operations.operation import Operation
-from postroom.surfaces.rest import surface
 from postroom.surfaces.rest.door import Door
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.problems import KINDS
@@ -82,8 +81,8 @@ async def test_who_comes_too_soon_is_told_when_to_come_back(app, key, kind):
     assert 7 == response.json()["retry_after"]
 
 
-async def test_more_than_can_be_done_at_once_is_refused_until_there_is_room(app, key, monkeypatch):
-    monkeypatch.setattr(surface, "MOST_AT_ONCE", 2)
+async def test_more_than_can_be_done_at_once_is_refused_until_there_is_room(app, key):
+    app.room.most = 2
     begun, go_on = asyncio.Semaphore(0), asyncio.Event()
 
     async def run(_ctx, request: inboxes.ListInboxes) -> None:

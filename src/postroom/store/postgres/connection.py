@@ -104,10 +104,15 @@ def positional(sql: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 class PostgresTransaction:
-    """The open transaction of one connection."""
+    """The open transaction of one connection.
 
-    def __init__(self, connection: psycopg.Connection) -> None:
-        self._connection = connection
+    In a pipeline, what nobody waits for travels with the next statement whose answer is needed.
+    """
+
+    def __init__(
+        self, connection: psycopg.Connection, pipeline: psycopg.Pipeline | None = None
+    ) -> None:
+        self._connection, self._pipeline = connection, pipeline
         self.announced: set[Topic] = set()
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
@@ -120,7 +125,13 @@ class PostgresTransaction:
         return self._execute(sql, params).fetchone()
 
     def run(self, sql: str, /, **params: object) -> int:
-        return self._execute(sql, params).rowcount
+        cursor = self._execute(sql, params)
+        if self._pipeline is not None:
+            self._pipeline.sync()
+        return cursor.rowcount
+
+    def put(self, sql: str, /, **params: object) -> None:
+        self._execute(sql, params)
 
     def many(self, sql: str, rows: Iterable[Mapping[str, object]], /) -> None:
         statement, names = positional(sql)

@@ -100,16 +100,18 @@ class Writer:
 
 def _run(connection: psycopg.Connection, job: Job) -> set[Topic]:
     """Do one job, and return what it announced; if it fails, nothing of it stays."""
-    transaction = PostgresTransaction(connection)
     job.result = job.error = None
-    connection.execute("SAVEPOINT job")
     try:
-        job.result = job.work(transaction)
+        with connection.pipeline() as pipeline:
+            connection.execute("SAVEPOINT job")
+            transaction = PostgresTransaction(connection, pipeline)
+            job.result = job.work(transaction)
+            connection.execute("RELEASE job")
     except Exception as error:
         if is_passing(error):
             raise
-        job.error = explained(error)
+        job.result, job.error = None, explained(error)
         connection.execute("ROLLBACK TO job")
-        transaction.announced.clear()
-    connection.execute("RELEASE job")
+        connection.execute("RELEASE job")
+        return set()
     return transaction.announced

@@ -59,13 +59,13 @@ def moving_sets(*, is_hidden: bool, mailboxes: Iterable[str], labels: Iterable[s
 
 def index_message(tx: Transaction, number: int, inbox: int) -> None:
     """Let searches find a message that was written just now."""
-    tx.run(ADD_TO_TAIL, message=number, inbox=inbox)
+    tx.put(ADD_TO_TAIL, message=number, inbox=inbox)
 
 
 def reindex_message(tx: Transaction, number: int, inbox: int) -> None:
     """Let searches find a message by its new text."""
     if _leave(tx, number):
-        tx.run(KEEP_IN_TAIL, message=number)
+        tx.put(KEEP_IN_TAIL, message=number)
     else:
         index_message(tx, number, inbox)
 
@@ -73,7 +73,7 @@ def reindex_message(tx: Transaction, number: int, inbox: int) -> None:
 def remove_message(tx: Transaction, number: int) -> None:
     """Let no search find a message any more."""
     if _leave(tx, number):
-        tx.run(DROP_FROM_TAIL, message=number)
+        tx.put(DROP_FROM_TAIL, message=number)
 
 
 def change_message(tx: Transaction, number: int, before: set[str], after: set[str]) -> None:
@@ -96,7 +96,7 @@ def _put_all(tx: Transaction, number: int, changes: Mapping[str, bool]) -> bool:
                 put(tx, spot, number, name, is_in=is_in)
     elif row[0] is not None:
         for name, is_in in changes.items():
-            tx.run(NOTE, segment=row[0], message=number, name=name, is_in=int(is_in))
+            tx.put(NOTE, segment=row[0], message=number, name=name, is_in=int(is_in))
     return row is not None
 
 
@@ -104,9 +104,9 @@ def put(tx: Transaction, spot: Spot, message: int, name: str, *, is_in: bool) ->
     """Put the message at a place into a set, or take it out."""
     row = tx.one(READ_SET, name=name, segment=spot.segment)
     value = with_place(row[0] if row else b"\0", spot.place, spot.size, is_in=is_in)
-    tx.run(WRITE_SET, name=name, segment=spot.segment, value=value)
+    tx.put(WRITE_SET, name=name, segment=spot.segment, value=value)
     if spot.merging is not None:
-        tx.run(NOTE, segment=spot.merging, message=message, name=name, is_in=int(is_in))
+        tx.put(NOTE, segment=spot.merging, message=message, name=name, is_in=int(is_in))
 
 
 def with_place(value: bytes, place: int, size: int, *, is_in: bool) -> bytes:

@@ -179,8 +179,8 @@ def _named(tx: Transaction, message: NewMessage, inbox: int, number: int) -> Non
 
 def put_texts(tx: Transaction, message: NewMessage, number: int) -> None:
     """Write the texts of a message, as they are read and as they are searched."""
-    tx.run(INSERT_BODY, message=number, text=message.text, new_text=message.new_text)
-    tx.run(
+    tx.put(INSERT_BODY, message=number, text=message.text, new_text=message.new_text)
+    tx.put(
         INSERT_TEXTS,
         message=number,
         searchable=message.searchable,
@@ -234,7 +234,7 @@ def put_names(
             "INSERT INTO message_labels (label, message) VALUES (:label, :message)",
             [{"label": label, "message": number} for label, _ in labels],
         )
-    tx.run(
+    tx.put(
         "UPDATE messages SET mailboxes = :mailboxes, labels = :labels WHERE number = :number",
         mailboxes=dumps([name for _, name in mailboxes]),
         labels=dumps([name for _, name in labels]),

@@ -53,7 +53,7 @@ def note(
     details: dict[str, Any],
 ) -> None:
     """Write down one effect of this transaction."""
-    tx.run(
+    tx.put(
         NOTE,
         id=random_id("aud"),
         at=seconds(at),
@@ -119,10 +119,10 @@ def seal(tx: Transaction, seal: Seal) -> tuple[int, bytes] | None:
     for row in pending:
         number += 1
         link = seal.link(link, _content(number, row))
-        tx.run(INSERT, **_named(number, row), hash=link)
-    tx.run("DELETE FROM audit_pending")
+        tx.put(INSERT, **_named(number, row), hash=link)
+    tx.put("DELETE FROM audit_pending")
     proof = seal.head(number, link)
-    tx.run(MOVE_HEAD if head else MAKE_HEAD, number=number, hash=link, proof=proof)
+    tx.put(MOVE_HEAD if head else MAKE_HEAD, number=number, hash=link, proof=proof)
     return number, link
 
 

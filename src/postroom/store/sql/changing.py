@@ -128,7 +128,7 @@ def set_standing(tx: Transaction, number: int, after: Standing) -> None:
     before = _sets(from_text(row[1]), from_text(row[2]), is_hidden=was_hidden)
     change_message(tx, number, before, _sets(labels, mailboxes, is_hidden=hidden))
     if hidden != was_hidden:
-        tx.run(
+        tx.put(
             "UPDATE messages SET is_hidden = :hidden WHERE number = :number",
             hidden=int(hidden),
             number=number,
@@ -161,7 +161,7 @@ def _labels(present: list[str], change: Change) -> list[str]:
 
 def set_flags(tx: Transaction, number: int, flags: Sequence[str]) -> None:
     """Give a message exactly these flags."""
-    tx.run(
+    tx.put(
         "UPDATE messages SET flags = :flags WHERE number = :number",
         flags=flag_bits(flags),
         number=number,
@@ -172,7 +172,7 @@ def _rename(
     tx: Transaction, number: int, inbox: int, labels: list[str], mailboxes: list[str]
 ) -> None:
     for table in ("message_labels", "message_mailboxes"):
-        tx.run(f"DELETE FROM {table} WHERE message = :message", message=number)
+        tx.put(f"DELETE FROM {table} WHERE message = :message", message=number)
     put_names(
         tx,
         number,
@@ -216,9 +216,9 @@ def remove_number(tx: Transaction, number: int) -> tuple[BlobKey, ...]:
         "attachments",
         "outbox",
     ):
-        tx.run(f"DELETE FROM {table} WHERE message = :message", message=number)
-    tx.run("DELETE FROM events WHERE message = :id", id=message_id)
-    tx.run("DELETE FROM messages WHERE number = :number", number=number)
+        tx.put(f"DELETE FROM {table} WHERE message = :message", message=number)
+    tx.put("DELETE FROM events WHERE message = :id", id=message_id)
+    tx.put("DELETE FROM messages WHERE number = :number", number=number)
     unindex_message(tx, number)
     recount(tx, thread)
     unshelve_mail(tx, [number])

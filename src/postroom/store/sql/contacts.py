@@ -60,11 +60,11 @@ def _meet(tx: Transaction, inbox: int, address: str) -> bool:
     """Take note of a sender; True if he is new. Of who is known there is nothing to note."""
     row = tx.one(FIND, inbox=inbox, address=address)
     if row is None:
-        tx.run(ADD, inbox=inbox, address=address, mails=1)
+        tx.put(ADD, inbox=inbox, address=address, mails=1)
         return True
     mails, is_known = row
     if not is_known:
-        tx.run(COUNT, inbox=inbox, address=address)
+        tx.put(COUNT, inbox=inbox, address=address)
         if mails + 1 >= KNOWN_AFTER:
             _know(tx, inbox, address)
     return False
@@ -74,7 +74,7 @@ def _write_to(tx: Transaction, message: NewMessage, inbox: int) -> None:
     roles = ("to", "cc", "bcc")
     for address in {a.address.lower() for a in message.addresses if a.role in roles}:
         if "@" in address:
-            tx.run(ADD, inbox=inbox, address=address, mails=0)
+            tx.put(ADD, inbox=inbox, address=address, mails=0)
             _know(tx, inbox, address)
 
 

@@ -63,12 +63,12 @@ def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
 
 
 def _forget(tx: Transaction, now: int) -> None:
-    tx.run(
+    tx.put(
         """DELETE FROM plan_items WHERE plan IN
                (SELECT number FROM plans WHERE expires_at <= :now)""",
         now=now,
     )
-    tx.run("DELETE FROM plans WHERE expires_at <= :now", now=now)
+    tx.put("DELETE FROM plans WHERE expires_at <= :now", now=now)
 
 
 def _item_values(plan: int, position: int, item: PlanItem) -> dict[str, object]:
@@ -215,7 +215,7 @@ def apply_plan(
     _check_states(items, _states(tx, [item.message_id for item in items]))
     for position, item in enumerate(items):
         _apply(tx, kept, position, item, actor=actor, now=now)
-    tx.run(
+    tx.put(
         "UPDATE plans SET state = 'applied', expires_at = :until WHERE number = :n",
         until=seconds(now + UNDO_KEPT),
         n=kept.number,
@@ -274,7 +274,7 @@ def _apply(
     failed = carry_out(tx, effect, About(*row), now, plan_id=plan.id)
     # Names are kept as they were first written: undo compares with what is really there.
     after = _states(tx, [item.message_id])[item.message_id]
-    tx.run(
+    tx.put(
         "UPDATE plan_items SET after = :after WHERE plan = :plan AND position = :position",
         after=dumps(after),
         plan=kept.number,
@@ -343,7 +343,7 @@ def undo_plan(
         restored.append(item.message_id)
         failed += [FailedAction(item.message_id, Conflict.code, text) for text in problems]
         _note(tx, kept.plan, item, "undo_rule_plan", actor, now, problems)
-    tx.run("UPDATE plans SET state = 'undone' WHERE number = :n", n=kept.number)
+    tx.put("UPDATE plans SET state = 'undone' WHERE number = :n", n=kept.number)
     return ActionResult.of(tuple(restored), tuple(failed), plan_id)
 
 

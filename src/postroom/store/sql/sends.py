@@ -70,8 +70,8 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         recipients,
         warnings=send.warnings or None,
     )
-    tx.run("DELETE FROM sends WHERE at <= :since", since=now - KEYS_KEPT_S)
-    tx.run(
+    tx.put("DELETE FROM sends WHERE at <= :since", since=now - KEYS_KEPT_S)
+    tx.put(
         INSERT_SEND,
         caller=send.caller,
         key=send.idempotency_key,
@@ -87,7 +87,7 @@ def _mark_answered(tx: Transaction, message_id: str) -> None:
     row = tx.one("SELECT number, inbox, flags FROM messages WHERE id = :id", id=message_id)
     if row is None or row[2] & _ANSWERED:
         return
-    tx.run(f"UPDATE messages SET flags = flags | {_ANSWERED} WHERE number = :n", n=row[0])
+    tx.put(f"UPDATE messages SET flags = flags | {_ANSWERED} WHERE number = :n", n=row[0])
     origin = origin_of(tx, row[1])
     if origin is not None:
         put_push(tx, origin, row[0], message_id, Delta(add_flags=("answered",)))

@@ -117,11 +117,11 @@ def join_threads(tx: Transaction, into: int, others: Sequence[int]) -> None:
     """Move all messages of some threads into one, which the ids of the others then mean."""
     follow_threads(tx, into, others)
     among, params = any_of("thread", others)
-    tx.run(REMEMBER_THREADS.format(among=among), into=into, **params)
+    tx.put(REMEMBER_THREADS.format(among=among), into=into, **params)
     for table in ("messages", "thread_ids", "thread_aliases"):
-        tx.run(f"UPDATE {table} SET thread = :into WHERE thread {among}", into=into, **params)
-    tx.run(f"DELETE FROM threads WHERE number {among}", **params)
-    tx.run(RECOUNT, thread=into)
+        tx.put(f"UPDATE {table} SET thread = :into WHERE thread {among}", into=into, **params)
+    tx.put(f"DELETE FROM threads WHERE number {among}", **params)
+    tx.put(RECOUNT, thread=into)
 
 
 def _by_subject(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
@@ -176,17 +176,17 @@ def thread_id_of(message_id: str) -> str:
 def count_in(tx: Transaction, thread: int, date: int, *, is_hidden: bool) -> None:
     """Let a thread know of one more message."""
     if not is_hidden:
-        tx.run(COUNT_IN, thread=thread, date=date)
+        tx.put(COUNT_IN, thread=thread, date=date)
 
 
 def recount(tx: Transaction, thread: int) -> None:
     """Count the messages of a thread again; one without any message is forgotten."""
     if tx.one("SELECT 1 FROM messages WHERE thread = :thread LIMIT 1", thread=thread):
-        tx.run(RECOUNT, thread=thread)
+        tx.put(RECOUNT, thread=thread)
         return
     for table in ("thread_ids", "thread_aliases"):
-        tx.run(f"DELETE FROM {table} WHERE thread = :thread", thread=thread)
-    tx.run("DELETE FROM threads WHERE number = :thread", thread=thread)
+        tx.put(f"DELETE FROM {table} WHERE thread = :thread", thread=thread)
+    tx.put("DELETE FROM threads WHERE number = :thread", thread=thread)
 
 
 def remember_ids(tx: Transaction, message: NewMessage, inbox: int, thread: int) -> None:

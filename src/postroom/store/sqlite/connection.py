@@ -110,6 +110,9 @@ class SqliteTransaction:
         self._connection.execute(sql, params)
         return self._connection.changes()
 
+    def put(self, sql: str, /, **params: object) -> None:
+        self._connection.execute(sql, params)
+
     def many(self, sql: str, rows: Iterable[Mapping[str, object]], /) -> None:
         self._connection.executemany(sql, rows)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, Protocol
 
 from mcp.server.context import ServerRequestContext
@@ -16,6 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from postroom.errors import TooLarge
 from postroom.model.key import Caller
+from postroom.operations.room import Room
 from postroom.surfaces.mcp.exchange import answer, plain_call
 
 _CALLER = "postroom.caller"
@@ -43,10 +44,20 @@ class McpEndpoint:
     """An ASGI application for one path of an HTTP server, which explains the MailErrors it raises.
 
     An answer is plain JSON, which costs half of a stream, unless the client asks for progress.
+    Calls of the tools that are *waiting* take no room.
     """
 
-    def __init__(self, server: Server[Any], door: Door, most_bytes: int) -> None:
+    def __init__(
+        self,
+        server: Server[Any],
+        door: Door,
+        most_bytes: int,
+        room: Room | None = None,
+        waiting: Collection[str] = (),
+    ) -> None:
         self._server, self._door, self._most_bytes = server, door, most_bytes
+        self._room = room or Room()
+        self._waiting = tuple(f'"{name}"'.encode() for name in waiting)
         self._plain = _manager(server, most_bytes, json_response=True)
         self._streaming = _manager(server, most_bytes, json_response=False)
 
@@ -59,12 +70,16 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         self._door.check_origin(headers)
-        caller = await self._door.caller(headers, scope)
-        if scope["method"] != "POST":
-            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
-            return
-        body = await _read_body(receive, self._most_bytes)
-        await self._serve({**scope, _CALLER: caller}, body, receive, send)
+        with ExitStack() as stack:
+            stack.enter_context(self._room.place())
+            caller = await self._door.caller(headers, scope)
+            if scope["method"] != "POST":
+                await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+                return
+            body = await _read_body(receive, self._most_bytes)
+            if any(name in body for name in self._waiting):
+                stack.close()
+            await self._serve({**scope, _CALLER: caller}, body, receive, send)
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         wants_progress = b'"progressToken"' in body

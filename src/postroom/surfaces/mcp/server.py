@@ -130,5 +130,7 @@ def http_app(
     """The endpoint for `/mcp` of the HTTP server; its `lifespan` belongs into that server's."""
     from postroom.surfaces.mcp.http import McpEndpoint, caller_of
 
-    server = make_server(app, _tools(app, toolsets, read_only=read_only), caller_of)
-    return McpEndpoint(server, door, app.settings.limits.request_bytes)
+    tools = _tools(app, toolsets, read_only=read_only)
+    waiting = frozenset(tool.name for tool in tools if tool.operation.waits)
+    server = make_server(app, tools, caller_of)
+    return McpEndpoint(server, door, app.settings.limits.request_bytes, app.room, waiting)

@@ -25,9 +25,9 @@ class Route:
     the body itself. `query` names arguments that stand in the query though there is a body.
     `headers` lets a header give an argument. `when` chooses this row by a query parameter.
     `single` means that the path names the one message the action is about: if it failed, the
-    request failed. `produces` is the media type of a download. What `waits` ends
-    when the client leaves. `posted` are the media types of what a provider posts to us, for which
-    it has no key: its argument `headers` gets the headers it came with.
+    request failed. `produces` is the media type of a download. `posted` are the media types of
+    what a provider posts to us, for which it has no key: its argument `headers` gets the headers it
+    came with.
     """
 
     method: str
@@ -41,7 +41,6 @@ class Route:
     when: tuple[str, str] | None = None
     single: bool = False
     produces: str = "*/*"
-    waits: bool = False
     posted: tuple[str, ...] = ()
 
     @cached_property

@@ -35,7 +35,7 @@ ROUTES = (
     Route("DELETE", "/v1/inboxes/{inbox_id}", inboxes.delete_inbox, status=204),
     Route("GET", "/v1/messages", messages.list_messages),
     Route("POST", "/v1/messages", sending.send_message, status=201, headers=ONCE),
-    Route("GET", "/v1/messages/wait", waiting.wait_for_message, waits=True),
+    Route("GET", "/v1/messages/wait", waiting.wait_for_message),
     Route("GET", "/v1/messages/{message_id}", messages.get_message),
     Route("PATCH", "/v1/messages/{message_id}", messages.update_message, single=True),
     Route("DELETE", "/v1/messages/{message_id}", messages.delete_message, single=True),
@@ -45,6 +45,7 @@ ROUTES = (
         attachments.download_message,
         produces="message/rfc822",
     ),
+    Route("GET", "/v1/messages/{message_id}/link", attachments.link_message),
     Route("POST", "/v1/messages/labels", messages.apply_label),
     Route("POST", "/v1/messages/{message_id}/move", messages.move_message, single=True),
     Route(
@@ -75,6 +76,7 @@ ROUTES = (
         when=("format", "base64"),
     ),
     Route("GET", "/v1/attachments/{attachment_id}/content", attachments.download_attachment),
+    Route("GET", "/v1/attachments/{attachment_id}/link", attachments.link_attachment),
     Route(
         "POST",
         "/v1/inbound",

@@ -28,6 +28,9 @@ __all__ = ["Door", "build", "listen", "serve", "serve_on"]
 GRACE_S = 1
 """How long answers that are under way may take at the end."""
 
+KEEP_ALIVE_S = 75
+"""How long a connection may be idle: longer than the 60 s of proxies, so that they close first."""
+
 Lifespan = Callable[[], AbstractAsyncContextManager[object]]
 """What a mounted application needs to be running while we are."""
 
@@ -87,6 +90,7 @@ async def serve_on(
             log_config=None,
             access_log=False,
             server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
         )
         server = _Server(config)

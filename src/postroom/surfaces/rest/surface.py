@@ -12,11 +12,9 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -25,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.app import App
-from postroom.errors import MailError, NotFound, Unavailable
+from postroom.errors import MailError, NotFound
 from postroom.model.key import POSTING, Caller
 from postroom.operations.operation import call
 from postroom.surfaces.rest.answers import respond
@@ -52,9 +50,6 @@ _UNLESS_SAID = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-MOST_AT_ONCE = 256
-"""Requests that one process answers at the same time; those that wait for mail do not count."""
-
 _GONE = 499
 """What the metrics call a client that left before its answer."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -86,7 +81,6 @@ class Surface:
         metrics: Metrics,
     ) -> None:
         self._app, self._door, self._metrics, self._mounts = app, door, metrics, mounts
-        self._busy = 0
         self._resources: Paths[Resource] = Paths()
         for path, answers in _by_path(routes).items():
             bound = {method: self._answer(rows) for method, rows in answers.items()}
@@ -159,9 +153,9 @@ class Surface:
         """The answer that one or several rows of the table give."""
 
         async def answer(request: Request, values: dict[str, str]) -> Response:
-            if any(row.waits for row in rows):
+            if any(row.operation.waits for row in rows):
                 return await work(request, values)
-            with self._room():
+            with self._app.room.place():
                 return await work(request, values)
 
         async def work(request: Request, values: dict[str, str]) -> Response:
@@ -172,24 +166,10 @@ class Surface:
             most = self._app.settings.limits.request_bytes
             arguments = await read_arguments(route, request, values, query, most)
             asked = call(self._app.context(caller), route.operation, arguments)
-            result = await (_while_there(request, asked) if route.waits else asked)
+            result = await (_while_there(request, asked) if route.operation.waits else asked)
             return await respond(route, result, is_head=request.method == "HEAD")
 
         return answer
-
-    @contextmanager
-    def _room(self) -> Iterator[None]:
-        """Take a place among those that are being answered. Raises Unavailable if all are taken.
-
-        More at once would make each of them wait longer, and none be answered sooner.
-        """
-        if self._busy >= MOST_AT_ONCE:
-            raise Unavailable("there is too much to do just now; try again", retry_after=1)
-        self._busy += 1
-        try:
-            yield
-        finally:
-            self._busy -= 1
 
     async def _caller(self, request: Request) -> Caller:
         return await self._door.caller(request.headers, request.scope)

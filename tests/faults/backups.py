@@ -1,0 +1,160 @@
+"""A house is backed up again and again while mail comes in; each backup is brought back.
+
+    python -m tests.faults.backups [BACKUPS] [MAILS A SECOND] [SECONDS BETWEEN]
+
+ends with what was found, and with 1 if a backup was not one whole moment of the house, or if mail
+came in more than twice as slowly (p99) while backups were made.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import apsw
+
+from tests.faults.drilled import FOLDER, PATIENCE_S, PYTHONPATH, Server, server, twice
+from tests.mails import mail
+from tests.servers.postroom import environment
+
+MOST_SLOWER = 2.0
+_SENDERS = 4
+_FILES = [("note.txt", "text/plain", b"the same in every mail")]
+
+
+@dataclass
+class Found:
+    """What became of the backups, and how long mail took meanwhile and before."""
+
+    backups: int = 0
+    mails: int = 0
+    lost: int = 0
+    doubled: int = 0
+    torn: int = 0
+    refused: int = 0
+    quiet_s: list[float] = field(default_factory=list)
+    busy_s: list[float] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        return self.backups > 0 and not (self.lost or self.doubled or self.torn or self.refused)
+
+    @property
+    def slower(self) -> float:
+        """How much longer the slowest hundredth took while backups were made."""
+        return _p99(self.busy_s) / _p99(self.quiet_s)
+
+    def __str__(self) -> str:
+        counts = ("backups", "mails", "lost", "doubled", "torn", "refused")
+        told = ", ".join(f"{getattr(self, name)} {name}" for name in counts)
+        times = f"{_p99(self.quiet_s) * 1e3:.0f} ms before, {_p99(self.busy_s) * 1e3:.0f} ms during"
+        return f"{told}; p99 of a mail {times} ({self.slower:.2f} times)"
+
+
+def _p99(values: list[float]) -> float:
+    ordered = sorted(values)
+    return ordered[int(len(ordered) * 0.99)] if ordered else 0.0
+
+
+class Sender(threading.Thread):
+    """Brings mail at a steady pace, and remembers when each was acknowledged."""
+
+    def __init__(self, house: Server, name: int, pause_s: float, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._house, self._name, self._pause_s, self._stopping = house, name, pause_s, stop
+        self.acknowledged: list[str] = []
+        self.took_s: list[float] = []
+        self.refused = 0
+
+    def run(self) -> None:
+        due = time.monotonic()
+        while not self._stopping.is_set():
+            subject = f"{self._name} {len(self.acknowledged)}"
+            started = time.monotonic()
+            self._send(subject)
+            self.took_s.append(time.monotonic() - started)
+            due = max(due + self._pause_s, started)
+            self._stopping.wait(max(0.0, due - time.monotonic()))
+
+    def _send(self, subject: str) -> None:
+        url = f"http://127.0.0.1:{self._house.port}/v1/inbound?recipient=bo@postroom.localhost"
+        login = {"Authorization": f"Bearer {self._house.key}", "Content-Type": "message/rfc822"}
+        raw = mail(subject, attachments=_FILES)
+        try:
+            request = urllib.request.Request(url, data=raw, headers=login)
+            urllib.request.urlopen(request, timeout=PATIENCE_S).close()
+            self.acknowledged.append(subject)
+        except OSError:
+            self.refused += 1
+
+
+def backed_up(
+    backups: int, per_s: float = 20.0, every_s: float = 2.0, defect: str = "none"
+) -> Found:
+    """Make so many backups of a busy house; bring each back, and look at all of it."""
+    found, stop = Found(), threading.Event()
+    with tempfile.TemporaryDirectory() as name, server("none") as house:
+        house.ask("POST", "/v1/inboxes", {"username": "bo"})
+        senders = [Sender(house, n, _SENDERS / per_s, stop) for n in range(_SENDERS)]
+        for sender in senders:
+            sender.start()
+        stop.wait(every_s * 2)
+        found.quiet_s = [took for sender in senders for took in sender.took_s[5:]]
+        seen = {sender: len(sender.took_s) for sender in senders}
+        for _ in range(backups):
+            _one_backup(house, Path(name), senders, found, defect)
+            stop.wait(every_s)
+        stop.set()
+        for sender in senders:
+            sender.join(PATIENCE_S)
+            found.busy_s += sender.took_s[seen[sender] :]
+            found.mails += len(sender.acknowledged)
+            found.refused += sender.refused
+    return found
+
+
+def _one_backup(
+    house: Server, folder: Path, senders: list[Sender], found: Found, defect: str
+) -> None:
+    kept, back = folder / "kept", folder / "back"
+    least = [subject for sender in senders for subject in list(sender.acknowledged)]
+    _postroom(house.data, defect, "backup", str(kept))
+    _postroom(back, "none", "restore", str(kept))
+    try:
+        verified = json.loads(_postroom(back, "none", "-o", "json", "verify"))
+        found.torn += len(verified["problems"])
+        database = apsw.Connection(str(back / "postroom.db"))
+        stored = Counter(row[0] for row in database.execute("SELECT subject FROM messages"))
+    except (ValueError, apsw.Error):
+        found.torn, stored = found.torn + 1, Counter()
+    found.lost += sum(1 for subject in least if not stored[subject])
+    found.doubled += twice(stored)
+    found.backups += 1
+    shutil.rmtree(back, ignore_errors=True)
+
+
+def _postroom(data: Path, defect: str, *words: str) -> bytes:
+    env = environment(data, {"PYTHONPATH": PYTHONPATH})
+    line = [sys.executable, "-m", "tests.faults.defects", defect, *words]
+    return subprocess.run(line, env=env, cwd=FOLDER, capture_output=True, check=False).stdout
+
+
+def main() -> int:
+    given = [float(word) for word in sys.argv[1:]]
+    backups, per_s, every_s = (*given, *(100.0, 100.0, 10.0)[len(given) :])
+    found = backed_up(int(backups), per_s, every_s)
+    print(found)
+    return 0 if found.is_clean and found.slower <= MOST_SLOWER else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

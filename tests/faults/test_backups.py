@@ -1,0 +1,16 @@
+"""A quick share of the drill on backups; and with a defect planted, it notices."""
+
+from __future__ import annotations
+
+from tests.faults.backups import backed_up
+
+
+def test_each_backup_of_a_busy_house_is_one_whole_moment() -> None:
+    found = backed_up(2, per_s=20, every_s=0.5)
+
+    assert found.is_clean, str(found)
+    assert found.mails > 0
+
+
+def test_a_copy_of_the_file_alone_is_noticed() -> None:
+    assert not backed_up(1, per_s=20, every_s=0.5, defect="copy_the_file").is_clean

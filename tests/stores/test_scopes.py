@@ -1,0 +1,112 @@
+"""A search in one inbox looks at no message of another: every row that PostgreSQL reads is counted.
+
+The index itself is one for all inboxes; what is counted are rows of messages and their texts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from postroom.store.postgres import connection as connections
+from postroom.store.postgres.engine import PostgresEngine
+from postroom.store.search.find import Finder
+from postroom.store.search.wanted import Wanted
+from tests.unit.store.search.world import World
+
+TABLES = ("messages", "search_texts", "bodies", "search_tail", "attachments")
+PATIENT = "; ".join(
+    f"SET enable_{way} = off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin")
+)
+"""Tables this small are read whole whatever the index; the question is whether they need be."""
+INBOXES, MAILS, MAIL_IN_TAIL, QUESTIONS = 8, 400, 40, 24
+Asked = list[tuple[bytes, list[object]]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What was asked of the database, with the values."""
+    found: Asked = []
+    real = connections.PostgresTransaction._execute
+
+    def execute(self, sql, params):
+        statement, names = connections.positional(sql)
+        found.append((statement, [params[name] for name in names]))
+        return real(self, sql, params)
+
+    monkeypatch.setattr(connections.PostgresTransaction, "_execute", execute)
+    return found
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for part in plan.get("Plans", ()):
+        yield from nodes(part)
+
+
+def looked_at(connection: psycopg.Connection, statement: bytes, values: list[object]):
+    """How many rows of each table a query reads, those that it leaves out included."""
+    row = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement, values).fetchone()
+    assert row is not None
+    [explained] = row[0] if isinstance(row[0], list) else json.loads(row[0])
+    counts: dict[str, float] = defaultdict(float)
+    for node in nodes(explained["Plan"]):
+        if table := re.sub(r"_\d+$", "", node.get("Relation Name", "")):
+            seen = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+            counts[table] += seen * node["Actual Loops"]
+    return counts
+
+
+async def prepared(url: str) -> World:
+    """Much mail in several inboxes; most of it indexed, some still in the tail."""
+    world = await World.on(PostgresEngine.open(url), 7, inboxes=INBOXES)
+    await world.arrive(MAILS)
+    await world.merge()
+    await world.arrive(MAIL_IN_TAIL)
+    return world
+
+
+@pytest.mark.parametrize("is_indexed", [True, False], ids=["index", "small scope"])
+async def test_a_search_in_one_inbox_reads_nothing_of_the_others(
+    database_url: str, asked: Asked, is_indexed: bool
+) -> None:
+    world = await prepared(database_url)
+    world.finder = world.finder if is_indexed else Finder()
+    look = await world.look()
+    sizes = [sum(row[2] == number for row in look.rows) for number in range(1, INBOXES + 1)]
+    most: dict[str, float] = defaultdict(float)
+    with connections.connect(database_url) as connection:
+        connection.execute("ANALYZE")
+        connection.execute(PATIENT)
+        for number in range(QUESTIONS):
+            inbox = number % INBOXES + 1
+            wanted = replace(world.wanted(look), inboxes=(inbox,), thread=None)
+            asked.clear()
+            await world.find(wanted)
+            for statement, values in list(asked):
+                for table, count in looked_at(connection, statement, values).items():
+                    most[table] = max(most[table], count / sizes[inbox - 1])
+    await world.engine.close()
+
+    assert {"messages", "search_texts"} <= most.keys()
+    assert [] == [(table, share) for table, share in most.items() if table in TABLES and share > 1]
+
+
+async def test_a_search_that_leaves_its_scope_is_noticed(database_url: str, asked: Asked) -> None:
+    world = await prepared(database_url)
+
+    asked.clear()
+    await world.find(Wanted(q="invoice of", mailbox="*"))
+    with connections.connect(database_url) as connection:
+        connection.execute(PATIENT)
+        counts = [looked_at(connection, *one)["messages"] for one in asked]
+    await world.engine.close()
+
+    assert max(counts) > MAILS / INBOXES

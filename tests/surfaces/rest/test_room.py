@@ -1,0 +1,87 @@
+"""When too much is asked at once, some are told to come back before anything is done for them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from postroom.pipeline.watch import Watch
+from postroom.surfaces.mcp.server import http_app
+from postroom.surfaces.rest.server import Door, build
+from tests.mails import deliver, mail
+from tests.surfaces.rest.conftest import visiting
+
+JSON = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
+
+
+@pytest.fixture
+async def both(app, key):
+    """A client of the whole server: REST, and MCP beside it."""
+    endpoint = http_app(app, Door.of(app, no_auth=False))
+    asgi = build(app, mounts={"/mcp": endpoint})
+    async with endpoint.lifespan(), visiting(app, key, asgi=asgi) as rest:
+        yield rest
+
+
+def call(name, **arguments):
+    asked = {"name": name, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/inboxes", None),
+        ("POST", "/v1/inbound?recipient=x@y.example", {}),
+        ("POST", "/mcp", call("list_inboxes")),
+    ],
+)
+async def test_who_finds_no_room_is_told_when_to_come_back(app, both, method, path, body):
+    app.room.taken = app.room.most
+
+    response = await both.send(method, path, json=body, headers=JSON)
+
+    assert (503, "1") == (response.status_code, response.headers["retry-after"])
+    assert "unavailable" == response.json()["code"]
+    app.room.taken -= 1
+    again = await both.send(method, path, json=body, headers=JSON)
+    assert 503 != again.status_code
+
+
+async def test_a_full_server_still_says_that_it_lives(app, both):
+    app.room.taken = app.room.most
+
+    assert "ok" == (await both.get("/healthz"))["status"]
+
+
+async def test_a_place_is_free_again_after_an_error(app, both):
+    app.room.most = 1
+
+    for _ in range(2):
+        assert 404 == (await both.problem("GET", "/v1/messages/msg_none"))["status"]
+        assert 401 == (await both.send("POST", "/mcp", headers={"Authorization": ""})).status_code
+
+    assert 0 == app.room.taken
+
+
+@pytest.mark.parametrize("is_mcp", [False, True], ids=["rest", "mcp"])
+async def test_who_waits_for_mail_takes_no_room(app, both, ctx, inbox, is_mcp, monkeypatch):
+    app.room.most = 1
+    is_waiting, after = asyncio.Event(), Watch.after
+
+    def told(*args):
+        is_waiting.set()
+        return after(*args)
+
+    monkeypatch.setattr(Watch, "after", told)
+    body = call("wait_for_message", inbox_id=inbox.id, timeout_s=60)
+    path = f"/v1/messages/wait?inbox_id={inbox.id}&timeout_s=60"
+    how = ("POST", "/mcp", body) if is_mcp else ("GET", path, None)
+    waiting = asyncio.create_task(both.send(how[0], how[1], json=how[2], headers=JSON))
+    await is_waiting.wait()
+
+    assert 0 == app.room.taken
+    assert 0 == (await both.get("/v1/messages", inbox_id=inbox.id))["total"]
+    await deliver(ctx, inbox, mail("At last"))
+    assert "At last" in (await waiting).text
