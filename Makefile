@@ -72,7 +72,7 @@ rule-runs: setup ## Plan, apply and undo 5,000 random rules: what is planned is 
 
 faults: setup ## Kill, cut, fill and fail a real server: make faults SCALE=0.1 (1 is the full run)
 	@scripts/system-packages test
-	@.venv/bin/python -m tests.faults.drills $(or $(SCALE),0.1)
+	@.venv/bin/python -m tests.faults.drills $(or $(SCALE),0.1) $(DRILLS)
 
 clean: ## Remove what was built and cached, but neither .venv nor .run
 	@rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -172,11 +172,16 @@ def leave_quickly() -> None:
     pipeline.RENEW_S = 1.0
 
 
-if __name__ == "__main__":
+def run(defect: str, *words: str) -> None:
+    """Be `postroom WORD…` with a defect in it."""
     from postroom.__main__ import main
 
     faulthandler.register(signal.SIGUSR1)
     leave_quickly()
-    DEFECTS[sys.argv[1]]()
-    sys.argv = ["postroom", *sys.argv[2:]]
+    DEFECTS[defect]()
+    sys.argv = ["postroom", *words]
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults.drilled import Server, Tally, send_all, server, twice
+from tests.faults.drilled import Server, Tally, send_all, server, twice, until_traced
 from tests.mails import mail
 
 
@@ -33,8 +33,8 @@ def _fill(folder: Path, tally: Tally, defect: str) -> None:
     ballast = folder / "ballast"
     ballast.write_bytes(b"x" * 8 * 2**20)
     running = Server(folder / "data", defect)
-    running.start()
     try:
+        running.start()
         running.ask("POST", "/v1/inboxes", {"username": "bo"})
         raws = _large_mails(120)
         replies = asyncio.run(send_all(running.smtp, raws))
@@ -50,7 +50,7 @@ def _fill(folder: Path, tally: Tally, defect: str) -> None:
         acked = [n for n in range(len(raws)) if n not in refused] + refused[:5]
         _compare(running, tally, acked)
     finally:
-        running.kill()
+        running.close()
 
 
 def _large_mails(count: int) -> list[bytes]:
@@ -107,7 +107,7 @@ def _failing(running: Server) -> Iterator[None]:
     inject = "inject=fsync,fdatasync:error=EIO"
     strace = subprocess.Popen([*words, inject], stderr=subprocess.PIPE)
     try:
-        running.traced()
+        until_traced(running.pid)
         yield
     finally:
         strace.terminate()

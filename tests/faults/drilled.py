@@ -21,11 +21,10 @@ from pathlib import Path
 
 import apsw
 
+from tests.faults.nursery import FOLDER, PYTHONPATH, Nursery
 from tests.servers.postroom import environment, free_port
 
 PATIENCE_S = 300
-FOLDER = Path(__file__).parents[2]
-PYTHONPATH = f"{FOLDER / 'src'}{os.pathsep}{FOLDER}"
 
 
 @dataclass
@@ -62,26 +61,23 @@ class Server:
                 **extra,
             },
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._nursery = Nursery()
 
     def set(self, name: str, value: str) -> None:
         """Change a setting before the next start."""
         self._env[name] = value
 
     def start(self) -> None:
-        words = [sys.executable, "-m", "tests.faults.defects", self.defect, "serve"]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                words, env=self._env, cwd=FOLDER, stdout=subprocess.DEVNULL, stderr=log
-            )
+        words = [self.defect, "serve"]
+        self._nursery.start("tests.faults.defects:run", words, self._env, self._log)
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with suppress(OSError, urllib.error.URLError):
                 self.ask("GET", "/readyz")
                 return
-            assert self._process.poll() is None, f"the server ended: {self._last_words()}"
+            assert self._nursery.is_alive(), f"the server ended: {self._last_words()}"
             time.sleep(0.02)
-        self._process.send_signal(signal.SIGUSR1)
+        os.kill(self.pid, signal.SIGUSR1)
         time.sleep(1)
         raise RuntimeError(f"the server did not start: {self._last_words()}")
 
@@ -90,15 +86,15 @@ class Server:
         return self._log.read_text("utf-8", "replace")[-6_000:]
 
     def kill(self) -> None:
-        assert self._process is not None
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+        self._nursery.end(signal.SIGKILL)
 
     def stop(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait()
+        self._nursery.end(signal.SIGTERM)
+
+    def close(self) -> None:
+        """Kill it for good."""
+        self.kill()
+        self._nursery.close()
 
     def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
         request = urllib.request.Request(
@@ -124,18 +120,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def traced(self) -> None:
-        """Wait until somebody traces every thread of the server."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            tasks = Path(f"/proc/{self.pid}/task").iterdir()
-            if all("TracerPid:\t0" not in (task / "status").read_text() for task in tasks):
-                return
-            time.sleep(0.02)
-        raise RuntimeError("nobody traces the server")
+        return self._nursery.pid
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Look into the database, past everything that could hide something."""
@@ -147,6 +132,17 @@ class Server:
         return len(json.loads(done.stdout)["problems"])
 
 
+def until_traced(pid: int) -> None:
+    """Wait until somebody traces every thread of a process."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        if all("TracerPid:\t0" not in (task / "status").read_text() for task in tasks):
+            return
+        time.sleep(0.02)
+    raise RuntimeError("nobody traces it")
+
+
 @contextmanager
 def server(defect: str, **extra: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as name:
@@ -155,7 +151,7 @@ def server(defect: str, **extra: str) -> Iterator[Server]:
         try:
             yield opened
         finally:
-            opened.kill()
+            opened.close()
 
 
 async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

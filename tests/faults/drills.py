@@ -1,6 +1,6 @@
 """Fault drills against a real server: each counts what was tried, lost, doubled and torn.
 
-    python -m tests.faults.drills [SCALE]
+    python -m tests.faults.drills [SCALE [DRILL…]]
 
 ends with the table, and with 1 if anything but `tried` and `acknowledged` is not zero.
 """
@@ -46,6 +46,8 @@ def main() -> int:
     scale = float(sys.argv[1]) if sys.argv[1:] else 0.1
     tallies = []
     for drill, full in DRILLS:
+        if sys.argv[2:] and drill.__name__ not in sys.argv[2:]:
+            continue
         tallies.append(drill(max(2, round(full * scale))))
         print(tallies[-1], flush=True)
     print(table(tallies))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.drilled import Server, send_all, server
+from tests.faults.drilled import Server, send_all, server, until_traced
 from tests.mails import mail
 
 CALL = re.compile(r"(\d+) +(?:(fsync|fdatasync)\(\d+<([^>]*)>|<\.\.\. (?:fsync|fdatasync) resumed)")
@@ -35,7 +35,7 @@ def traced(running: Server, trace: Path) -> list[str]:
     words = ["strace", "-f", "-y", "-s", "64", "-o", str(trace), "-p", str(running.pid), "-e"]
     strace = subprocess.Popen([*words, calls], stderr=subprocess.DEVNULL)
     try:
-        running.traced()
+        until_traced(running.pid)
         [reply] = asyncio.run(send_all(running.smtp, [RAW.replace(b"\n", b"\r\n")]))
         assert reply.startswith(b"250 2.0.0 stored")
     finally:
