@@ -14,11 +14,12 @@ from tests.faults.answering import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
 from tests.faults.drilled import Tally
-from tests.faults.receiving import killed_while_receiving
+from tests.faults.receiving import killed_while_posting, killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
 
 DRILLS: tuple[tuple[Callable[[int], Tally], int], ...] = (
     (killed_while_receiving, 1_000),
+    (killed_while_posting, 500),
     (killed_while_sending, 1_000),
     (crash_points, 250),
     (failing_syncs, 200),

@@ -12,7 +12,7 @@ from tests.faults.answering import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
 from tests.faults.drilled import Tally
-from tests.faults.receiving import killed_while_receiving
+from tests.faults.receiving import killed_while_posting, killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
 
 
@@ -23,6 +23,10 @@ def only_root() -> None:
 
 def test_nothing_acknowledged_is_lost_or_doubled_by_a_kill() -> None:
     assert killed_while_receiving(2).is_clean
+
+
+def test_nothing_acknowledged_over_rest_is_lost_or_doubled_by_a_kill() -> None:
+    assert killed_while_posting(2).is_clean
 
 
 def test_a_kill_while_sending_neither_loses_nor_doubles() -> None:
@@ -65,6 +69,7 @@ def test_two_machines_stop_answering_each_other() -> None:
     [
         (partial(killed_while_receiving, 2), "ack_before_commit"),
         (partial(killed_while_receiving, 3), "keep_every_repeat"),
+        (partial(killed_while_posting, 3), "keep_every_repeat"),
         (partial(killed_while_sending, 4), "forget_the_handing_over"),
         (partial(crash_points, 3, mails=2), "store_bytes_last"),
         (partial(broken_disk, 1), "never_sync"),
