@@ -16,11 +16,13 @@ from tests.faults.disks import broken_disk, full_disk
 from tests.faults.drilled import Tally
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
+from tests.faults.telling import killed_while_telling
 
 DRILLS: tuple[tuple[Callable[[int], Tally], int], ...] = (
     (killed_while_receiving, 1_000),
     (killed_while_posting, 500),
     (killed_while_sending, 1_000),
+    (killed_while_telling, 200),
     (crash_points, 250),
     (failing_syncs, 200),
     (broken_disk, 20),
