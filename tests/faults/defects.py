@@ -116,6 +116,13 @@ def never_sync() -> None:
     os.fsync = lambda fd: None
 
 
+def forget_a_failed_sync() -> None:
+    """After a sync has failed, the next mail is tried as if nothing had been."""
+    from postroom.blobs.files import FileBlobs
+
+    FileBlobs._is_broken = property(lambda self: False, lambda self, value: None)  # type: ignore[assignment]
+
+
 def store_bytes_last() -> None:
     """A message is committed before its bytes are written."""
     from postroom.blobs.files import FileBlobs
@@ -165,7 +172,7 @@ DEFECTS = {
         for defect in (
             ack_before_commit, forget_the_handing_over, keep_every_repeat,
             send_what_is_unknown_again, forget_keys, answer_anyone, accept_when_full, never_sync,
-            store_bytes_last, tell_afterwards,
+            store_bytes_last, tell_afterwards, forget_a_failed_sync,
         )
     },
 }  # fmt: skip

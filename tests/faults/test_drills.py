@@ -78,6 +78,7 @@ def test_two_machines_stop_answering_each_other() -> None:
         (partial(killed_while_sending, 4), "forget_the_handing_over"),
         (partial(killed_while_telling, 4), "tell_afterwards"),
         (partial(crash_points, 3, mails=2), "store_bytes_last"),
+        (partial(failing_syncs, 4, mails=20), "forget_a_failed_sync"),
         (partial(broken_disk, 1), "never_sync"),
         (partial(full_disk, 1), "accept_when_full"),
         (partial(strange_relays, 24), "send_what_is_unknown_again"),
