@@ -78,7 +78,7 @@ rule-runs: setup ## Plan, apply and undo 5,000 random rules: what is planned is 
 
 faults: setup ## Kill, cut, fill and fail a real server: make faults SCALE=0.1 (1 is the full run)
 	@scripts/system-packages test
-	@.venv/bin/python -m tests.faults.drills $(or $(SCALE),0.1)
+	@.venv/bin/python -m tests.faults.drills $(or $(SCALE),0.1) $(DRILLS)
 
 faults-backup: setup ## Back up a busy house again and again: make faults-backup BACKUPS=100
 	@.venv/bin/python -m tests.faults.backups $(or $(BACKUPS),10)

@@ -27,7 +27,7 @@ from postroom.pipeline.parsing import Parser
 from postroom.ports.blobs import BlobStore
 from postroom.ports.embedder import Embedder
 from postroom.ports.imap import LiveImap
-from postroom.ports.inbound import Fetcher, Inbound
+from postroom.ports.inbound import Bucket, Fetcher, Inbound
 from postroom.ports.sender import Sender
 from postroom.ports.store import Store
 
@@ -239,8 +239,16 @@ def make_inbound(settings: Settings) -> dict[str, Inbound]:
     if settings.ses_topics:
         from postroom.providers.inbound.ses import Ses
 
-        found["ses"] = Ses(settings.ses_topics, _fetcher(settings))
+        found["ses"] = Ses(settings.ses_topics, _fetcher(settings), _bucket(settings))
     return found
+
+
+def _bucket(settings: Settings) -> Bucket | None:
+    if settings.ses_bucket is None:
+        return None
+    from postroom.providers.inbound.bucket import MailBucket
+
+    return MailBucket.named(settings.ses_bucket, settings.limits.message_bytes)
 
 
 def _fetcher(settings: Settings) -> Fetcher:

@@ -23,8 +23,8 @@ def two_machines(rounds: int, defect: str = "none") -> Tally:
         two = Server(folder / "two", defect, POSTROOM_DOMAIN="two.example")
         for house, other in ((one, two), (two, one)):
             house.set("POSTROOM_RELAY_URL", f"smtp://127.0.0.1:{other.smtp}")
+            stack.callback(house.close)
             house.start()
-            stack.callback(house.kill)
             house.ask("POST", "/v1/inboxes", {"username": "agent"})
         for number in range(rounds):
             _exchange(one, two, f"drill {number}", tally)

@@ -2,74 +2,120 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import subprocess
-import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import apsw
 
-from tests.faults.drilled import FOLDER, PYTHONPATH, Tally, twice
+from tests.faults.drilled import Tally, twice
+from tests.faults.nursery import PYTHONPATH, Nursery
 from tests.servers.postroom import environment
 
-RECEIVE = """
-import asyncio, os, sys
-from pathlib import Path
-from postroom.blobs.files import FileBlobs
-from postroom.pipeline.house import House
-from postroom.store.sqlite import open_store
-from tests.faults.defects import DEFECTS
-from tests.mails import deliver, mail, new_inbox
+CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "openat", "unlink", "ftruncate")
 
-async def main():
-    DEFECTS[sys.argv[4]]()
-    folder, log = Path(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+def receive(folder: str, log: str, count: str, defect: str) -> None:
+    """Take in some mails, and write down which of them were acknowledged."""
+    Path(folder).mkdir(exist_ok=True)
+    asyncio.run(_receive(Path(folder), Path(log), int(count), defect))
+
+
+async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
+    from postroom.blobs.files import FileBlobs
+    from postroom.pipeline.house import House
+    from postroom.store.sqlite import open_store
+    from tests.faults.defects import DEFECTS
+    from tests.mails import deliver, mail, new_inbox
+
+    DEFECTS[defect]()
+    said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     store = await open_store(folder / "postroom.db")
     house = House(store=store, blobs=FileBlobs(folder / "blobs"))
     known = await store.inboxes_at(["bo@postroom.localhost"])
     inbox = known.get("bo@postroom.localhost") or await new_inbox(house)
-    os.write(log, b"start\\n")
-    for number in range(int(sys.argv[3])):
+    for number in range(count):
         try:
             await deliver(house, inbox, mail(f"drill {number}", message_id=f"<{number}@x.org>"))
-        except Exception:
-            os.write(log, b"refused\\n")
+        except Exception:  # noqa: BLE001 - whatever it is, the mail was not taken
+            os.write(said, b"refused\n")
         else:
-            os.write(log, f"{number}\\n".encode())
+            os.write(said, f"{number}\n".encode())
     os._exit(0)
 
-asyncio.run(main())
-"""
-CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "openat", "unlink", "ftruncate")
+
+@dataclass
+class _Bench:
+    """Where mails are taken in under strace, each time in a folder of its own."""
+
+    mails: int
+    defect: str
+    _nursery: Nursery = field(default_factory=Nursery)
+
+    def traced(self, folder: Path, strace: Sequence[str]) -> list[str]:
+        """Take the mails in while strace does what it is told; what was acknowledged."""
+        self._start_receiving(folder, self.defect, traced=True)
+        words = ["strace", "-f", "-qq", *strace, "-p", str(self._nursery.pid)]
+        subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
+        self._nursery.wait()
+        return _said(folder)
+
+    def again(self, folder: Path) -> list[str]:
+        """Take the same mails in with nothing in the way; what was ever acknowledged."""
+        self._start_receiving(folder, "none", traced=False)
+        self._nursery.wait()
+        return _said(folder)
+
+    def _start_receiving(self, folder: Path, defect: str, *, traced: bool) -> None:
+        words = [str(folder / "data"), str(folder / "acks"), str(self.mails), defect]
+        target, log = "tests.faults.crashes:receive", folder / "log"
+        self._nursery.start(target, words, _env(folder), log, traced=traced)
+
+    def problems(self, folder: Path) -> int:
+        """How much `postroom verify` finds."""
+        report = folder / "verified"
+        words = ["none", "-o", "json", "verify"]
+        self._nursery.start("tests.faults.defects:run", words, _env(folder), report)
+        self._nursery.wait()
+        return len(json.loads(report.read_text())["problems"])
+
+    def close(self) -> None:
+        self._nursery.close()
 
 
-def _traced(
-    folder: Path, inject: str, count: int, defect: str = "none", *, fresh: bool = True
-) -> list[str]:
-    """Receive some mails under strace; what was acknowledged."""
+@contextmanager
+def _bench(mails: int, defect: str) -> Iterator[_Bench]:
+    bench = _Bench(mails, defect)
+    try:
+        yield bench
+    finally:
+        bench.close()
+
+
+def _env(folder: Path) -> dict[str, str]:
+    return environment(folder / "data", {"PYTHONPATH": PYTHONPATH})
+
+
+def _said(folder: Path) -> list[str]:
     log = folder / "acks"
-    if fresh:
-        log.unlink(missing_ok=True)
-    env = environment(folder, {"PYTHONPATH": PYTHONPATH})
-    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", inject] if inject else []
-    words = [*strace, sys.executable, "-c", RECEIVE, str(folder), str(log), str(count), defect]
-    subprocess.run(words, env=env, cwd=FOLDER, capture_output=True, check=False, timeout=300)
     return log.read_text().split() if log.exists() else []
 
 
-def _check(folder: Path, words: list[str], mails: int, tally: Tally) -> None:
+def _check(bench: _Bench, folder: Path, words: list[str], tally: Tally) -> None:
     """What is there after a fault must be whole; then all is sent again, and nothing is doubled."""
-    env = environment(folder, {"PYTHONPATH": str(FOLDER / "src")})
-    verify = [sys.executable, "-m", "postroom", "-o", "json", "verify"]
-    done = subprocess.run(verify, env=env, cwd=FOLDER, capture_output=True, check=False)
-    tally.torn += len(json.loads(done.stdout)["problems"])
+    tally.torn += bench.problems(folder)
     acked = {word for word in words if word.isdigit()}
     tally.lost += _missing(folder, acked)
-    again = {word for word in _traced(folder, "", mails, fresh=False) if word.isdigit()}
+    again = {word for word in bench.again(folder) if word.isdigit()}
     tally.lost += _missing(folder, again)
-    tally.torn += mails - len(again)
+    tally.torn += bench.mails - len(again)
     tally.doubled += twice(_stored(folder))
     tally.acknowledged += len(acked) + len(again)
     tally.tried += 1
@@ -81,51 +127,52 @@ def _missing(folder: Path, acked: set[str]) -> int:
 
 
 def _stored(folder: Path) -> Counter[object]:
-    database = apsw.Connection(str(folder / "postroom.db"))
+    database = apsw.Connection(str(folder / "data" / "postroom.db"))
     return Counter(row[0] for row in database.execute("SELECT subject FROM messages"))
 
 
-def crash_points(most: int, defect: str = "none", *, mails: int = 3) -> Tally:
+def crash_points(most: int, defect: str = "none", *, mails: int = 20) -> Tally:
     """SIGKILL at the first, second, … call of each kind, as far as a clean run has calls."""
     tally = Tally("SIGKILL at every system call")
-    for call in CALLS:
-        for number in _points(call, mails, most):
-            with tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
-                inject = f"inject={call}:signal=SIGKILL:when={number}"
-                _check(folder, _traced(folder, inject, mails, defect), mails, tally)
+    with _bench(mails, defect) as bench:
+        for call in CALLS:
+            for number in _points(bench, call, most):
+                with tempfile.TemporaryDirectory() as name:
+                    inject = f"inject={call}:signal=SIGKILL:when={number}"
+                    words = bench.traced(Path(name), ["-o", "/dev/null", "-e", inject])
+                    _check(bench, Path(name), words, tally)
     return tally
 
 
-def _points(call: str, mails: int, most: int) -> list[int]:
-    """Which calls of a clean run to be killed at: all, or *most* of them spread evenly."""
+def _points(bench: _Bench, call: str, most: int) -> list[int]:
+    """Which calls of a clean run to be hit at: all, or *most* of them spread evenly."""
     with tempfile.TemporaryDirectory() as name:
         trace = Path(name) / "trace"
-        folder = Path(name) / "data"
-        folder.mkdir()
-        env = environment(folder, {"PYTHONPATH": PYTHONPATH})
-        strace = ["strace", "-f", "-qq", "-o", str(trace), "-e", f"trace={call}"]
-        words = [*strace, sys.executable, "-c", RECEIVE, str(folder), str(folder / "acks")]
-        words += [str(mails), "none"]
-        subprocess.run(words, env=env, cwd=FOLDER, capture_output=True, check=False)
-        per_thread = Counter(line.split()[0] for line in trace.read_text().splitlines())
+        bench.traced(Path(name), ["-o", str(trace), "-e", f"trace={call}"])
+        # strace counts the calls of each thread by itself.
+        per_thread = Counter(
+            line.split()[0] for line in trace.read_text().splitlines() if f" {call}(" in line
+        )
     count = max(per_thread.values(), default=0)
     if count <= most:
         return list(range(1, count + 1))
     return sorted({1 + round(step * (count - 1) / (most - 1)) for step in range(most)})
 
 
-def failing_syncs(most: int, defect: str = "none", *, mails: int = 5) -> Tally:
-    """EIO from the k-th sync on: nothing is acknowledged after it, and a restart is clean."""
-    tally = Tally("EIO from every sync on")
-    for call in ("fdatasync", "fsync"):
-        for number in range(1, most + 1):
-            with tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
-                inject = f"inject={call}:error=EIO:when={number}+"
-                words = _traced(folder, inject, mails, defect)
-                refused = "refused" in words
-                after = words[words.index("refused") :] if refused else []
-                tally.lost += sum(1 for word in after if word.isdigit())
-                _check(folder, words, mails, tally)
+def failing_syncs(most: int, defect: str = "none", *, mails: int = 100) -> Tally:
+    """EIO at the k-th sync, or from it on: nothing is acknowledged after it; a restart is clean.
+
+    A disk that fails once and then works is the worse one: what it dropped is never written.
+    """
+    tally = Tally("EIO at every sync, or from it on")
+    with _bench(mails, defect) as bench:
+        for call in ("fdatasync", "fsync"):
+            for turn, number in enumerate(_points(bench, call, most)):
+                with tempfile.TemporaryDirectory() as name:
+                    inject = f"inject={call}:error=EIO:when={number}{'+' if turn % 2 else ''}"
+                    words = bench.traced(Path(name), ["-o", "/dev/null", "-e", inject])
+                    refused = "refused" in words
+                    after = words[words.index("refused") :] if refused else []
+                    tally.lost += sum(1 for word in after if word.isdigit())
+                    _check(bench, Path(name), words, tally)
     return tally

@@ -116,6 +116,13 @@ def never_sync() -> None:
     os.fsync = lambda fd: None
 
 
+def forget_a_failed_sync() -> None:
+    """After a sync has failed, the next mail is tried as if nothing had been."""
+    from postroom.blobs.files import FileBlobs
+
+    FileBlobs._is_broken = property(lambda self: False, lambda self, value: None)  # type: ignore[assignment]
+
+
 def store_bytes_last() -> None:
     """A message is committed before its bytes are written."""
     from postroom.blobs.files import FileBlobs
@@ -140,6 +147,19 @@ def store_bytes_last() -> None:
 
     FileBlobs.put = later  # type: ignore[method-assign]
     SqlStore.add_messages = hasty  # type: ignore[method-assign]
+
+
+def tell_afterwards() -> None:
+    """A webhook is told once it is written down that it was."""
+    from postroom.model.webhook import Posted
+    from postroom.pipeline.webhooks import Webhooks
+
+    async def hasty(self: Webhooks, job: Any) -> None:
+        now, told = self.house.clock(), Posted(200, "told, honestly")
+        await self.house.store.settle_webhook(job, told, now=now, next_at=None)
+        await self._post(job)
+
+    Webhooks._tell = hasty  # type: ignore[method-assign]
 
 
 def copy_the_file() -> None:
@@ -175,7 +195,7 @@ DEFECTS = {
         for defect in (
             ack_before_commit, forget_the_handing_over, keep_every_repeat,
             send_what_is_unknown_again, forget_keys, answer_anyone, accept_when_full, never_sync,
-            store_bytes_last, copy_the_file, confirm_early,
+            store_bytes_last, tell_afterwards, forget_a_failed_sync, copy_the_file, confirm_early,
         )
     },
 }  # fmt: skip
@@ -185,6 +205,7 @@ def leave_quickly() -> None:
     """Let claims of the dead end soon, so that a drill need not wait for them."""
     from postroom.app import App
     from postroom.pipeline import outbox as pipeline
+    from postroom.pipeline import webhooks
 
     outbox = App.outbox
 
@@ -193,13 +214,20 @@ def leave_quickly() -> None:
 
     App.outbox = impatient  # type: ignore[method-assign]
     pipeline.RENEW_S = 1.0
+    webhooks.LEASE = timedelta(seconds=LEASE_S)
+    webhooks.LOOK_AGAIN_S = 1.0
 
 
-if __name__ == "__main__":
+def run(defect: str, *words: str) -> None:
+    """Be `postroom WORD…` with a defect in it."""
     from postroom.__main__ import main
 
     faulthandler.register(signal.SIGUSR1)
     leave_quickly()
-    DEFECTS[sys.argv[1]]()
-    sys.argv = ["postroom", *sys.argv[2:]]
+    DEFECTS[defect]()
+    sys.argv = ["postroom", *words]
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

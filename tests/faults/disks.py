@@ -12,29 +12,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults.drilled import Server, Tally, send_all, server, twice
+from tests.faults.drilled import Server, Tally, send_all, server, twice, until_traced
 from tests.mails import mail
 
 
 def full_disk(rounds: int, defect: str = "none") -> Tally:
-    """A full disk: 452, reads go on, and there is room again without a restart. Needs root."""
+    """A full disk: 452, reads go on, and there is room again without a restart. Needs root.
+
+    It is the disk of everything, and the next time the disk of the files alone.
+    """
     tally = Tally("disk full (tmpfs of 24 MB)")
-    for _ in range(rounds):
+    for number in range(rounds):
         with tempfile.TemporaryDirectory() as name:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "drill", name], check=True)
+            data = Path(name) / "data"
+            disk = data if number % 2 == 0 else data / "blobs"
+            disk.mkdir(parents=True)
+            words = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "drill", str(disk)]
+            subprocess.run(words, check=True)
             try:
-                _fill(Path(name), tally, defect)
+                _fill(data, disk / "ballast", tally, defect)
             finally:
-                subprocess.run(["umount", "-l", name], check=True)
+                subprocess.run(["umount", "-l", str(disk)], check=True)
     return tally
 
 
-def _fill(folder: Path, tally: Tally, defect: str) -> None:
-    ballast = folder / "ballast"
+def _fill(data: Path, ballast: Path, tally: Tally, defect: str) -> None:
     ballast.write_bytes(b"x" * 8 * 2**20)
-    running = Server(folder / "data", defect)
-    running.start()
+    running = Server(data, defect)
     try:
+        running.start()
         running.ask("POST", "/v1/inboxes", {"username": "bo"})
         raws = _large_mails(120)
         replies = asyncio.run(send_all(running.smtp, raws))
@@ -50,7 +56,7 @@ def _fill(folder: Path, tally: Tally, defect: str) -> None:
         acked = [n for n in range(len(raws)) if n not in refused] + refused[:5]
         _compare(running, tally, acked)
     finally:
-        running.kill()
+        running.close()
 
 
 def _large_mails(count: int) -> list[bytes]:
@@ -107,7 +113,7 @@ def _failing(running: Server) -> Iterator[None]:
     inject = "inject=fsync,fdatasync:error=EIO"
     strace = subprocess.Popen([*words, inject], stderr=subprocess.PIPE)
     try:
-        running.traced()
+        until_traced(running.pid)
         yield
     finally:
         strace.terminate()

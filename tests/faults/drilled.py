@@ -22,11 +22,10 @@ from pathlib import Path
 import apsw
 import psycopg
 
+from tests.faults.nursery import FOLDER, PYTHONPATH, Nursery
 from tests.servers.postroom import environment, free_port
 
 PATIENCE_S = 300
-FOLDER = Path(__file__).parents[2]
-PYTHONPATH = f"{FOLDER / 'src'}{os.pathsep}{FOLDER}"
 
 
 @dataclass
@@ -64,27 +63,23 @@ class Server:
                 **extra,
             },
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._nursery = Nursery()
 
     def set(self, name: str, value: str) -> None:
         """Change a setting before the next start."""
         self._env[name] = value
 
     def start(self) -> None:
-        words = [sys.executable, "-m", "tests.faults.defects", self.defect, "serve"]
-        words += ["--workers", str(self._workers)]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                words, env=self._env, cwd=FOLDER, stdout=subprocess.DEVNULL, stderr=log
-            )
+        words = [self.defect, "serve", "--workers", str(self._workers)]
+        self._nursery.start("tests.faults.defects:run", words, self._env, self._log)
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with suppress(OSError, urllib.error.URLError):
                 self.ask("GET", "/readyz")
                 return
-            assert self._process.poll() is None, f"the server ended: {self._last_words()}"
+            assert self._nursery.is_alive(), f"the server ended: {self._last_words()}"
             time.sleep(0.02)
-        self._process.send_signal(signal.SIGUSR1)
+        os.kill(self.pid, signal.SIGUSR1)
         time.sleep(1)
         raise RuntimeError(f"the server did not start: {self._last_words()}")
 
@@ -94,20 +89,21 @@ class Server:
 
     def kill(self) -> None:
         """Kill the server, and the processes that it has started, if it still has some."""
-        assert self._process is not None
-        workers = _children(self._process.pid) if self._process.poll() is None else []
-        self._process.kill()
+        workers = _children(self.pid) if self.pid and self._nursery.is_alive() else []
+        self._nursery.end(signal.SIGKILL)
         for pid in workers:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._process.wait()
         while any(_is_alive(pid) for pid in workers):
             time.sleep(0.01)
 
     def stop(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait()
+        self._nursery.end(signal.SIGTERM)
+
+    def close(self) -> None:
+        """Kill it for good."""
+        self.kill()
+        self._nursery.close()
 
     def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
         request = urllib.request.Request(
@@ -133,18 +129,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def traced(self) -> None:
-        """Wait until somebody traces every thread of the server."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            tasks = Path(f"/proc/{self.pid}/task").iterdir()
-            if all("TracerPid:\t0" not in (task / "status").read_text() for task in tasks):
-                return
-            time.sleep(0.02)
-        raise RuntimeError("nobody traces the server")
+        return self._nursery.pid
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Look into the database, past everything that could hide something."""
@@ -170,6 +155,17 @@ def _is_alive(pid: int) -> bool:
     return False
 
 
+def until_traced(pid: int) -> None:
+    """Wait until somebody traces every thread of a process."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        if all("TracerPid:\t0" not in (task / "status").read_text() for task in tasks):
+            return
+        time.sleep(0.02)
+    raise RuntimeError("nobody traces it")
+
+
 @contextmanager
 def server(defect: str, workers: int = 1, **extra: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as name:
@@ -178,7 +174,7 @@ def server(defect: str, workers: int = 1, **extra: str) -> Iterator[Server]:
         try:
             yield opened
         finally:
-            opened.kill()
+            opened.close()
 
 
 async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -1,6 +1,6 @@
 """Fault drills against a real server: each counts what was tried, lost, doubled and torn.
 
-    python -m tests.faults.drills [SCALE]
+    python -m tests.faults.drills [SCALE [DRILL…]]
 
 ends with the table, and with 1 if anything but `tried` and `acknowledged` is not zero.
 """
@@ -14,12 +14,15 @@ from tests.faults.answering import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
 from tests.faults.drilled import Tally
-from tests.faults.receiving import killed_while_receiving
+from tests.faults.receiving import killed_while_posting, killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
+from tests.faults.telling import killed_while_telling
 
 DRILLS: tuple[tuple[Callable[[int], Tally], int], ...] = (
     (killed_while_receiving, 1_000),
+    (killed_while_posting, 500),
     (killed_while_sending, 1_000),
+    (killed_while_telling, 200),
     (crash_points, 250),
     (failing_syncs, 200),
     (broken_disk, 20),
@@ -46,6 +49,8 @@ def main() -> int:
     scale = float(sys.argv[1]) if sys.argv[1:] else 0.1
     tallies = []
     for drill, full in DRILLS:
+        if sys.argv[2:] and drill.__name__ not in sys.argv[2:]:
+            continue
         tallies.append(drill(max(2, round(full * scale))))
         print(tallies[-1], flush=True)
     print(table(tallies))

@@ -12,8 +12,9 @@ from tests.faults.answering import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
 from tests.faults.drilled import Tally
-from tests.faults.receiving import killed_while_receiving
+from tests.faults.receiving import killed_while_posting, killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
+from tests.faults.telling import killed_while_telling
 
 
 def only_root() -> None:
@@ -25,8 +26,16 @@ def test_nothing_acknowledged_is_lost_or_doubled_by_a_kill() -> None:
     assert killed_while_receiving(2).is_clean
 
 
+def test_nothing_acknowledged_over_rest_is_lost_or_doubled_by_a_kill() -> None:
+    assert killed_while_posting(2).is_clean
+
+
 def test_a_kill_while_sending_neither_loses_nor_doubles() -> None:
     assert killed_while_sending(5).is_clean
+
+
+def test_a_kill_while_telling_a_webhook_leaves_nothing_untold() -> None:
+    assert killed_while_telling(2).is_clean
 
 
 def test_a_crash_at_some_system_calls_is_harmless() -> None:
@@ -65,8 +74,11 @@ def test_two_machines_stop_answering_each_other() -> None:
     [
         (partial(killed_while_receiving, 2), "ack_before_commit"),
         (partial(killed_while_receiving, 3), "keep_every_repeat"),
+        (partial(killed_while_posting, 3), "keep_every_repeat"),
         (partial(killed_while_sending, 4), "forget_the_handing_over"),
+        (partial(killed_while_telling, 4), "tell_afterwards"),
         (partial(crash_points, 3, mails=2), "store_bytes_last"),
+        (partial(failing_syncs, 4, mails=20), "forget_a_failed_sync"),
         (partial(broken_disk, 1), "never_sync"),
         (partial(full_disk, 1), "accept_when_full"),
         (partial(strange_relays, 24), "send_what_is_unknown_again"),

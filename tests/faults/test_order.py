@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.drilled import Server, send_all, server
+from tests.faults.drilled import Server, send_all, server, until_traced
 from tests.mails import mail
 
 CALL = re.compile(r"(\d+) +(?:(fsync|fdatasync)\(\d+<([^>]*)>|<\.\.\. (?:fsync|fdatasync) resumed)")
@@ -29,24 +29,36 @@ def finished_syncs(lines: list[str]) -> list[tuple[int, str]]:
     return ended
 
 
-def traced(running: Server, trace: Path) -> list[str]:
+def over_smtp(running: Server) -> bool:
+    [reply] = asyncio.run(send_all(running.smtp, [RAW.replace(b"\n", b"\r\n")]))
+    return reply.startswith(b"250 2.0.0 stored")
+
+
+def over_rest(running: Server) -> bool:
+    return 201 == running.status("POST", "/v1/inbound?recipient=bo@postroom.localhost", RAW)
+
+
+DOORS = {"250 2.0.0 stored": over_smtp, "HTTP/1.1 201": over_rest}
+"""What each door says once a mail is kept, and how one is brought to it."""
+
+
+def traced(running: Server, trace: Path, answer: str) -> list[str]:
     """What a server does on the way from a mail to its acknowledgement."""
     calls = "trace=fsync,fdatasync,sendto,write,writev"
     words = ["strace", "-f", "-y", "-s", "64", "-o", str(trace), "-p", str(running.pid), "-e"]
     strace = subprocess.Popen([*words, calls], stderr=subprocess.DEVNULL)
     try:
-        running.traced()
-        [reply] = asyncio.run(send_all(running.smtp, [RAW.replace(b"\n", b"\r\n")]))
-        assert reply.startswith(b"250 2.0.0 stored")
+        until_traced(running.pid)
+        assert DOORS[answer](running)
     finally:
         strace.terminate()
         strace.wait()
     return trace.read_text().splitlines()
 
 
-def out_of_order(lines: list[str]) -> list[str]:
+def out_of_order(lines: list[str], answer: str) -> list[str]:
     """What was not on disk yet when the mail was acknowledged."""
-    answered = next(n for n, line in enumerate(lines) if "250 2.0.0 stored" in line)
+    answered = next(n for n, line in enumerate(lines) if answer in line)
     synced = [path for number, path in finished_syncs(lines) if number < answered]
     wanted = {
         "the bytes": r"/blobs/.*/[^/]{20,}",
@@ -60,6 +72,7 @@ def out_of_order(lines: list[str]) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("answer", DOORS)
 @pytest.mark.parametrize(
     ("defect", "missing"),
     [
@@ -68,10 +81,10 @@ def out_of_order(lines: list[str]) -> list[str]:
     ],
 )
 def test_an_acknowledgement_comes_after_the_disk_has_it(
-    tmp_path: Path, defect: str, missing: list[str]
+    tmp_path: Path, answer: str, defect: str, missing: list[str]
 ) -> None:
     with server(defect) as running:
         running.ask("POST", "/v1/inboxes", {"username": "bo"})
-        lines = traced(running, tmp_path / "trace")
+        lines = traced(running, tmp_path / "trace", answer)
 
-    assert missing == out_of_order(lines)
+    assert missing == out_of_order(lines, answer)

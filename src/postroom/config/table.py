@@ -54,6 +54,7 @@ class Settings:
     resend_signing_secret: str | None = field(default=None, repr=False)
     resend_api_key: str | None = field(default=None, repr=False)
     ses_topics: tuple[str, ...] = ()
+    ses_bucket: str | None = None
     postmark_login: str | None = field(default=None, repr=False)
     inbound_window_s: int = 300
     api_key: str | None = field(default=None, repr=False)
@@ -182,6 +183,13 @@ def _topics(raw: object) -> tuple[str, ...]:
     ):
         raise ValueError("must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail")
     return topics
+
+
+def _bucket(raw: object) -> str:
+    name = read_text(raw)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name):
+        raise ValueError("must be the name of a bucket, such as mail-for-us")
+    return name
 
 
 def _selector(raw: object) -> str:
@@ -384,6 +392,12 @@ SETTINGS: tuple[Setting, ...] = (
         "topic ARNs, with commas",
         "The SNS topics through which Amazon SES sends us mail.",
         "none",
+    ),
+    Setting(
+        "ses_bucket",
+        _bucket,
+        "the name of a bucket",
+        "The one bucket from which mail is fetched that Amazon SES has put there.",
     ),
     Setting(
         "postmark_login",

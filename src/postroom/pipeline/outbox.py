@@ -15,6 +15,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.outbox import OutboxJob, Outcome
 from postroom.pipeline.addressing import inboxes_for
+from postroom.pipeline.counts import HAPPENED
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
 from postroom.ports.sender import Sender
@@ -171,10 +172,10 @@ class Outbox:
             await self.house.store.release_mail(job)
             raise
         except ClaimLost:
-            log.warning("outbox.claim_lost", extra={"message_id": job.message_id})
-        except Exception as error:
-            self.house.counts.add("outbox_errors")
-            log.exception("outbox.failed", extra={"message_id": job.message_id})
+            self.house.counts.failed("outbox_claims_lost", {"message_id": job.message_id})
+        except Exception as error:  # noqa: BLE001 - it is tried again, and the log says why
+            about = {"message_id": job.message_id}
+            self.house.counts.failed("outbox_errors", about, cause=error)
             await self._defer(job, str(error) if isinstance(error, MailError) else "see the log")
 
     async def _sender_of(self, job: OutboxJob) -> Sender | None:
@@ -207,8 +208,15 @@ class Outbox:
         await self._settle(job, outcomes)
         told: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
         for verdict, count in told.items():
-            self.house.counts.add(f"outbox_{verdict}", count)
+            self._count(f"outbox_{verdict}", count, job)
         log.info("message.handed_over", extra={"message_id": job.message_id, **told})
+
+    def _count(self, name: str, count: int, job: OutboxJob) -> None:
+        if name in HAPPENED:
+            self.house.counts.add(name, count)
+        elif count:
+            about = {"message_id": job.message_id, "recipients": count}
+            self.house.counts.failed(name, about, count=count)
 
     async def _settle(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:
         """Write down what we know; a full disk may have room again soon."""
@@ -218,14 +226,16 @@ class Outbox:
             for address, outcome in outcomes.items()
         }
         next_at = now + wait_after(job.attempts)
+        given_up = sum(recipient.status == "bounced" for recipient in recipients.values())
         for _ in range(SETTLE_TRIES):
             try:
                 await self.house.store.settle_mail(job, recipients, now=now, next_at=next_at)
             except StorageFull:
                 await asyncio.sleep(1)
             else:
+                self._count("outbox_bounced", given_up, job)
                 return
-        log.error("outbox.not_settled", extra={"message_id": job.message_id})
+        self.house.counts.failed("outbox_unsettled", {"message_id": job.message_id})
 
     async def _deliver_scheduled(self, job: OutboxJob) -> None:
         house = self.house

@@ -19,6 +19,9 @@ SMALL_BYTES = 256 * 1024
 MEMORY_BYTES, CPU_S = 512 * 1024 * 1024, 10
 """What the worker may take: of memory in all, of time for each mail."""
 
+PARSE_FAILED = "parse_failed"
+"""What a defect begins with that says so."""
+
 _SIZE_BYTES = 8
 
 
@@ -99,7 +102,7 @@ def _parse_all(raws: Sequence[bytes], limits: Limits) -> list[ParsedMessage]:
 def _headers_only(raw: bytes, limits: Limits) -> ParsedMessage:
     from postroom.mail.parse import read_headers
 
-    defect = "parse_failed: the body took too long or too much memory to read"
+    defect = f"{PARSE_FAILED}: the body took too long or too much memory to read"
     return read_headers(raw, limits, defect)
 
 

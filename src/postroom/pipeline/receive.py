@@ -26,6 +26,7 @@ from postroom.model.stored import (
     NewMessage,
 )
 from postroom.pipeline.house import House
+from postroom.pipeline.parsing import PARSE_FAILED
 from postroom.pipeline.ruling import run_rules
 
 CLOCK_SKEW = timedelta(hours=24)
@@ -69,6 +70,9 @@ async def parse_arrivals(house: House, arrivals: Sequence[Arrival]) -> list[Pars
         check_size(arrival.raw, house.limits.message_bytes)
     raws = list(dict.fromkeys(arrival.raw for arrival in arrivals))
     parsed = dict(zip(raws, await house.parser.parse(raws), strict=True))
+    for raw, found in parsed.items():
+        if any(defect.startswith(PARSE_FAILED) for defect in found.defects):
+            house.counts.failed("parsing_failed", {"bytes": len(raw)})
     return [(arrival, parsed[arrival.raw]) for arrival in arrivals]
 
 

@@ -104,14 +104,23 @@ class Webhooks:
     async def _tell(self, job: WebhookJob) -> None:
         try:
             posted = await self._post(job)
-            self.house.counts.add("webhooks_told" if posted.is_taken else "webhooks_failed")
             now = self.house.clock()
             next_at = None if job.event is None else _next(job, now)
+            self._count(job, posted, is_over=next_at is None)
             await self.house.store.settle_webhook(job, posted, now=now, next_at=next_at)
         except MailError as error:
             log.warning("webhooks.failed", extra={"error": str(error)})
         except Exception:
             log.exception("webhooks.failed")
+
+    def _count(self, job: WebhookJob, posted: Posted, *, is_over: bool) -> None:
+        if posted.is_taken:
+            self.house.counts.add("webhooks_told")
+            return
+        delivery = {"delivery": job.number, "event_id": job.event and job.event.id}
+        self.house.counts.failed("webhooks_failed", {**delivery, "code": posted.code})
+        if is_over:
+            self.house.counts.failed("webhooks_dead", delivery)
 
     async def _post(self, job: WebhookJob) -> Posted:
         if job.event is None:

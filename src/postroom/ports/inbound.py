@@ -43,3 +43,14 @@ class Fetcher(Protocol):
 
     async def get(self, url: str, headers: Mapping[str, str]) -> bytes:
         """All of it, following nothing. Raises ProviderError."""
+
+
+class Bucket(Protocol):
+    """Where a provider leaves mail that is too large for a posting."""
+
+    @property
+    def name(self) -> str:
+        """Which bucket it is."""
+
+    async def read(self, key: str) -> bytes:
+        """A whole mail. Raises InvalidInput, TooLarge, ProviderError."""

@@ -15,21 +15,24 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import httpx2
+import obstore
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
 
-from postroom.app import App, open_app
+from postroom.app import App, make_inbound, open_app
 from postroom.config import read_settings
 from postroom.model.key import OWNER
+from postroom.providers.inbound.bucket import MailBucket
 from postroom.providers.inbound.fetcher import HttpsFetcher
 from postroom.providers.inbound.ses import Ses
 from postroom.providers.webhooks.guard import Guard
 from tests.mails import mail, new_inbox
 from tests.servers.certificates import certificate
 from tests.servers.https import Pages, pages
+from tests.servers.s3 import running as running_s3
 from tests.surfaces.rest.conftest import Rest, visiting
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -449,14 +452,76 @@ async def test_a_subscription_to_our_topic_is_confirmed(stranger, world):
     assert "sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t" == world.asked[-1][0]
 
 
-async def test_a_mail_that_amazon_put_elsewhere_is_refused_with_what_to_set(stranger):
-    receipt = {"recipients": ["bo@postroom.localhost"], "action": {"type": "S3"}}
-    message = json.dumps({"notificationType": "Received", "receipt": receipt})
+def in_bucket(bucket: str = "mail-for-us", key: str = "in/22b80b92", kind: str = "S3") -> Post:
+    """A notice of a mail that is in a bucket, as Amazon documents it."""
+    action = {"type": kind, "topicArn": TOPIC, "bucketName": bucket, "objectKey": key}
+    receipt = {"recipients": ["bo@postroom.localhost"], "action": action}
+    return sns(Message=json.dumps({"notificationType": "Received", "receipt": receipt}))
 
-    answer = await sns(Message=message).to(stranger)
+
+@pytest.fixture
+def bucket(house: App) -> Iterator[MailBucket]:
+    """A bucket that the settings name, on a server that speaks S3."""
+    with running_s3("mail-for-us") as store:
+        bucket = MailBucket("mail-for-us", store, 10_000)
+        ses = house.house.inbound["ses"]
+        assert isinstance(ses, Ses)
+        ses.bucket = bucket
+        yield bucket
+
+
+async def test_a_mail_that_amazon_put_into_our_bucket_is_fetched(stranger, house, bucket):
+    await obstore.put_async(bucket.store, "in/22b80b92", RAW)
+
+    answers = [await in_bucket().to(stranger) for _ in range(2)]
+
+    assert ["received", "duplicate"] == [answer.json()["status"] for answer in answers]
+    message_id = answers[0].json()["messages"][0]["message_id"]
+    message = await house.house.store.message(message_id, None)
+    assert RAW == await house.house.blobs.read(message.raw)
+
+
+@pytest.mark.parametrize(
+    ("post", "status", "words"),
+    [
+        (in_bucket(bucket="of-somebody-else"), 422, "POSTROOM_SES_BUCKET"),
+        (in_bucket(kind="Lambda"), 422, "action SNS"),
+        (in_bucket(key=""), 422, "where in the bucket"),
+        (in_bucket(key="k" * 1_025), 422, "where in the bucket"),
+        (in_bucket(key="in/too-large"), 413, "10001 bytes"),
+        (in_bucket(key="in/sealed"), 422, "encrypted"),
+        (in_bucket(key="in/not-there"), 502, "no such mail"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_what_cannot_be_fetched_is_refused_with_what_to_do(
+    stranger, bucket, post, status, words
+):
+    await obstore.put_async(bucket.store, "in/too-large", b"x" * 10_001)
+    sealed = {"x-amz-key-v2": "sealed"}
+    await obstore.put_async(bucket.store, "in/sealed", RAW, attributes=sealed)
+
+    answer = await post.to(stranger)
+
+    assert (status, True) == (answer.status_code, words in answer.json()["detail"]), answer.text
+
+
+async def test_without_a_bucket_in_the_settings_none_is_read(stranger):
+    answer = await in_bucket().to(stranger)
 
     assert 422 == answer.status_code
-    assert "action SNS" in answer.json()["detail"]
+    assert "POSTROOM_SES_BUCKET" in answer.json()["detail"]
+
+
+def test_the_settings_name_the_bucket(tmp_path):
+    values = {"DATA_DIR": str(tmp_path), "SES_TOPICS": TOPIC, "SES_BUCKET": "mail-for-us"}
+    settings = read_settings({f"POSTROOM_{name}": value for name, value in values.items()}).settings
+
+    ses = make_inbound(settings)["ses"]
+
+    assert isinstance(ses, Ses)
+    assert ses.bucket is not None
+    assert "mail-for-us" == ses.bucket.name
 
 
 async def test_a_token_of_mailgun_is_good_for_one_mail(stranger):

@@ -1,7 +1,7 @@
 """Amazon SES: mail in a notice of SNS, signed with a certificate that Amazon shows.
 
-Only the SNS action brings the mail itself (up to 150 KB); a notice of another action, such as S3,
-tells of a mail that is elsewhere, and is refused with what to set instead.
+The SNS action brings the mail itself (up to 150 KB). The S3 action tells of a mail in a bucket: it
+is fetched if the settings name that bucket. Any other notice is refused with what to set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509 import load_pem_x509_certificate
 
 from postroom.errors import InvalidInput, Malformed
-from postroom.ports.inbound import Fetcher, Handed, Posting
+from postroom.ports.inbound import Bucket, Fetcher, Handed, Posting
 from postroom.providers.inbound.trust import read_json, refuse, unbase64, words
 
 _HOST = r"https://sns\.[a-z0-9-]{3,20}\.amazonaws\.com(?:\.cn)?/"
@@ -31,6 +31,7 @@ _SIGNED = {
     ),
 }  # fmt: skip
 _HASHES = {"1": hashes.SHA1, "2": hashes.SHA256}
+_WHAT_TO_SET = "in the SES receipt rule use the action SNS, with the encoding Base64"
 WINDOW = timedelta(hours=1)
 """Amazon's own advice; it posts a notice again for up to an hour without signing it again."""
 
@@ -41,6 +42,7 @@ class Ses:
 
     topics: tuple[str, ...]
     fetcher: Fetcher
+    bucket: Bucket | None = None
     _keys: dict[str, rsa.RSAPublicKey] = field(default_factory=dict)
 
     async def read(self, posting: Posting) -> Sequence[Handed]:
@@ -50,7 +52,26 @@ class Ses:
             await self._confirm(words(notice.get("SubscribeURL")))
             return ()
         message = read_json(words(notice.get("Message")))
-        return (_handed(message),) if message.get("notificationType") == "Received" else ()
+        if message.get("notificationType") != "Received":
+            return ()
+        receipt = _object(message.get("receipt"))
+        listed = receipt.get("recipients")
+        recipients = tuple(map(words, listed if isinstance(listed, list) else ()))
+        return (Handed(await self._mail(message, _object(receipt.get("action"))), recipients),)
+
+    async def _mail(self, message: dict[str, Any], action: dict[str, Any]) -> bytes:
+        content = message.get("content")
+        if isinstance(content, str):
+            is_base64 = words(action.get("encoding")).upper() == "BASE64"
+            return unbase64(content) if is_base64 else content.encode("utf-8", "surrogateescape")
+        if action.get("type") != "S3":
+            raise InvalidInput(f"the notice does not hold the mail: {_WHAT_TO_SET}")
+        if self.bucket is None or action.get("bucketName") != self.bucket.name:
+            raise InvalidInput(
+                "the mail is in a bucket that POSTROOM_SES_BUCKET does not name; set it, or "
+                f"{_WHAT_TO_SET}"
+            )
+        return await self.bucket.read(words(action.get("objectKey")))
 
     async def _check(self, notice: dict[str, Any], now: datetime) -> None:
         names = _SIGNED.get(words(notice.get("Type")))
@@ -101,14 +122,5 @@ def _check_age(timestamp: str, now: datetime) -> None:
         raise refuse("Amazon SES", "it was signed too long ago, or a clock is wrong")
 
 
-def _handed(message: dict[str, Any]) -> Handed:
-    content, receipt = message.get("content"), message.get("receipt")
-    if not isinstance(content, str) or not isinstance(receipt, dict):
-        raise InvalidInput(
-            "the notice does not hold the mail: in the SES receipt rule use the action SNS, with "
-            "the encoding Base64"
-        )
-    action, listed = receipt.get("action"), receipt.get("recipients")
-    is_base64 = isinstance(action, dict) and words(action.get("encoding")).upper() == "BASE64"
-    raw = unbase64(content) if is_base64 else content.encode("utf-8", "surrogateescape")
-    return Handed(raw, tuple(map(words, listed if isinstance(listed, list) else ())))
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

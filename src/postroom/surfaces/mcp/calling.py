@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
@@ -18,8 +17,6 @@ from postroom.surfaces.shapes import answer
 
 MOST_ERROR_CHARS = 10_000
 
-log = logging.getLogger(__name__)
-
 
 async def call_tool(ctx: Context, tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
     """Run a tool and shape its result for the protocol; it fails only in the answer."""
@@ -29,8 +26,8 @@ async def call_tool(ctx: Context, tool: Tool, given: Mapping[str, Any]) -> dict[
         body, is_error = tool.present(answer(tool.operation, result)), False
     except MailError as error:
         body, is_error = _failure(tool, error), True
-    except Exception:
-        log.exception("tool.failed", extra={"tool": tool.name})
+    except Exception as error:  # noqa: BLE001 - the caller hears that it failed, the log why
+        ctx.counts.failed("tools_failed", {"tool": tool.name}, cause=error)
         fault = MailError("something went wrong on our side; our log says what")
         body, is_error = _failure(tool, fault), True
     if not (tool.whole or is_error):

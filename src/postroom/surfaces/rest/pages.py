@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from dataclasses import dataclass
@@ -22,8 +21,6 @@ from postroom.surfaces.rest.answers import JSON
 from postroom.surfaces.rest.openapi import document
 from postroom.surfaces.rest.problems import problem
 from postroom.surfaces.rest.surface import Answer
-
-log = logging.getLogger(__name__)
 
 _SCRIPT = "text/javascript; charset=utf-8"
 ASSETS = {
@@ -51,11 +48,10 @@ def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
 
     async def readyz(request: Request, _values: dict[str, str]) -> Response:
         try:
-            await readiness.check()
+            await readiness.check(request.scope["request_id"])
         except MailError as error:
             return problem("unavailable", str(error), request.scope)
-        except Exception:
-            log.exception("store.unavailable", extra={"request_id": request.scope["request_id"]})
+        except Exception:  # noqa: BLE001 - the log says it
             return problem("unavailable", "the store does not answer; see the log", request.scope)
         return Response(encode({"status": "ready"}), media_type=JSON)
 
@@ -87,7 +83,7 @@ class _Readiness:
     _checked_at: float = -math.inf
     _problem: Exception | None = None
 
-    async def check(self) -> None:
+    async def check(self, request_id: str) -> None:
         """Raise what stands in the way."""
         if time.monotonic() - self._checked_at >= 1:
             self._checked_at = time.monotonic()
@@ -95,6 +91,9 @@ class _Readiness:
                 await check_ready(self.app.house)
             except Exception as error:
                 self._problem = error
+                cause = None if isinstance(error, MailError) else error
+                about = {"request_id": request_id, "error": str(error)}
+                self.app.house.counts.failed("readiness_failed", about, cause=cause)
                 raise
             self._problem = None
         if self._problem is not None:

@@ -116,13 +116,14 @@ class Surface:
 
     def _refuse(self, error: Exception, visit: _Visit) -> Response:
         """The last door: what is inside us goes into the log and not to the caller."""
+        cause = None if isinstance(error, MailError) else error
         if not isinstance(error, MailError):
-            log.error("request.failed", extra=visit.context, exc_info=error)
             error = MailError("something went wrong on our side; it is in the log")
         self._metrics.errors[error.code] += 1
         response = as_problem(error, visit.scope)
-        if response.status_code > 500:
-            log.warning("request.failed", extra={**visit.context, "error": str(error)})
+        if response.status_code >= 500:
+            context = {**visit.context, "code": error.code, "error": str(error)}
+            log.error("request.failed", extra=context, exc_info=cause)
         return response
 
     def _mounted(self, visit: _Visit) -> ASGIApp | None:

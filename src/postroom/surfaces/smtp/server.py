@@ -53,6 +53,8 @@ class Listener:
 
     async def _serve(self, wire: Wire, peer: str) -> None:
         if len(self._tasks) > MOST_CONNECTIONS or self._peers[peer] >= MOST_PER_PEER:
+            about = {"peer": peer, "connections": len(self._tasks)}
+            self.app.house.counts.failed("smtp_limited", about)
             await wire.send(b"421 4.7.0 too many connections; try again later\r\n")
             wire.close()
             return

@@ -6,7 +6,7 @@ follows the end of a mail before our answer was never meant as a command: such m
 
 from __future__ import annotations
 
-import logging
+import secrets
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +18,6 @@ from postroom.pipeline.intake import Intake
 from postroom.pipeline.receive import Arrival
 from postroom.surfaces.smtp.commands import Path, has_bare_newline, hops, parse_path, unstuffed
 from postroom.surfaces.smtp.wire import Gone, Wire
-
-log = logging.getLogger(__name__)
 
 IDLE_S = 300.0
 HANDSHAKE_S = 30.0
@@ -53,6 +51,7 @@ class Session:
     tls: ssl.SSLContext | None
     rates: Rates
     idle_s: float = IDLE_S
+    id: str = field(default_factory=lambda: secrets.token_hex(6))
     _greeted: bool = False
     _is_lmtp: bool = False
     _is_encrypted: bool = False
@@ -166,6 +165,7 @@ class Session:
         try:
             self.rates.take(self.wire.peer)
         except RateLimited as error:
+            self._failed("smtp_limited", wait_s=error.retry_after)
             await self._say(f"450 4.7.1 too many mails from you; again in {error.retry_after} s")
             return
         self._mail = _Mail(path.address)
@@ -199,8 +199,8 @@ class Session:
     async def _recipient(self, mail: _Mail, address: str) -> None:
         try:
             inbox = (await inboxes_for(self.intake.house, [address])).get(address.lower())
-        except MailError:
-            log.exception("smtp.failed")
+        except MailError as error:
+            self._failed("smtp_failed", error=str(error))
             await self._say("451 4.3.0 we cannot look it up now; try again later")
             return
         if inbox is not None:
@@ -229,6 +229,7 @@ class Session:
         if self.wire.buffer:
             # Without PIPELINING nobody speaks before we answer, except a smuggler.
             self._count("refused")
+            self._failed("smtp_smuggled", reason="words before our answer")
             await self._say("554 5.5.0 wait for the answer to your mail; it was not taken")
             raise _Over
         self._mail = None
@@ -256,19 +257,27 @@ class Session:
     async def _take(self, mail: _Mail, content: bytes | None) -> None:
         words = await self._stored(mail, content)
         answers = [words] * (len(mail.recipients) if self._is_lmtp else 1)
-        self._count({"2": "accepted", "4": "failed"}.get(words[0], "refused"))
+        if words[0] != "4":
+            self._count("accepted" if words[0] == "2" else "refused")
         await self._say(*answers)
 
     def _count(self, what: str) -> None:
         self.intake.house.counts.add(f"smtp_{what}")
+
+    def _failed(self, name: str, *, cause: Exception | None = None, **context: object) -> None:
+        """A failure, in the words that find the connection again: never those of the mail."""
+        about = {"session": self.id, "peer": self.wire.peer, **context}
+        self.intake.house.counts.failed(name, about, cause=cause)
 
     async def _stored(self, mail: _Mail, content: bytes | None) -> str:
         """Put a mail on disk and say what became of it."""
         if content is None:
             return "552 5.3.4 the mail is over the limit"
         if has_bare_newline(content):
+            self._failed("smtp_smuggled", reason="a bare newline")
             return "554 5.6.0 a bare newline is in the mail; end lines with CR LF"
         if hops(content) > MOST_HOPS:
+            self._failed("smtp_looping", hops=hops(content))
             return "554 5.4.6 the mail goes round in circles"
         raw = unstuffed(content)
         if not mail.sender:
@@ -278,9 +287,12 @@ class Session:
         try:
             added = await self.intake.receive([Arrival(raw, inbox_id) for inbox_id in inboxes])
         except MailError as error:
-            return _problem(error)
-        except Exception:
-            log.exception("smtp.failed")
+            words = _problem(error)
+            if words.startswith("4"):
+                self._failed("smtp_failed", error=str(error))
+            return words
+        except Exception as error:  # noqa: BLE001 - the sender tries again, the log says why
+            self._failed("smtp_failed", cause=error)
             return "451 4.3.0 something went wrong on our side; try again later"
         return f"250 2.0.0 stored as {added[0].message_id}"
 
@@ -330,5 +342,4 @@ def _problem(error: MailError) -> str:
     for kind, words in _PROBLEMS:
         if isinstance(error, kind):
             return words
-    log.error("smtp.failed", extra={"error": str(error)})
     return "451 4.3.0 the mail cannot be stored now; try again later"

@@ -1,0 +1,149 @@
+"""Starts processes quickly: what they import is loaded once, and each is a fork of that.
+
+    python -m tests.faults.nursery
+
+reads a line of JSON for each wish: `["start", "module:function", [argument…], environment, log,
+traced]` is answered with the number of the process, `["wait"]` and `["poll"]` with how the last
+one ended (`null`: not yet). It ends with its input, and takes the last one with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2]
+PYTHONPATH = f"{FOLDER / 'src'}{os.pathsep}{FOLDER}"
+_MODULES = (
+    "postroom.app", "postroom.blobs.files", "postroom.providers.smtp.relay",
+    "postroom.store.sqlite", "postroom.surfaces.cli.serving", "postroom.surfaces.cli.verify",
+    "postroom.surfaces.mcp.server", "postroom.surfaces.rest.server",
+    "postroom.surfaces.smtp.server", "tests.faults.defects", "tests.faults.crashes",
+)  # fmt: skip
+
+
+class Nursery:
+    """Keeps one process at a time; the first start is a cold one, the others are forks."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self.pid = 0
+
+    def start(
+        self,
+        target: str,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        log: Path,
+        *,
+        traced: bool = False,
+    ) -> None:
+        """Call a function in a process of its own; what it says goes into a file.
+
+        One that is to be traced begins when it is.
+        """
+        self.pid = int(str(self._ask("start", target, words, dict(env), str(log), traced)))
+
+    def is_alive(self) -> bool:
+        return self._ask("poll") is None
+
+    def wait(self) -> None:
+        """Wait until it has ended by itself."""
+        self._ask("wait")
+
+    def end(self, number: signal.Signals) -> None:
+        """Send a signal, and wait until it has ended."""
+        if self._process is None or not self.pid or not self.is_alive():
+            return
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+        self.wait()
+
+    def close(self) -> None:
+        """End the last one and everything that was started for it."""
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
+
+    def _ask(self, *wish: object) -> object:
+        process = self._process = self._process or _open()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(wish) + "\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline())
+
+
+def _open() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.nursery"],
+        cwd=FOLDER,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _become(
+    target: str, words: Sequence[str], env: Mapping[str, str], log: str, traced: bool
+) -> None:
+    os.environ.clear()
+    os.environ.update(env)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for number, file in enumerate((nothing, said, said)):
+        os.dup2(file, number)
+    if traced:
+        while "TracerPid:\t0" in Path("/proc/self/status").read_text():
+            time.sleep(0.005)
+        time.sleep(0.02)
+    module, _, function = target.partition(":")
+    getattr(import_module(module), function)(*words)
+
+
+def _started(arguments: Sequence[object]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            _become(*arguments)  # type: ignore[arg-type]
+            code = 0
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    return pid
+
+
+def main() -> None:
+    for name in _MODULES:
+        import_module(name)
+    pid, ended = 0, None
+    for line in sys.stdin:
+        word, *arguments = json.loads(line)
+        answer: int | None = ended
+        if word == "start":
+            answer = pid = _started(arguments)
+            ended = None
+        elif ended is None:
+            found, status = os.waitpid(pid, 0 if word == "wait" else os.WNOHANG)
+            answer = ended = os.waitstatus_to_exitcode(status) if found else None
+        print(json.dumps(answer), flush=True)
+    if pid and ended is None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""Whatever goes wrong is counted and in the log, in words that lead to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.app import App, open_app
+from postroom.config import read_settings
+from postroom.errors import StorageFull
+from postroom.model.key import OWNER, Scope
+from postroom.model.page import Page
+from postroom.operations.context import Context
+from postroom.operations.inboxes import ListInboxes
+from postroom.operations.operation import call, operation
+from postroom.operations.sending import send_message
+from postroom.operations.webhooks import create_webhook
+from postroom.pipeline import outbox
+from postroom.pipeline.counts import FAILED
+from postroom.pipeline.outbox import Outbox
+from postroom.pipeline.webhooks import Webhooks
+from postroom.providers.smtp.relay import SmtpRelay
+from postroom.providers.smtp.url import parse_relay_url
+from postroom.providers.webhooks.guard import Guard
+from postroom.providers.webhooks.poster import HttpPoster
+from postroom.surfaces.mcp.calling import call_tool
+from postroom.surfaces.mcp.tool import Tool
+from postroom.surfaces.smtp.server import listening
+from tests.mails import deliver, mail, new_inbox
+from tests.servers.relay import CUT, Script, relaying
+from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.smtp.conftest import Client, connect
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reliability.md"
+MAIL = mail("Hello").replace(b"\n", b"\r\n")
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Scene:
+    """A house in which something is about to go wrong."""
+
+    app: App
+    monkeypatch: pytest.MonkeyPatch
+    now: datetime = NOON
+
+    @property
+    def ctx(self) -> Context:
+        return self.app.context(OWNER)
+
+    def change(self, **changes: Any) -> None:
+        self.app = replace(self.app, house=replace(self.app.house, **changes))
+
+    async def until_counted(self, name: str) -> None:
+        async with asyncio.timeout(20):
+            while not self.app.house.counts[name]:  # noqa: ASYNC110 - a counter rings no bell
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    given = {"DATA_DIR": str(tmp_path / "data"), "RELAY_URL": "smtp://127.0.0.1:9"}
+    given |= {"SMTP_LISTEN": "127.0.0.1:0"}
+    settings = read_settings({f"POSTROOM_{name}": value for name, value in given.items()}).settings
+    async with open_app(settings) as app:
+        await new_inbox(app.house)
+        scene = Scene(app, monkeypatch)
+        scene.change(clock=lambda: scene.now)
+        yield scene
+
+
+async def full(*_: object, **__: object) -> None:
+    raise StorageFull("the disk is full; free some space and try again")
+
+
+@asynccontextmanager
+async def speaking(scene: Scene) -> AsyncIterator[Client]:
+    async with listening(scene.app) as listener:
+        assert listener is not None
+        client = await connect(listener)
+        yield client
+        client.writer.close()
+
+
+async def bring(scene: Scene, data: bytes) -> None:
+    async with speaking(scene) as client:
+        await client.begin()
+        await client.send(data)
+
+
+async def a_full_disk(scene: Scene) -> None:
+    scene.monkeypatch.setattr(scene.app.house.blobs, "put", full)
+    await bring(scene, MAIL + b".\r\n")
+
+
+async def a_bare_newline(scene: Scene) -> None:
+    await bring(scene, b"Subject: x\r\n\r\na\n.\nMAIL FROM:<b@c.d>\r\n.\r\n")
+
+
+async def a_circle(scene: Scene) -> None:
+    await bring(scene, b"Received: from x\r\n" * 51 + MAIL + b".\r\n")
+
+
+async def too_many_mails(scene: Scene) -> None:
+    scene.change(limits=replace(scene.app.house.limits, smtp_per_minute=1))
+    async with speaking(scene) as client:
+        await client.reply()
+        await client.say(b"EHLO me", b"MAIL FROM:<a@b.c>", b"RSET", b"MAIL FROM:<a@b.c>")
+
+
+async def a_mail_that_cannot_be_read(scene: Scene) -> None:
+    scene.app.house.parser.small_bytes, scene.app.house.parser.patience_s = 10, 0.001
+    await bring(scene, MAIL + b".\r\n")
+
+
+async def hand_over(scene: Scene, script: Script, name: str) -> None:
+    async with relaying(script) as relay:
+        relays = parse_relay_url(relay.url)
+        worker = Outbox(scene.ctx, SmtpRelay(relays, "postroom.localhost", answer_s=2))
+        working = asyncio.create_task(worker.run())
+        try:
+            await scene.until_counted(name)
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+
+async def sent(scene: Scene) -> str:
+    letter = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morning."}
+    return (await call(scene.ctx, send_message, letter)).message_id
+
+
+async def a_relay_that_refuses(scene: Scene) -> None:
+    await sent(scene)
+    await hand_over(scene, {"RCPT": b"550 5.1.1 nobody"}, "outbox_failed")
+
+
+async def a_relay_that_falls_silent(scene: Scene) -> None:
+    await sent(scene)
+    await hand_over(scene, {"DOT": CUT}, "outbox_unknown")
+
+
+async def a_relay_that_is_busy_for_two_days(scene: Scene) -> None:
+    await sent(scene)
+    scene.now += timedelta(hours=49)
+    await hand_over(scene, {"RCPT": b"450 4.2.0 later"}, "outbox_bounced")
+
+
+async def bytes_that_are_gone(scene: Scene) -> None:
+    message = await scene.ctx.store.message(await sent(scene), None)
+    assert message is not None
+    folder = scene.app.settings.data_dir / "blobs"
+    (folder / message.raw[:2] / message.raw[2:]).unlink()
+    await hand_over(scene, {}, "outbox_errors")
+
+
+async def another_worker(scene: Scene) -> None:
+    async def taken(*_: object) -> bool:
+        return False
+
+    await sent(scene)
+    scene.monkeypatch.setattr(scene.ctx.store, "begin_handing_over", taken)
+    await hand_over(scene, {}, "outbox_claims_lost")
+
+
+async def an_outcome_without_room(scene: Scene) -> None:
+    await sent(scene)
+    scene.monkeypatch.setattr(scene.ctx.store, "settle_mail", full)
+    scene.monkeypatch.setattr(outbox, "SETTLE_TRIES", 1)
+    await hand_over(scene, {}, "outbox_unsettled")
+
+
+async def tell(scene: Scene, name: str) -> None:
+    poster = HttpPoster(Guard((ip_network("127.0.0.0/8"),)), patience_s=2)
+    scene.change(poster=poster)
+    hook = {"url": "http://127.0.0.1:9/hook", "types": ["message.received"]}
+    await call(scene.ctx, create_webhook, hook)
+    inbox = (await scene.ctx.store.inboxes_at(["bo@postroom.localhost"])).popitem()[1]
+    await deliver(scene.ctx, inbox, mail("News"))
+    if name == "webhooks_dead":
+        scene.now += timedelta(hours=25)
+    telling = asyncio.create_task(Webhooks(scene.ctx).run())
+    try:
+        await scene.until_counted(name)
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+
+
+async def a_webhook_that_is_away(scene: Scene) -> None:
+    await tell(scene, "webhooks_failed")
+
+
+async def a_webhook_that_stays_away(scene: Scene) -> None:
+    await tell(scene, "webhooks_dead")
+
+
+async def not_ready(scene: Scene) -> None:
+    scene.monkeypatch.setattr(scene.app.house.blobs, "put", full)
+    async with visiting(scene.app, await scene.app.owner_key()) as rest:
+        await rest.problem("GET", "/readyz")
+        await rest.problem("GET", "/readyz")
+
+
+@operation(Scope.READ)
+async def stumble(ctx: Context, request: ListInboxes) -> Page[Any]:
+    raise RuntimeError("a fault of our own")
+
+
+async def a_tool_with_a_fault(scene: Scene) -> None:
+    tool = Tool(name="stumble", title="Stumble", operation=stumble)
+    await call_tool(scene.ctx, tool, {})
+
+
+SCENES: dict[str, tuple[Callable[[Scene], Awaitable[None]], str]] = {
+    "smtp_failed": (a_full_disk, "session"),
+    "smtp_smuggled": (a_bare_newline, "session"),
+    "smtp_looping": (a_circle, "session"),
+    "smtp_limited": (too_many_mails, "session"),
+    "parsing_failed": (a_mail_that_cannot_be_read, "bytes"),
+    "outbox_failed": (a_relay_that_refuses, "message_id"),
+    "outbox_unknown": (a_relay_that_falls_silent, "message_id"),
+    "outbox_bounced": (a_relay_that_is_busy_for_two_days, "message_id"),
+    "outbox_errors": (bytes_that_are_gone, "message_id"),
+    "outbox_claims_lost": (another_worker, "message_id"),
+    "outbox_unsettled": (an_outcome_without_room, "message_id"),
+    "webhooks_failed": (a_webhook_that_is_away, "event_id"),
+    "webhooks_dead": (a_webhook_that_stays_away, "event_id"),
+    "readiness_failed": (not_ready, "request_id"),
+    "tools_failed": (a_tool_with_a_fault, "tool"),
+}
+"""How each failure comes about, and what its line names."""
+
+
+@pytest.mark.parametrize("name", FAILED)
+async def test_a_failure_is_counted_and_in_the_log(
+    scene: Scene, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    happen, named = SCENES[name]
+    with caplog.at_level(logging.WARNING):
+        await happen(scene)
+
+    event = name.replace("_", ".", 1)
+    lines = [record for record in caplog.records if record.getMessage() == event]
+    assert 1 == scene.app.house.counts[name] == len(lines)
+    assert getattr(lines[0], named)
+
+
+async def test_a_request_that_fails_is_counted_and_in_the_log(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.monkeypatch.setattr(scene.app.house.blobs, "put", full)
+    async with visiting(scene.app, await scene.app.owner_key()) as rest:
+        path = "/v1/inbound?recipient=bo@postroom.localhost"
+        problem = await rest.problem("POST", path, content=MAIL)
+        metrics = (await rest.send("GET", "/metrics")).text
+
+    [line] = [record for record in caplog.records if record.getMessage() == "request.failed"]
+    assert (507, problem["request_id"]) == (problem["status"], line.request_id)
+    assert 'postroom_http_errors_total{code="storage_full"} 1' in metrics
+
+
+def test_each_failure_is_in_the_document() -> None:
+    rows = [line.split("|") for line in DOCUMENT.read_text("utf-8").splitlines()]
+    listed = {row[1].strip(" `") for row in rows if len(row) > 2 and row[1].startswith(" `")}
+
+    assert {f"postroom_{name}_total" for name in FAILED} <= listed
