@@ -190,3 +190,42 @@ async def test_an_alias_receives_and_is_taken(house: House) -> None:
     default = await house.store.default_identity(inbox.id)
     assert default is not None
     assert "idn_1" == default.id
+
+
+@pytest.mark.parametrize("provider", ["imap", "gmail"])
+async def test_what_rules_did_at_arrival_is_told_to_the_provider(
+    house: House, provider: str
+) -> None:
+    account = await new_account(house, provider=provider)
+    remote = RemoteMessage(ONE, ("Inbox",), ("flagged",), ("Old",))
+    (parsed,) = await house.parser.parse([mail()])
+    async with put_away(house, [(Arrival(mail(), account.inbox_id), parsed)]) as (message,):
+        ruled = replace(
+            message, flags=("flagged", "seen"), labels=("New",), mailboxes=("Projects",)
+        )
+        (added,) = await house.store.add_remote(account.id, [(ruled, remote)])
+
+    (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
+    stored = await house.store.message(added.message_id, None)
+    assert stored is not None
+    is_gmail = provider == "gmail"
+    labels, place = (("New", "Projects"), "Archive") if is_gmail else (("New",), "Projects")
+    assert (labels, (place,), ("seen", "flagged")) == (
+        stored.labels,
+        stored.mailboxes,
+        stored.flags,
+    )
+    assert (("seen",), (), labels, ("Old",), place) == (
+        push.add_flags,
+        push.remove_flags,
+        push.add_labels,
+        push.remove_labels,
+        push.move_to,
+    )
+
+
+async def test_mail_that_rules_leave_alone_is_told_to_nobody(house: House) -> None:
+    account = await new_account(house)
+    await arrive(house, account, mail(), ONE)
+
+    assert [] == await house.store.due_pushes(account.id, house.clock(), 10)

@@ -12,12 +12,11 @@ from datetime import datetime, timedelta
 from postroom.errors import Conflict, MailError, NotFound, ProviderError, RateLimited
 from postroom.mail.message import ParsedMessage
 from postroom.model.account import Account, Identity
-from postroom.model.inbox import INBOX, SENT
+from postroom.model.inbox import ARCHIVE, INBOX, SENT
 from postroom.model.message import Direction
 from postroom.model.remote import Push, Pushed, RemoteChanges, RemoteMessage
-from postroom.model.stored import NewMessage
 from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, effective_date, put_away
+from postroom.pipeline.receive import Arrival, put_away
 from postroom.ports.provider import Provider, SavesSent
 
 log = logging.getLogger(__name__)
@@ -76,10 +75,15 @@ class Pass:
         await self.house.store.keep_identities(self.account.inbox_id, identities)
 
     async def run(self) -> None:
-        """Tell, take over, and in the end remove what is nowhere any more."""
+        """Tell, take over, remove what is nowhere any more, and tell what rules did.
+
+        Nothing is removed between a push and the pull after it: a server that does not say where
+        it has moved a message is asked for it in that pull.
+        """
         await self.push()
         await self.pull()
         await self._sweep()
+        await self.push()
 
     # What was done here.
 
@@ -184,19 +188,21 @@ class Pass:
             for (remote, raw), mail in zip(good, parsed, strict=True)
         ]
         async with put_away(house, arrivals) as messages:
-            pairs = [
-                (self._as_remote(message, remote, mail), remote)
-                for message, (remote, _), mail in zip(messages, good, parsed, strict=True)
-            ]
+            pairs = list(zip(messages, (remote for remote, _ in good), strict=True))
             await house.store.add_remote(self.account.id, pairs)
 
     def _arrival(self, remote: RemoteMessage, raw: bytes, parsed: ParsedMessage) -> Arrival:
+        mailbox, *others = remote.mailboxes or (ARCHIVE,)
         return Arrival(
             raw,
             self.account.inbox_id,
+            mailbox,
             direction=self._direction(remote, parsed),
             flags=remote.flags,
             is_imported=self._is_old(remote),
+            other_mailboxes=tuple(others),
+            labels=remote.labels or (),
+            arrived_at=remote.arrived_at,
         )
 
     def _is_old(self, remote: RemoteMessage) -> bool:
@@ -208,18 +214,6 @@ class Pass:
             return "outbound"
         own = parsed.sender is not None and parsed.sender.address.lower() == self.account.address
         return "outbound" if own and INBOX not in remote.mailboxes else "inbound"
-
-    def _as_remote(
-        self, message: NewMessage, remote: RemoteMessage, parsed: ParsedMessage
-    ) -> NewMessage:
-        arrived_at = (remote.arrived_at or message.received_at).replace(microsecond=0)
-        return replace(
-            message,
-            received_at=arrived_at,
-            date=effective_date(parsed.date, arrived_at),
-            mailboxes=remote.mailboxes,
-            labels=remote.labels or (),
-        )
 
     async def _sweep(self) -> None:
         while True:
