@@ -77,12 +77,12 @@ class Pass:
     async def run(self) -> None:
         """Tell, take over, remove what is nowhere any more, and tell what rules did.
 
-        Nothing is removed between a push and the pull after it: a server that does not say where
-        it has moved a message is asked for it in that pull.
+        Nothing is removed between a push and the next whole pull: a server that does not say where
+        it has moved a message tells us there.
         """
         await self.push()
-        await self.pull()
-        await self._sweep()
+        if not await self.pull():
+            await self._sweep()
         await self.push()
 
     # What was done here.
@@ -127,20 +127,25 @@ class Pass:
 
     # What was done there.
 
-    async def pull(self) -> None:
-        """Take over what changed; mail is fetched while the mail before it is stored."""
+    async def pull(self) -> bool:
+        """Take over what changed; mail is fetched while the mail before it is stored.
+
+        True if we have told the provider something on the way.
+        """
         queue: asyncio.Queue[_Part | None] = asyncio.Queue(maxsize=2)
         fetching = asyncio.create_task(self._fetch_all(queue))
         try:
             while (part := await queue.get()) is not None:
                 await self._store(part)
-            await fetching
+                queue.task_done()
+            return await fetching
         finally:
             fetching.cancel()
             with suppress(asyncio.CancelledError, MailError):
                 await fetching
 
-    async def _fetch_all(self, queue: asyncio.Queue[_Part | None]) -> None:
+    async def _fetch_all(self, queue: asyncio.Queue[_Part | None]) -> bool:
+        has_pushed = False
         since = await self.house.store.checkpoint_of(self.account.id)
         known = Stored(self.house, self.account.id)
         try:
@@ -148,10 +153,20 @@ class Pass:
                 async for changes in parts:
                     async for part in self._fetch(changes):
                         await queue.put(part)
+                    has_pushed |= await self._push_between(queue)
         except Exception:
             await queue.put(None)
             raise
         await queue.put(None)
+        return has_pushed
+
+    async def _push_between(self, queue: asyncio.Queue[_Part | None]) -> bool:
+        """Tell what was done here during a long pass; what was read before that is stored first."""
+        if not await self.house.store.due_pushes(self.account.id, self.house.clock(), 1):
+            return False
+        await queue.join()
+        await self.push()
+        return True
 
     async def _fetch(self, changes: RemoteChanges) -> AsyncIterator[_Part]:
         refs = [message.ref for message in changes.messages]

@@ -38,11 +38,15 @@ from postroom.providers.imap.responses import Row
 from postroom.providers.imap.roles import Box, boxes_of
 from postroom.providers.keywords import SYSTEM, flags_in, keyword_of, labels_in
 
-LISTED_AT_ONCE = 1_000
+LISTED_AT_ONCE = 500
 POLL_S = 30.0
 _MOST_UIDS = 1_000_000
 _ITEMS = b"UID FLAGS INTERNALDATE RFC822.SIZE"
 _RATES = RateLimits(requests_per_second=50, burst=100)
+
+
+_Listed = tuple[tuple[RemoteMessage, ...], int]
+"""Messages, and the UID below which none was listed yet."""
 
 
 def scope_of(box: Box, uidvalidity: int) -> str:
@@ -131,7 +135,7 @@ class ImapProvider:
             kept = [box for box in self._boxes if box.name != DRAFTS]
             now = await self._positions(client, kept)
         total = sum(position.exists for _, position in now)
-        state: Checkpoint = {"boxes": dict((since or {}).get("boxes", {}))}
+        state = _copied({"boxes": {}, **(since or {})})
         for box, position in now:
             with imap_errors(self.account):
                 async for part in self._of_box(box, position, state, known):
@@ -167,7 +171,7 @@ class ImapProvider:
     async def _of_box(
         self, box: Box, status: Position, state: Checkpoint, known: Known
     ) -> AsyncIterator[RemoteChanges]:
-        name = scope_of(box, 0).partition("/")[2]
+        name = _key(box)
         at = state["boxes"].get(name)
         if at is not None and at["v"] == status.uidvalidity and self._is_unchanged(at, status):
             self._note_inbox(box, status)
@@ -181,15 +185,43 @@ class ImapProvider:
             self._flags.pop(scope, None)
         elif not at["low"]:
             async for part in self._since(box, scope, at, position, known):
-                yield RemoteChanges(_with(state, name, at), *part)
+                yield RemoteChanges(_copied(state), *part)
             at = at | {"next": position.uidnext, "modseq": position.modseq}
             at |= {"count": position.exists}
-        async for messages, low in self._older(box, scope, at["low"]):
-            at = at | {"low": low}
-            yield RemoteChanges(_with(state, name, at), messages)
-        at = at | {"low": 0}
         state["boxes"][name] = at
-        yield RemoteChanges(_with(state, name, at))
+        if at["low"]:
+            older = self._older(box, scope, at["low"])
+            async for changes in self._with_news(state, older, name):
+                yield changes
+        state["boxes"][name] |= {"low": 0}
+        yield RemoteChanges(_copied(state))
+
+    async def _with_news(
+        self, state: Checkpoint, older: AsyncIterator[_Listed], name: str
+    ) -> AsyncIterator[RemoteChanges]:
+        """Older mail of a mailbox; between its parts, what arrives in Inbox meanwhile.
+
+        A first pass may take hours, and nobody waits that long for the mail of today.
+        """
+        async for part in self._arrived(state):
+            yield part
+        async for messages, low in older:
+            state["boxes"][name] |= {"low": low}
+            yield RemoteChanges(_copied(state), messages)
+            async for part in self._arrived(state):
+                yield part
+
+    async def _arrived(self, state: Checkpoint) -> AsyncIterator[RemoteChanges]:
+        """What is new in Inbox; only that, so what else changed there is still to be read."""
+        inbox = self._named(INBOX)
+        at = state["boxes"].get(_key(inbox))
+        position = await self._go(inbox)
+        if at is None or at["v"] != position.uidvalidity:
+            return
+        scope = scope_of(inbox, position.uidvalidity)
+        async for messages in self._new(inbox, scope, at, position):
+            yield RemoteChanges(_copied(state), messages)
+        state["boxes"][_key(inbox)] |= {"next": position.uidnext}
 
     def _is_unchanged(self, at: Checkpoint, status: Position) -> bool:
         """Whether nothing can have happened; without CONDSTORE one has to look."""
@@ -200,13 +232,11 @@ class ImapProvider:
         if box.name == INBOX:
             self._inbox_seen = (position.uidnext, position.modseq, position.exists)
 
-    async def _older(
-        self, box: Box, scope: str, below: int
-    ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], int]]:
+    async def _older(self, box: Box, scope: str, below: int) -> AsyncIterator[_Listed]:
         """What is below a UID and was not listed yet, newest first."""
-        client = await self._connected()
         has_more = True
         while below > 1 and has_more:
+            client = await self._at(scope)
             hits = await client.search([b"UID", b"1:%d" % (below - 1)])
             uids = [uid for uid in hits.newest(_MOST_UIDS) if uid < below]
             has_more = len(uids) == _MOST_UIDS
@@ -223,7 +253,7 @@ class ImapProvider:
         async for messages in self._new(box, scope, at, position):
             yield messages, ()
         keys = await known.keys(scope)
-        client = await self._connected()
+        client = await self._at(scope)
         if at["modseq"] and position.modseq:
             rows: list[Row] = []
             vanished = await fetch_changed(
@@ -239,7 +269,7 @@ class ImapProvider:
                 gone = vanished.among(int(key) for key in keys)
                 yield (), tuple(_ref(scope, uid) for uid in gone)
                 return
-        present = await self._present(client, position)
+        present = await self._present(await self._at(scope), position)
         missing = keys - {str(uid) for uid in present}
         yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
         if not (at["modseq"] and position.modseq):
@@ -252,7 +282,7 @@ class ImapProvider:
     ) -> AsyncIterator[tuple[RemoteMessage, ...]]:
         if position.uidnext == at["next"]:
             return
-        client = await self._connected()
+        client = await self._at(scope)
         hits = await client.search([b"UID", b"%d:*" % at["next"]])
         uids = [uid for uid in hits.newest(_MOST_UIDS) if uid >= at["next"]]
         for start in range(0, len(uids), LISTED_AT_ONCE):
@@ -289,7 +319,7 @@ class ImapProvider:
     async def _describe(
         self, box: Box, scope: str, uids: Sequence[int], *, remember: bool = True
     ) -> tuple[RemoteMessage, ...]:
-        client = await self._connected()
+        client = await self._at(scope)
         rows: list[Row] = []
         await client.fetch(uids, _ITEMS, rows.append)
         wanted = set(uids)
@@ -458,5 +488,10 @@ def _ref(scope: str, uid: int) -> RemoteRef:
     return RemoteRef(scope, str(uid))
 
 
-def _with(state: Checkpoint, name: str, at: Checkpoint) -> Checkpoint:
-    return {"boxes": {**state["boxes"], name: at}}
+def _key(box: Box) -> str:
+    """The name of a mailbox in checkpoints."""
+    return box.wire.decode("utf-8", "surrogateescape")
+
+
+def _copied(state: Checkpoint) -> Checkpoint:
+    return {"boxes": {name: dict(at) for name, at in state["boxes"].items()}}
