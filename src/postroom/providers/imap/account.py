@@ -453,12 +453,18 @@ class ImapProvider:
         return any(a != b for a, b in zip(now, self._inbox_seen, strict=True) if a and b)
 
     async def wait(self) -> None:
-        """Return when Inbox changed, or after a while: other mailboxes have no IDLE."""
+        """Return when Inbox changed, or after a while: other mailboxes have no IDLE.
+
+        Many servers end a connection that idles now and then; it is made anew at once, but one
+        that ends again and again no more often than we would ask.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             with imap_errors(self.account):
                 await self._listen()
         except ProviderError:
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(max(0.0, POLL_S - (clock() - began)))
 
     async def _listen(self) -> None:
         client = self._listener
