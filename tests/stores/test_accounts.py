@@ -229,3 +229,40 @@ async def test_mail_that_rules_leave_alone_is_told_to_nobody(house: House) -> No
     await arrive(house, account, mail(), ONE)
 
     assert [] == await house.store.due_pushes(account.id, house.clock(), 10)
+
+
+async def test_a_house_with_accounts_is_found_in_order(house: House) -> None:
+    account = await new_account(house)
+    first = await arrive(house, account, mail(), ONE)
+    second = await arrive(house, account, mail("Other"), TWO, "Archive")
+    await house.store.change_messages([first], Change(flags=("seen",)), None)
+    await house.store.remove_message(second, None)
+
+    assert () == await house.store.problems()
+    await house.store.remove_inbox(account.inbox_id, None, force=True)
+    assert () == await house.store.problems()
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        ("UPDATE accounts SET inbox = 999", "account work feeds no inbox"),
+        ("DELETE FROM accounts", "is fed by an account that does not exist"),
+        ("UPDATE remotes SET account = 999", "belongs to no account"),
+        ("UPDATE remotes SET message = 999", "holds message number 999"),
+        ("UPDATE pushes SET account = 999", "waits for an account that does not exist"),
+        ("UPDATE pushes SET message = 999", "and its message does not exist"),
+        ("UPDATE identities SET inbox = 999", "the address work@example.com belongs to no inbox"),
+        ("DELETE FROM identities", "has no address to send from"),
+    ],
+)
+async def test_what_is_amiss_with_an_account_is_found(
+    house: House, damage: str, found: str
+) -> None:
+    account = await new_account(house)
+    message_id = await arrive(house, account, mail(), ONE)
+    await house.store.change_messages([message_id], Change(flags=("seen",)), None)
+    engine = house.store._engine  # type: ignore[attr-defined]
+    await engine.write(lambda tx: tx.run(damage))
+
+    assert any(found in problem for problem in await house.store.problems())
