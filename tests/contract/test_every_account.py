@@ -78,7 +78,7 @@ async def settled(rest: RestDoor, worlds: dict[str, World]) -> dict[str, str]:
 async def once(ask: Callable[[], Awaitable[Any]]) -> Any:
     """What an answer is as soon as it is something."""
     async with asyncio.timeout(120):
-        while not (found := await ask()):
+        while not (found := await ask()):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         return found
 

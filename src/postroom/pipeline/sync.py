@@ -10,13 +10,15 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, MailError, NotFound, ProviderError, RateLimited
+from postroom.mail.html import sanitise_html
 from postroom.mail.message import ParsedMessage
 from postroom.model.account import Account, Identity
 from postroom.model.inbox import ARCHIVE, INBOX, SENT
 from postroom.model.message import Direction
-from postroom.model.remote import Push, Pushed, RemoteChanges, RemoteMessage
+from postroom.model.remote import Push, Pushed, RemoteChanges, RemoteIdentity, RemoteMessage
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
+from postroom.pipeline.remote_names import is_identity, name_in, storable
 from postroom.ports.provider import Provider, SavesSent
 
 log = logging.getLogger(__name__)
@@ -59,20 +61,20 @@ class Pass:
         capabilities = asdict(self.provider.capabilities)
         await self.house.store.set_capabilities(self.account.id, capabilities)
         found = await self.provider.identities()
-        identities = [
-            Identity(
-                id=self.house.new_id("idn"),
-                email=identity.email.lower(),
-                name=identity.name,
-                signature=identity.signature,
-                inbox_id=self.account.inbox_id,
-                account_id=self.account.id,
-                is_default=False,
-            )
-            for identity in found
-            if identity.email.lower() != self.account.address
-        ]
-        await self.house.store.keep_identities(self.account.inbox_id, identities)
+        identities = [self._identity(one) for one in found if is_identity(one)]
+        others = [one for one in identities if one.email != self.account.address]
+        await self.house.store.keep_identities(self.account.inbox_id, others)
+
+    def _identity(self, found: RemoteIdentity) -> Identity:
+        return Identity(
+            id=self.house.new_id("idn"),
+            email=found.email.lower(),
+            name=name_in(found.name),
+            signature=sanitise_html(found.signature),
+            inbox_id=self.account.inbox_id,
+            account_id=self.account.id,
+            is_default=False,
+        )
 
     async def run(self) -> None:
         """Tell, take over, remove what is nowhere any more, and tell what rules did.
@@ -169,6 +171,7 @@ class Pass:
         return True
 
     async def _fetch(self, changes: RemoteChanges) -> AsyncIterator[_Part]:
+        changes = replace(changes, messages=storable(changes.messages))
         refs = [message.ref for message in changes.messages]
         unknown = await self.house.store.unknown_refs(self.account.id, refs) if refs else set()
         wanted = [message for message in changes.messages if message.ref in unknown]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from postroom.errors import Conflict, NotFound
+from postroom.errors import Conflict, NotFound, ProviderError
 from postroom.model.account import Capabilities, RateLimits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.outbox import Envelope, Outcome
@@ -28,6 +28,7 @@ from postroom.providers.fetching import AT_ONCE
 from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
 from postroom.providers.outcomes import Go, handed_over
 from postroom.providers.web.api import ApiRefused
+from postroom.providers.web.sense import count_in, makes_sense
 
 RATES = RateLimits(requests_per_second=40, burst=50)
 """Google counts 250 units a second and user; to read a message costs five of them."""
@@ -38,6 +39,7 @@ _IDS = {name: key for key, name in _MAILBOXES.items()}
 _UNTOLD = ("answered",)
 
 
+@makes_sense
 @dataclass(eq=False)
 class GmailProvider:
     """One account at Gmail. Labels are labels here too; system labels are flags and mailboxes."""
@@ -110,7 +112,8 @@ class GmailProvider:
     ) -> AsyncIterator[RemoteChanges]:
         """List all there is. *look_again* also reads what we have: the history is lost."""
         profile = await self.client.profile()
-        history = since["history"] if since else str(profile["historyId"])
+        total = count_in(profile.get("messagesTotal"))
+        history = since["history"] if since else _history(profile["historyId"])
         listing = {"history": history, "listing": True, "look_again": look_again}
         before = await known.keys("")
         listed: set[str] = set()
@@ -120,7 +123,9 @@ class GmailProvider:
             for start in range(0, len(wanted), _READ_AT_ONCE):
                 messages, drafts = await self._read(wanted[start:][:_READ_AT_ONCE], before)
                 listed -= set(drafts)
-                yield RemoteChanges(listing, messages, total=profile.get("messagesTotal"))
+                yield RemoteChanges(listing, messages, total=total)
+        if total and before and not listed:
+            raise ProviderError("the provider counts messages and lists none")
         gone = tuple(RemoteRef("", key) for key in sorted(before - listed))
         yield RemoteChanges({"history": history}, gone=gone)
 
@@ -129,7 +134,7 @@ class GmailProvider:
         changed: dict[str, None] = {}
         newest = history
         async for page in self.client.history(history):
-            newest = str(page.get("historyId") or newest)
+            newest = _history(page.get("historyId") or newest)
             for entry in page.get("history", []):
                 for message in _messages_in(entry):
                     changed[str(message["id"])] = None
@@ -249,6 +254,11 @@ def _move(name: str) -> tuple[list[str], list[str]]:
         raise Conflict(f"Gmail does not let us move mail to {name}")
     key = _IDS[name]
     return [key], [other for other in ("INBOX", "SPAM", "TRASH") if other != key]
+
+
+def _history(value: Any) -> str:
+    """A place in the history; to write down anything else would be to lose ours."""
+    return str(int(value))
 
 
 def _messages_in(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:

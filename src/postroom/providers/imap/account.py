@@ -51,7 +51,7 @@ _Listed = tuple[tuple[RemoteMessage, ...], int]
 
 def scope_of(box: Box, uidvalidity: int) -> str:
     """What the UIDs of a mailbox hold within."""
-    return f"{uidvalidity}/{box.wire.decode('utf-8', 'surrogateescape')}"
+    return f"{uidvalidity}/{_key(box)}"
 
 
 @dataclass(eq=False)
@@ -361,7 +361,7 @@ class ImapProvider:
     async def _at(self, scope: str, *, writing: bool = False) -> Client:
         """Have a scope open. Raises Conflict if the mailbox is not the one it was."""
         uidvalidity, _, name = scope.partition("/")
-        wire = name.encode("utf-8", "surrogateescape")
+        wire = name.encode("latin-1")
         client = await self._connected()
         if self._open is None or self._open[0] != wire or (writing and not self._open[1]):
             await self._go(Box(wire, name, "/"), writing=writing)
@@ -495,8 +495,8 @@ def _ref(scope: str, uid: int) -> RemoteRef:
 
 
 def _key(box: Box) -> str:
-    """The name of a mailbox in checkpoints."""
-    return box.wire.decode("utf-8", "surrogateescape")
+    """The name of a mailbox in scopes and checkpoints: its bytes, whatever they are."""
+    return box.wire.decode("latin-1")
 
 
 def _copied(state: Checkpoint) -> Checkpoint:

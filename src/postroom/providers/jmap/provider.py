@@ -28,6 +28,7 @@ from postroom.providers.fetching import fetch_each
 from postroom.providers.jmap.client import SUBMISSION, JmapClient, MethodRefused
 from postroom.providers.keywords import keyword_of, label_of
 from postroom.providers.outcomes import handed_over
+from postroom.providers.web.sense import count_in, makes_sense
 
 POLL_S = 30.0
 RATES = RateLimits(requests_per_second=10, burst=50)
@@ -45,6 +46,7 @@ _FLAGS = {"seen": "$seen", "flagged": "$flagged", "answered": "$answered", "draf
 _NAMES = {keyword: flag for flag, keyword in _FLAGS.items()}
 
 
+@makes_sense
 @dataclass(eq=False)
 class JmapProvider:
     """One account over JMAP."""
@@ -118,7 +120,7 @@ class JmapProvider:
         (answer,) = await self.client.call(
             ("Mailbox/get", {"ids": None, "properties": ["id", "name", "role", "parentId"]})
         )
-        rows = {str(row["id"]): row for row in answer.get("list", [])}
+        rows = {str(row["id"]): row for row in answer["list"]}
         self._mailboxes = {key: _mailbox_name(row, rows) for key, row in rows.items()}
 
     # What changed.
@@ -132,7 +134,8 @@ class JmapProvider:
                 async for part in self._since(since["state"]):
                     yield part
             except MethodRefused as error:
-                if error.type != "cannotCalculateChanges":
+                # QUIRK: to some servers a state that they do not know is an invalid argument.
+                if error.type not in ("cannotCalculateChanges", "invalidArguments"):
                     raise
                 since = None
             else:
@@ -157,14 +160,18 @@ class JmapProvider:
                 **anchor,
             }
             (page,) = await self.client.call(("Email/query", query))
-            ids = [str(key) for key in page.get("ids", [])]
+            ids = [str(key) for key in page["ids"]]
             if not ids:
                 break
+            if ids[-1] == anchor.get("anchor"):
+                raise ProviderError("a list of the provider does not go on")
             listed.update(ids)
             messages, drafts = await self._describe(ids)
             listed -= set(drafts)
-            yield RemoteChanges(listing, messages, total=page.get("total"))
+            yield RemoteChanges(listing, messages, total=count_in(page.get("total")))
             anchor = {"anchor": ids[-1], "anchorOffset": 1}
+        if count_in(page.get("total")) and before and not listed:
+            raise ProviderError("the provider counts messages and lists none")
         gone = tuple(RemoteRef("", key) for key in sorted(before - listed))
         yield RemoteChanges({"state": state}, gone=gone)
         self._state = state
@@ -199,7 +206,7 @@ class JmapProvider:
         (answer,) = await self.client.call(
             ("Email/get", {"ids": list(ids), "properties": _PROPERTIES})
         )
-        found = {str(row["id"]): row for row in answer.get("list", [])}
+        found = {str(row["id"]): row for row in answer["list"]}
         if any(box not in self._mailboxes for r in found.values() for box in r["mailboxIds"]):
             await self.learn_mailboxes()
         messages = {key: self._message(row) for key, row in found.items()}

@@ -24,6 +24,7 @@ from postroom.errors import (
 from postroom.model.account import RateLimits
 
 MOST_BYTES = 50 * 2**20
+MOST_LEVELS = 64
 PATIENCE_S = 60
 """How long we wait by ourselves when a provider wants us to; longer waits are the caller's."""
 
@@ -223,9 +224,12 @@ class Api:
 
     def _read(self, data: bytes) -> Any:
         try:
-            return msgspec.json.decode(data)
+            value = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise ProviderError(f"{self.account_id}: the answer is no JSON we can read") from error
+        if not is_shallow(value):
+            raise ProviderError(f"{self.account_id}: an answer of more than {MOST_LEVELS} levels")
+        return value
 
     def _asked_to_wait(self, status: int, headers: httpx2.Headers, data: bytes) -> int | None:
         is_limited = status in _BUSY or (status == 403 and b"ateLimitExceeded" in data)
@@ -245,6 +249,22 @@ class Api:
         return ApiRefused(message, status=status, reason=reason, body=body)
 
 
+def is_shallow(value: Any) -> bool:
+    """Whether a value has no more levels than any answer that we ask for."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+            elif isinstance(one, list):
+                inner += one
+        if not inner:
+            return True
+        level = inner
+    return False
+
+
 def _said(body: Any) -> tuple[str, str]:
     """The short and the long form of what an error of Google, Microsoft or JMAP says."""
     if not isinstance(body, dict):
@@ -260,8 +280,8 @@ def retry_after(value: str | None, now: datetime) -> int:
     """How long to wait: seconds or a date (RFC 9110 §10.2.3); without one, a few seconds."""
     if value is None:
         return 5
-    if value.strip().isdigit():
-        return min(int(value.strip()), 86_400)
+    if value.strip().isascii() and value.strip().isdigit():
+        return min(int(value.strip()[:9]), 86_400)
     try:
         at = parsedate_to_datetime(value)
         return max(1, min(int((at - now).total_seconds()) + 1, 86_400))
