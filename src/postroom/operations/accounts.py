@@ -256,8 +256,9 @@ class LogInAccount(Credentials):
 async def log_in_account(ctx: Context, request: LogInAccount) -> Account:
     account = await account_of(ctx, request.account_id)
     secret = request.secret()
-    if not secret:
-        raise InvalidInput("password: give a password, or tokens")
+    needed = "access_token" if account.provider in ("gmail", "outlook") else "password"
+    if needed not in secret:
+        raise InvalidInput(f"{needed}: is required for {account.provider}")
     await ctx.providers.check(account, secret)
     ctx.providers.keep_secret(account.id, secret)
     await ctx.store.change_account(account.id, account.options)

@@ -151,7 +151,7 @@ class Api:
                 return data
             wait = self._asked_to_wait(status, answer_headers, data)
             if wait is None:
-                raise self._refusal(status, data)
+                raise self._refusal(status, await self._without_login(data))
             assert self._pace is not None
             self._pace.hold(wait)
             if wait > self.patience_s or attempt == _TRIES - 1:
@@ -236,6 +236,11 @@ class Api:
         if not is_limited:
             return None
         return retry_after(headers.get("Retry-After"), datetime.now(UTC))
+
+    async def _without_login(self, data: bytes) -> bytes:
+        """What a provider says, without our own login if it repeats it."""
+        secret = (await self.authorizer.header()).rpartition(" ")[2].encode()
+        return data.replace(secret, b"...") if secret else data
 
     def _refusal(self, status: int, data: bytes) -> ProviderError:
         try:
