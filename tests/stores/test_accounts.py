@@ -6,14 +6,17 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from postroom.errors import Conflict, NotFound
 from postroom.model.account import Account, Identity
+from postroom.model.event import EventQuery
 from postroom.model.page import Slice
 from postroom.model.remote import Pushed, RemoteChanges, RemoteMessage, RemoteRef
-from postroom.model.stored import Change
+from postroom.model.stored import Change, MessageQuery
 from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, put_away
+from postroom.pipeline.receive import Arrival, put_away, receive
 from tests.mails import mail, new_inbox
 
 
@@ -266,3 +269,40 @@ async def test_what_is_amiss_with_an_account_is_found(
     await engine.write(lambda tx: tx.run(damage))
 
     assert any(found in problem for problem in await house.store.problems())
+
+
+PLACES = [RemoteRef(f"{validity}/{box}", "1") for validity in (1, 2) for box in ("INBOX", "Work")]
+STEP = st.tuples(st.integers(0, 3), st.one_of(st.none(), st.sampled_from(PLACES)))
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=st.lists(STEP, min_size=1, max_size=15))
+async def test_a_mail_by_any_routes_is_one_message_and_one_event(
+    house: House, steps: list[tuple[int, RemoteRef | None]]
+) -> None:
+    """By SMTP (no place), from two mailboxes, and after another UIDVALIDITY."""
+    account = await new_account(house, f"box{house.new_id('x')[2:10]}")
+    ids = ["<0@example.com>", "<1@example.com>", None, None]
+    raws = [mail(f"Mail {number}", message_id=own) for number, own in enumerate(ids)]
+    for number, place in steps:
+        if place is None:
+            await receive(house, Arrival(raws[number], account.inbox_id))
+        else:
+            ref = place._replace(key=str(number))
+            await arrive(house, account, raws[number], ref, place.scope.partition("/")[2])
+    first = [ref for ref in PLACES if ref.scope.startswith("1/")]
+    dropped = RemoteChanges({}, dropped=tuple(ref.scope for ref in first))
+    for number in {number for number, _ in steps}:
+        await arrive(house, account, raws[number], RemoteRef("2/INBOX", str(number)))
+    await house.store.apply_changes(account.id, dropped)
+    await house.store.sweep_gone(account.id, 100)
+
+    found = await house.store.messages(MessageQuery(inbox_id=account.inbox_id, mailbox="*"))
+    events = await house.store.events(
+        EventQuery(visible=frozenset({account.inbox_id}), types=("message.received",))
+    )
+    assert sorted({f"Mail {n}" for n, _ in steps}) == sorted(row.subject for row in found.rows)
+    assert {row.id for row in found.rows} == {event.message_id for event in events.rows}
+    assert found.total == events.total
