@@ -118,6 +118,18 @@ class ImapProvider:
         self._open = (box.wire, writing)
         return self._position
 
+    async def _read_from(self, box: Box) -> Position:
+        """Open a mailbox to read what is new in it.
+
+        QUIRK: not every server tells UIDNEXT, though RFC 3501 §6.3.1 wants it; what comes after
+        the newest message is as good.
+        """
+        position = await self._go(box)
+        if not position.uidnext:
+            newest = await self._between(scope_of(box, position.uidvalidity), 1, 2**32)
+            position.uidnext = max(newest, default=0) + 1
+        return position
+
     def _named(self, name: str) -> Box:
         for box in self._boxes:
             if box.name.casefold() == name.casefold():
@@ -176,7 +188,7 @@ class ImapProvider:
         if at is not None and at["v"] == status.uidvalidity and self._is_unchanged(at, status):
             self._note_inbox(box, status)
             return
-        position = await self._go(box)
+        position = await self._read_from(box)
         self._note_inbox(box, position)
         scope = scope_of(box, position.uidvalidity)
         if at is None or at["v"] != position.uidvalidity:
@@ -215,7 +227,7 @@ class ImapProvider:
         """What is new in Inbox; only that, so what else changed there is still to be read."""
         inbox = self._named(INBOX)
         at = state["boxes"].get(_key(inbox))
-        position = await self._go(inbox)
+        position = await self._read_from(inbox)
         if at is None or at["v"] != position.uidvalidity:
             return
         scope = scope_of(inbox, position.uidvalidity)
@@ -236,9 +248,7 @@ class ImapProvider:
         """What is below a UID and was not listed yet, newest first."""
         has_more = True
         while below > 1 and has_more:
-            client = await self._at(scope)
-            hits = await client.search([b"UID", b"1:%d" % (below - 1)])
-            uids = [uid for uid in hits.newest(_MOST_UIDS) if uid < below]
+            uids = await self._between(scope, 1, below)
             has_more = len(uids) == _MOST_UIDS
             for start in range(0, len(uids), LISTED_AT_ONCE):
                 chunk = uids[start : start + LISTED_AT_ONCE]
@@ -269,7 +279,7 @@ class ImapProvider:
                 gone = vanished.among(int(key) for key in keys)
                 yield (), tuple(_ref(scope, uid) for uid in gone)
                 return
-        present = await self._present(await self._at(scope), position)
+        present = await self._between(scope, 1, 2**32)
         missing = keys - {str(uid) for uid in present}
         yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
         if not (at["modseq"] and position.modseq):
@@ -282,25 +292,29 @@ class ImapProvider:
     ) -> AsyncIterator[tuple[RemoteMessage, ...]]:
         if position.uidnext == at["next"]:
             return
-        client = await self._at(scope)
-        hits = await client.search([b"UID", b"%d:*" % at["next"]])
-        uids = [uid for uid in hits.newest(_MOST_UIDS) if uid >= at["next"]]
+        uids = await self._between(scope, at["next"], 2**32)
         for start in range(0, len(uids), LISTED_AT_ONCE):
             yield await self._describe(box, scope, uids[start : start + LISTED_AT_ONCE])
 
-    async def _present(self, client: Client, position: Position) -> list[int]:
-        """Every UID of the open mailbox.
+    async def _between(self, scope: str, low: int, high: int) -> list[int]:
+        """The UIDs from *low* to below *high*, newest first.
 
         QUIRK: some servers answer a search with nothing although there is mail; to believe that
-        would remove everything here.
+        would be to miss it, or to remove what is here. Without a search all of them are listed.
         """
-        present = (await client.search([b"ALL"])).newest(_MOST_UIDS)
-        if position.exists and not present:
-            raise ProviderError(
-                f"{self.account.account_id}: the server counts {position.exists} messages and "
-                "lists none"
-            )
-        return present
+        client = await self._at(scope)
+        last = b"%d" % (high - 1) if high < 2**32 else b"*"
+        uids = (await client.search([b"UID", b"%d:%s" % (low, last)])).newest(_MOST_UIDS)
+        if not uids and self._position.exists:
+            found: set[int] = set()
+            await client.fetch_by_place(b"1:*", b"UID", lambda row: found.add(row.uid))
+            uids = sorted(found, reverse=True)
+            if low == 1 and high == 2**32 and not uids:
+                raise ProviderError(
+                    f"{self.account.account_id}: the server counts {self._position.exists} "
+                    "messages and lists none"
+                )
+        return [uid for uid in uids if uid and low <= uid < high]
 
     async def _reflagged(
         self, box: Box, scope: str, uids: Sequence[int]
