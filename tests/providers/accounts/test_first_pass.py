@@ -15,7 +15,7 @@ from postroom.errors import ProviderError
 from postroom.model.remote import RemoteChanges
 from postroom.model.stored import Change
 from postroom.pipeline.sync import Pass
-from postroom.providers.imap import account as imap_account
+from postroom.providers.imap import reading as imap_reading
 from tests.providers.accounts.conftest import Desk, open_desk
 from tests.providers.accounts.test_every_provider import letter
 from tests.providers.accounts.worlds import ImapWorld, open_world
@@ -46,7 +46,7 @@ async def long_mailbox(
     folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> AsyncIterator[tuple[Desk, ImapWorld]]:
     """An account with old mail in it, which is read a few at a time."""
-    monkeypatch.setattr(imap_account, "LISTED_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(imap_reading, "LISTED_AT_ONCE", AT_ONCE)
     values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file"}
     async with open_world(kind) as world, open_app(read_settings(values).settings) as app:
         assert isinstance(world, ImapWorld)

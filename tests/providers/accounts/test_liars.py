@@ -66,3 +66,22 @@ async def test_what_is_here_stays_when_a_server_lists_nothing(tmp_path: Path) ->
         await desk.sync()
 
         assert 5 == len(await desk.rows())
+
+
+async def test_what_is_here_stays_when_a_mailbox_is_closed_to_us(tmp_path: Path) -> None:
+    boxes = {b"INBOX": mails(2), b"Work": mails(4)}
+    replies: dict[str, Any] = {}
+    async with (
+        scripted(mailboxes=boxes, capabilities=CAPABILITIES, replies=replies) as server,
+        at(server, tmp_path) as desk,
+    ):
+        await desk.sync()
+        before = len(await desk.rows())
+        replies["STATUS"] = b"{tag} NO [NOPERM] not for you\r\n"
+        await desk.sync()
+        closed = len(await desk.rows())
+        replies.clear()
+        boxes[b"Work"] |= {9: mails(9)[9]}
+        await desk.sync()
+
+        assert (4, 4, 5) == (before, closed, len(await desk.rows()))
