@@ -14,10 +14,15 @@ import pytest
 
 from postroom.app import App, open_app
 from postroom.config import read_settings
-from postroom.errors import ProviderAuthFailed
+from postroom.errors import ProviderAuthFailed, RateLimited
 from postroom.model.account import Account
 from postroom.model.key import OWNER
-from postroom.operations.accounts import add_account, list_accounts, log_in_account
+from postroom.operations.accounts import (
+    add_account,
+    check_account,
+    list_accounts,
+    log_in_account,
+)
 from postroom.operations.messages import search_messages
 from postroom.operations.operation import call
 from postroom.operations.waiting import wait_for_message
@@ -164,3 +169,19 @@ async def test_a_provider_that_is_busy_is_waited_for(tmp_path: Path) -> None:
             account = await account_when(app, "ready")
 
             assert (3, []) == (account.synced, graph.busy)
+
+
+async def test_a_caller_is_told_how_long_a_provider_wants_us_to_wait(tmp_path: Path) -> None:
+    with Graph() as graph:
+        world = Push(
+            {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
+            {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
+        )
+        async with in_step(tmp_path / "data", world) as app:
+            await account_when(app, "ready")
+            graph.busy += [120] * 20
+            with pytest.raises(RateLimited) as refused:
+                await call(app.context(OWNER), check_account, {"account_id": "work"})
+
+    assert 120 == refused.value.retry_after
+    assert 19 <= len(graph.busy)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +35,9 @@ RATES = RateLimits(requests_per_second=40, burst=50)
 """Google counts 250 units a second and user; to read a message costs five of them."""
 
 _READ_AT_ONCE = 40
+_NEWS_EVERY = 5
+"""After how many parts of a listing we look for news."""
+
 _MAILBOXES = {"INBOX": INBOX, "SENT": SENT, "DRAFT": DRAFTS, "SPAM": JUNK, "TRASH": TRASH}
 _IDS = {name: key for key, name in _MAILBOXES.items()}
 _UNTOLD = ("answered",)
@@ -117,6 +121,7 @@ class GmailProvider:
         listing = {"history": history, "listing": True, "look_again": look_again}
         before = await known.keys("")
         listed: set[str] = set()
+        news = history
         async for ids in self.client.list_ids():
             listed.update(ids)
             wanted = [key for key in ids if look_again or key not in before]
@@ -124,10 +129,20 @@ class GmailProvider:
                 messages, drafts = await self._read(wanted[start:][:_READ_AT_ONCE], before)
                 listed -= set(drafts)
                 yield RemoteChanges(listing, messages, total=total)
+                if (start // _READ_AT_ONCE) % _NEWS_EVERY == 0:
+                    async for part in self._news(news, known):
+                        news = part.checkpoint["history"]
+                        yield replace(part, checkpoint=listing, gone=())
         if total and before and not listed:
             raise ProviderError("the provider counts messages and lists none")
         gone = tuple(RemoteRef("", key) for key in sorted(before - listed))
         yield RemoteChanges({"history": history}, gone=gone)
+
+    async def _news(self, history: str, known: Known) -> AsyncIterator[RemoteChanges]:
+        """What has happened during a long listing, which nobody wants to wait for."""
+        with suppress(HistoryExpired):
+            async for part in self._since(history, known):
+                yield part
 
     async def _since(self, history: str, known: Known) -> AsyncIterator[RemoteChanges]:
         before = await known.keys("")

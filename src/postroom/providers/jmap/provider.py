@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +31,7 @@ from postroom.providers.outcomes import handed_over
 from postroom.providers.web.sense import count_in, makes_sense
 
 POLL_S = 30.0
+LISTED_AT_ONCE = 500
 RATES = RateLimits(requests_per_second=10, burst=50)
 _PROPERTIES = ["id", "blobId", "mailboxIds", "keywords", "receivedAt", "size"]
 _ROLES = {
@@ -151,11 +152,12 @@ class JmapProvider:
         state = since["state"] if since else await self._current_state()
         listing = {"state": state, "listing": True}
         listed: set[str] = set()
+        news = state
         anchor: dict[str, Any] = {"position": 0}
         while True:
             query = {
                 "sort": [{"property": "receivedAt", "isAscending": False}],
-                "limit": self.client.limit("maxObjectsInGet", 500),
+                "limit": self.client.limit("maxObjectsInGet", LISTED_AT_ONCE),
                 "calculateTotal": True,
                 **anchor,
             }
@@ -169,6 +171,9 @@ class JmapProvider:
             messages, drafts = await self._describe(ids)
             listed -= set(drafts)
             yield RemoteChanges(listing, messages, total=count_in(page.get("total")))
+            async for part in self._news(news):
+                news = part.checkpoint["state"]
+                yield replace(part, checkpoint=listing, gone=())
             anchor = {"anchor": ids[-1], "anchorOffset": 1}
         if count_in(page.get("total")) and before and not listed:
             raise ProviderError("the provider counts messages and lists none")
@@ -180,8 +185,14 @@ class JmapProvider:
         (answer,) = await self.client.call(("Email/get", {"ids": []}))
         return str(answer["state"])
 
+    async def _news(self, state: str) -> AsyncIterator[RemoteChanges]:
+        """What has happened during a long listing, which nobody wants to wait for."""
+        with suppress(MethodRefused):
+            async for part in self._since(state):
+                yield part
+
     async def _since(self, state: str) -> AsyncIterator[RemoteChanges]:
-        most = self.client.limit("maxObjectsInGet", 500)
+        most = self.client.limit("maxObjectsInGet", LISTED_AT_ONCE)
         has_more = True
         while has_more:
             (answer,) = await self.client.call(
