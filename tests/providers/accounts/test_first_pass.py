@@ -49,6 +49,7 @@ async def long_mailbox(
 ) -> AsyncIterator[tuple[Desk, World]]:
     """An account with old mail in it, which is read a few at a time."""
     monkeypatch.setattr(imap_reading, "LISTED_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(imap_reading, "NEWS_S", 0.0)
     monkeypatch.setattr(jmap_provider, "LISTED_AT_ONCE", AT_ONCE)
     monkeypatch.setattr(gmail_provider, "_READ_AT_ONCE", AT_ONCE)
     monkeypatch.setattr(gmail_provider, "_NEWS_EVERY", 1)

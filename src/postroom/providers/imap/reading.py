@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,9 @@ from postroom.providers.imap.roles import Box
 from postroom.providers.keywords import flags_in, labels_in
 
 LISTED_AT_ONCE = 500
+NEWS_S = 15.0
+"""How long new mail waits for a first pass, at least."""
+
 _ITEMS = b"UID FLAGS INTERNALDATE RFC822.SIZE"
 
 _Listed = tuple[tuple[RemoteMessage, ...], int]
@@ -31,6 +35,7 @@ class Reading:
     takes_keywords: bool = False
     inbox_seen: tuple[int, int, int] | None = None
     _flags: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    _next_look: float = 0.0
 
     async def changes(
         self, since: Checkpoint | None, known: Known
@@ -71,6 +76,7 @@ class Reading:
             at = {"v": position.uidvalidity, "low": position.uidnext or 2**32 - 1}
             at |= {"next": position.uidnext, "modseq": position.modseq, "count": position.exists}
             self._flags.pop(scope, None)
+            self._look_later(0.0)
         elif not at["low"]:
             async for part in self._since(box, scope, at, position, known):
                 yield RemoteChanges(_copied(state), *part)
@@ -101,15 +107,27 @@ class Reading:
 
     async def _arrived(self, state: Checkpoint) -> AsyncIterator[RemoteChanges]:
         """What is new in Inbox; only that, so what else changed there is still to be read."""
+        if self._now() < self._next_look:
+            return
         inbox = self.boxes.named(INBOX)
         at = state["boxes"].get(key_of(inbox))
+        began = self._now()
         position = await self.boxes.read_from(inbox)
+        self._look_later(self._now() - began)
         if at is None or at["v"] != position.uidvalidity:
             return
         scope = scope_of(inbox, position.uidvalidity)
         async for messages in self._new(inbox, scope, at, position):
             yield RemoteChanges(_copied(state), messages)
         state["boxes"][key_of(inbox)] |= {"next": position.uidnext}
+
+    def _look_later(self, took_s: float) -> None:
+        """Look for news again after a while; where that takes long, a tenth of the time at most."""
+        self._next_look = self._now() + max(NEWS_S, min(10 * took_s, 20 * NEWS_S))
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
 
     def _is_unchanged(self, at: Checkpoint, status: Position) -> bool:
         """Whether nothing can have happened; without CONDSTORE one has to look."""
