@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start corpora fuzz bench-post faults faults-backup faults-database clean bench-rules rule-runs
+.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules rule-runs
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -72,6 +72,10 @@ bench-post: setup ## Measure mail in over SMTP against import, and how soon a wa
 bench-rules: ## Measure planning a rule beside looking at every message: make bench-rules N=100000
 	@scripts/setup run
 	@.venv/bin/python -m bench.rules --messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
+
+bench-sync: setup ## Measure a first pass over IMAP beside an import, with kills: make bench-sync N=20000
+	@scripts/system-packages test
+	@PYTHONPATH=. .venv/bin/python -m bench.sync --count $(or $(N),20000)
 
 rule-runs: setup ## Plan, apply and undo 5,000 random rules: what is planned is what happens
 	@RULE_RUNS=5000 .venv/bin/python -m pytest -q -p no:xdist tests/operations/test_rule_runs.py

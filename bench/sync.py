@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import imaplib
 import os
 import random
 import resource
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from email.utils import format_datetime
@@ -26,17 +28,20 @@ from pathlib import Path
 from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.model.key import OWNER
+from postroom.model.message import MessageRow
 from postroom.model.page import Slice
 from postroom.model.stored import MessageQuery
 from postroom.operations.accounts import add_account
 from postroom.operations.inboxes import create_inbox
+from postroom.operations.messages import search_messages
 from postroom.operations.operation import call
 from postroom.pipeline.importing import import_mail
 from postroom.pipeline.sources import open_source
-from postroom.pipeline.syncing import sync_once
+from postroom.pipeline.syncing import Syncing, sync_once
 from tests.servers.dovecot import PASSWORD, Dovecot, _roles
 
 KILLS = 3
+NEWS = 20
 
 
 def mails(count: int) -> Iterator[bytes]:
@@ -131,6 +136,61 @@ async def check(app: App, count: int) -> None:
     assert found.total == count, f"{found.total} messages instead of {count}"
 
 
+async def news(dovecot: Dovecot, folder: Path) -> tuple[list[float], list[float]]:
+    """How long a mail, and a flag, that another client brings takes to be found here."""
+    async with open_app(read_settings(settings(folder)).settings) as app:
+        work = asyncio.create_task(Syncing(app.house).run())
+        client = imaplib.IMAP4("127.0.0.1", dovecot.imap)
+        client.login("alice", PASSWORD)
+        client.select("INBOX")
+        try:
+            await in_step(app)
+            mails_s = [await one_mail(app, client, number) for number in range(NEWS)]
+            flags_s = [await one_flag(app, client, number) for number in range(NEWS)]
+        finally:
+            client.logout()
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+        return mails_s, flags_s
+
+
+async def one_mail(app: App, client: imaplib.IMAP4, number: int) -> float:
+    message = EmailMessage()
+    message["From"], message["To"] = "news@example.com", "alice@example.com"
+    message["Subject"] = f"Newsflash {number}."
+    message["Message-ID"] = f"<news-{number}@example.com>"
+    message.set_content("Read all about it.")
+    began = time.monotonic()
+    client.append("INBOX", "", imaplib.Time2Internaldate(time.time()), message.as_bytes())
+    while not await searched(app, number):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    return time.monotonic() - began
+
+
+async def one_flag(app: App, client: imaplib.IMAP4, number: int) -> float:
+    _, found = client.search(None, "SUBJECT", f'"Newsflash {number}."')
+    began = time.monotonic()
+    client.store(found[0].decode(), "+FLAGS", r"(\Flagged)")
+    while "flagged" not in (await searched(app, number))[0].flags:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    return time.monotonic() - began
+
+
+async def searched(app: App, number: int) -> Sequence[MessageRow]:
+    page = await call(app.context(OWNER), search_messages, {"q": f"newsflash {number}."})
+    return tuple(page.results)
+
+
+async def in_step(app: App) -> None:
+    """Return once the account is listened to."""
+    account = await app.house.store.account("bench", None)
+    before = account.synced_at if account else None
+    while account is None or account.synced_at == before:
+        await asyncio.sleep(0.05)
+        account = await app.house.store.account("bench", None)
+    await asyncio.sleep(1)
+
+
 def drill(dovecot: Dovecot, folder: Path, count: int) -> None:
     """Kill the first pass three times in the middle, then let it end."""
     asyncio.run(added(dovecot, folder))
@@ -179,6 +239,13 @@ def main() -> int:
         wall_sync, cpu_sync = asyncio.run(sync_rate(dovecot, folder / "b", given.count))
         print(f"sync:   {wall_sync:,.0f}/s, {cpu_sync:,.0f} for each second of CPU")
         print(f"        {wall_sync / wall:.2f} of the import by the clock (promised: 0.50)")
+        for what, times in zip(
+            ("mail", "flag"), asyncio.run(news(dovecot, folder / "b")), strict=True
+        ):
+            print(
+                f"a new {what}: {statistics.median(times):.2f} s until it is found, "
+                f"{max(times):.2f} s at most of {NEWS} (promised: 2)"
+            )
         if not given.no_kills:
             drill(dovecot, folder / "c", given.count)
             print(f"killed {KILLS} times: nothing lost, nothing doubled")

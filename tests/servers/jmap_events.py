@@ -88,7 +88,8 @@ class JmapEvents:
                 keys = keys[keys.index(arguments["anchor"]) + 1 :]
             result = {"ids": keys[: arguments["limit"]], "total": len(self.mails)}
         elif name == "Email/changes":
-            if self.forgets:
+            known = [f"s{number}" for number in range(len(self.log) + 1)]
+            if self.forgets or arguments["sinceState"] not in known:
                 self.forgets = False
                 return ["error", {"type": "cannotCalculateChanges"}, number]
             since = int(arguments["sinceState"][1:])

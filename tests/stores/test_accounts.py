@@ -6,14 +6,17 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from postroom.errors import Conflict, NotFound
 from postroom.model.account import Account, Identity
+from postroom.model.event import EventQuery
 from postroom.model.page import Slice
 from postroom.model.remote import Pushed, RemoteChanges, RemoteMessage, RemoteRef
-from postroom.model.stored import Change
+from postroom.model.stored import Change, MessageQuery
 from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, put_away
+from postroom.pipeline.receive import Arrival, put_away, receive
 from tests.mails import mail, new_inbox
 
 
@@ -190,3 +193,116 @@ async def test_an_alias_receives_and_is_taken(house: House) -> None:
     default = await house.store.default_identity(inbox.id)
     assert default is not None
     assert "idn_1" == default.id
+
+
+@pytest.mark.parametrize("provider", ["imap", "gmail"])
+async def test_what_rules_did_at_arrival_is_told_to_the_provider(
+    house: House, provider: str
+) -> None:
+    account = await new_account(house, provider=provider)
+    remote = RemoteMessage(ONE, ("Inbox",), ("flagged",), ("Old",))
+    (parsed,) = await house.parser.parse([mail()])
+    async with put_away(house, [(Arrival(mail(), account.inbox_id), parsed)]) as (message,):
+        ruled = replace(
+            message, flags=("flagged", "seen"), labels=("New",), mailboxes=("Projects",)
+        )
+        (added,) = await house.store.add_remote(account.id, [(ruled, remote)])
+
+    (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
+    stored = await house.store.message(added.message_id, None)
+    assert stored is not None
+    is_gmail = provider == "gmail"
+    labels, place = (("New", "Projects"), "Archive") if is_gmail else (("New",), "Projects")
+    assert (labels, (place,), ("seen", "flagged")) == (
+        stored.labels,
+        stored.mailboxes,
+        stored.flags,
+    )
+    assert (("seen",), (), labels, ("Old",), place) == (
+        push.add_flags,
+        push.remove_flags,
+        push.add_labels,
+        push.remove_labels,
+        push.move_to,
+    )
+
+
+async def test_mail_that_rules_leave_alone_is_told_to_nobody(house: House) -> None:
+    account = await new_account(house)
+    await arrive(house, account, mail(), ONE)
+
+    assert [] == await house.store.due_pushes(account.id, house.clock(), 10)
+
+
+async def test_a_house_with_accounts_is_found_in_order(house: House) -> None:
+    account = await new_account(house)
+    first = await arrive(house, account, mail(), ONE)
+    second = await arrive(house, account, mail("Other"), TWO, "Archive")
+    await house.store.change_messages([first], Change(flags=("seen",)), None)
+    await house.store.remove_message(second, None)
+
+    assert () == await house.store.problems()
+    await house.store.remove_inbox(account.inbox_id, None, force=True)
+    assert () == await house.store.problems()
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        ("UPDATE accounts SET inbox = 999", "account work feeds no inbox"),
+        ("DELETE FROM accounts", "is fed by an account that does not exist"),
+        ("UPDATE remotes SET account = 999", "belongs to no account"),
+        ("UPDATE remotes SET message = 999", "holds message number 999"),
+        ("UPDATE pushes SET account = 999", "waits for an account that does not exist"),
+        ("UPDATE pushes SET message = 999", "and its message does not exist"),
+        ("UPDATE identities SET inbox = 999", "the address work@example.com belongs to no inbox"),
+        ("DELETE FROM identities", "has no address to send from"),
+    ],
+)
+async def test_what_is_amiss_with_an_account_is_found(
+    house: House, damage: str, found: str
+) -> None:
+    account = await new_account(house)
+    message_id = await arrive(house, account, mail(), ONE)
+    await house.store.change_messages([message_id], Change(flags=("seen",)), None)
+    engine = house.store._engine  # type: ignore[attr-defined]
+    await engine.write(lambda tx: tx.run(damage))
+
+    assert any(found in problem for problem in await house.store.problems())
+
+
+PLACES = [RemoteRef(f"{validity}/{box}", "1") for validity in (1, 2) for box in ("INBOX", "Work")]
+STEP = st.tuples(st.integers(0, 3), st.one_of(st.none(), st.sampled_from(PLACES)))
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=st.lists(STEP, min_size=1, max_size=15))
+async def test_a_mail_by_any_routes_is_one_message_and_one_event(
+    house: House, steps: list[tuple[int, RemoteRef | None]]
+) -> None:
+    """By SMTP (no place), from two mailboxes, and after another UIDVALIDITY."""
+    account = await new_account(house, f"box{house.new_id('x')[2:10]}")
+    ids = ["<0@example.com>", "<1@example.com>", None, None]
+    raws = [mail(f"Mail {number}", message_id=own) for number, own in enumerate(ids)]
+    for number, place in steps:
+        if place is None:
+            await receive(house, Arrival(raws[number], account.inbox_id))
+        else:
+            ref = place._replace(key=str(number))
+            await arrive(house, account, raws[number], ref, place.scope.partition("/")[2])
+    first = [ref for ref in PLACES if ref.scope.startswith("1/")]
+    dropped = RemoteChanges({}, dropped=tuple(ref.scope for ref in first))
+    for number in {number for number, _ in steps}:
+        await arrive(house, account, raws[number], RemoteRef("2/INBOX", str(number)))
+    await house.store.apply_changes(account.id, dropped)
+    await house.store.sweep_gone(account.id, 100)
+
+    found = await house.store.messages(MessageQuery(inbox_id=account.inbox_id, mailbox="*"))
+    events = await house.store.events(
+        EventQuery(visible=frozenset({account.inbox_id}), types=("message.received",))
+    )
+    assert sorted({f"Mail {n}" for n, _ in steps}) == sorted(row.subject for row in found.rows)
+    assert {row.id for row in found.rows} == {event.message_id for event in events.rows}
+    assert found.total == events.total

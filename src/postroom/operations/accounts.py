@@ -256,8 +256,9 @@ class LogInAccount(Credentials):
 async def log_in_account(ctx: Context, request: LogInAccount) -> Account:
     account = await account_of(ctx, request.account_id)
     secret = request.secret()
-    if not secret:
-        raise InvalidInput("password: give a password, or tokens")
+    needed = "access_token" if account.provider in ("gmail", "outlook") else "password"
+    if needed not in secret:
+        raise InvalidInput(f"{needed}: is required for {account.provider}")
     await ctx.providers.check(account, secret)
     ctx.providers.keep_secret(account.id, secret)
     await ctx.store.change_account(account.id, account.options)
@@ -304,11 +305,12 @@ class GetCapabilities(Request):
 
 @operation(Scope.READ)
 async def get_capabilities(ctx: Context, request: GetCapabilities) -> CapabilityReport:
+    if request.account_id is not None:
+        await account_of(ctx, request.account_id)
     found = await ctx.store.accounts(ctx.visible, Slice(limit=_MOST_ACCOUNTS))
     known = [(account, await _known(ctx, account)) for account in found.rows]
     told = tuple(_told(account, capabilities) for account, capabilities in known)
     if request.account_id is not None:
-        await account_of(ctx, request.account_id)
         one = next(c for c in told if c.account_id == request.account_id)
         return _report(one, told)
     return _report(told[0] if len(told) == 1 else _local(ctx), told)

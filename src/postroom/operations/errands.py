@@ -75,8 +75,7 @@ async def _forward(ctx: Context, request: RuleMail) -> Letter:
 
 async def _reply(ctx: Context, request: RuleMail) -> Letter:
     parent = await message_of(ctx, request.message_id)
-    inbox = await ctx.store.inbox(parent.inbox_id, ctx.visible)
-    to, _ = reply_recipients(parent, inbox.address if inbox else "", reply_all=False)
+    to, _ = await reply_recipients(ctx, parent, reply_all=False)
     return Letter(
         inbox_id=parent.inbox_id,
         to=to,

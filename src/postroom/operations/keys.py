@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
 
 from postroom.errors import Forbidden, NotFound, Unauthenticated
+from postroom.model.inbox import Visible
 from postroom.model.key import Caller, Key, Scope
 from postroom.model.page import Page
+from postroom.operations.accounts import AccountId
 from postroom.operations.context import Context
+from postroom.operations.imap.accounts import accounts_of
 from postroom.operations.inboxes import Name, inbox_of
 from postroom.operations.memories import NamespaceName
 from postroom.operations.operation import operation
@@ -42,11 +46,19 @@ async def authenticate(house: House, secret: str | None) -> Caller:
     return Caller(
         key_id=key.id,
         scopes=frozenset(Scope(scope) for scope in key.scopes),
-        inboxes=None if key.inboxes is None else frozenset(key.inboxes),
+        inboxes=await _inboxes_of(house, key),
         accounts=None if key.accounts is None else frozenset(key.accounts),
         namespaces=None if key.namespaces is None else frozenset(key.namespaces),
         is_owner=key.id == OWNER_KEY_ID,
     )
+
+
+async def _inboxes_of(house: House, key: Key) -> Visible:
+    """The inboxes that exist for a key: those it names, and those of the accounts it names."""
+    if key.inboxes is None and key.accounts is None:
+        return None
+    fed = await house.store.inboxes_of_accounts(key.accounts) if key.accounts else frozenset()
+    return fed.union(key.inboxes or ())
 
 
 class CreateKey(Request):
@@ -63,6 +75,14 @@ class CreateKey(Request):
             max_length=1000,
             description="The only inboxes that exist for it; without: all.",
             examples=[["inb_7k2m9q"]],
+        ),
+    ] = None
+    accounts: Annotated[
+        list[AccountId] | None,
+        Field(
+            max_length=1000,
+            description="The only accounts that exist for it, with their inboxes; without: all.",
+            examples=[["work"]],
         ),
     ] = None
     namespaces: Annotated[
@@ -83,6 +103,7 @@ async def create_key(ctx: Context, request: CreateKey) -> Key:
         raise Forbidden(f"scopes: your own key lacks {', '.join(beyond)}, so it cannot give it")
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
+    await _check_accounts(ctx, request.accounts or ())
     secret = new_secret()
     key = Key(
         id=ctx.new_id("key"),
@@ -90,12 +111,19 @@ async def create_key(ctx: Context, request: CreateKey) -> Key:
         scopes=tuple(sorted(set(request.scopes))),
         inboxes=None if request.inboxes is None else tuple(dict.fromkeys(request.inboxes)),
         namespaces=None if request.namespaces is None else tuple(dict.fromkeys(request.namespaces)),
-        accounts=None,
+        accounts=None if request.accounts is None else tuple(dict.fromkeys(request.accounts)),
         created_at=ctx.clock().replace(microsecond=0),
         last_used_at=None,
     )
     await ctx.store.add_key(key, hash_secret(secret))
     return replace(key, key=secret)
+
+
+async def _check_accounts(ctx: Context, account_ids: Iterable[str]) -> None:
+    live = {account.account_id for account in accounts_of(ctx)}
+    for account_id in account_ids:
+        if account_id not in live and await ctx.store.account(account_id, ctx.visible) is None:
+            raise NotFound(f"no account {account_id}; `postroom account list` shows yours")
 
 
 class ListKeys(Paged):
@@ -127,5 +155,6 @@ async def delete_key(ctx: Context, request: DeleteKey) -> None:
 def _refuse_if_limited(ctx: Context) -> None:
     if ctx.visible is not None or ctx.caller.namespaces is not None:
         raise Forbidden(
-            "a key that is limited to inboxes or namespaces cannot manage keys; use another key"
+            "a key that is limited to inboxes, accounts or namespaces cannot manage keys; use "
+            "another key"
         )

@@ -48,6 +48,7 @@ Pair = tuple[str, str]
 """A name and an address."""
 
 _LONGEST_NAME = 200
+_MOST_IDENTITIES = 1_000
 
 
 class Sending(Request):
@@ -97,12 +98,17 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What a reply answers: the headers that say so, and the thread it stays in."""
+    """What a reply answers: the headers that say so, and the thread it stays in.
+
+    `written_to` are the addresses of its recipients, one of which is ours; of our own mail, its
+    sender's.
+    """
 
     internet_message_id: str | None = None
     references: tuple[str, ...] = ()
     thread_id: str | None = None
     message_id: str | None = None
+    written_to: tuple[str, ...] = ()
 
 
 async def send_once(
@@ -156,7 +162,7 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
     _check_recipients(ctx, letter)
     inbox, parent = await _origin(ctx, letter)
     await _refuse_mute(ctx, inbox)
-    sender = await _identity(ctx, letter, inbox)
+    sender = await _identity(ctx, letter, inbox, parent)
     outgoing = _outgoing(ctx, letter, sender, parent, await collect(ctx, letter.enclosures))
     raw = await in_thread(compose, outgoing)
     check_size(raw, ctx.limits.message_bytes)
@@ -195,7 +201,7 @@ async def check_letter(ctx: Context, letter: Letter) -> Inbox:
     _check_recipients(ctx, letter)
     inbox, parent = await _origin(ctx, letter)
     await _refuse_mute(ctx, inbox)
-    sender = await _identity(ctx, letter, inbox)
+    sender = await _identity(ctx, letter, inbox, parent)
     outgoing = _outgoing(ctx, letter, sender, parent, await collect(ctx, letter.enclosures))
     check_size(await in_thread(compose, outgoing), ctx.limits.message_bytes)
     return inbox
@@ -254,7 +260,14 @@ def _answering(message: Message) -> Parent:
     """What to say of the mail that is answered; an id that no header can carry is left out."""
     references = reply_references(message)
     own = message.internet_message_id
-    return Parent(own if own in references else None, references, message.thread_id, message.id)
+    recipients = (*message.to_addresses, *message.cc_addresses, *message.bcc_addresses)
+    return Parent(
+        own if own in references else None,
+        references,
+        message.thread_id,
+        message.id,
+        (message.from_address,) if message.direction == "outbound" else recipients,
+    )
 
 
 async def _thread_parent(ctx: Context, thread_id: str, inbox: Inbox) -> Parent:
@@ -285,15 +298,25 @@ async def _refuse_mute(ctx: Context, inbox: Inbox) -> None:
         )
 
 
-async def _identity(ctx: Context, letter: Letter, inbox: Inbox) -> Identity:
-    """Whom the letter is from: the address that was named, or the default of the inbox."""
+async def _identity(ctx: Context, letter: Letter, inbox: Inbox, parent: Parent) -> Identity:
+    """Whom the letter is from: the address that was named, the one that it answers for, or the
+    default of the inbox.
+    """
     found = None
     if letter.sender:
         found = await ctx.store.identity_at(parse_address(letter.sender)[1])
+    elif parent.written_to:
+        own = {identity.email: identity for identity in await _identities(ctx, inbox.id)}
+        found = next((own[a.lower()] for a in parent.written_to if a.lower() in own), None)
     found = found or await ctx.store.default_identity(inbox.id)
     if found is None:
         raise NotFound(f"no inbox {inbox.id}")
     return found
+
+
+async def _identities(ctx: Context, inbox_id: str) -> tuple[Identity, ...]:
+    found = await ctx.store.identities(ctx.visible, inbox_id, Slice(limit=_MOST_IDENTITIES))
+    return tuple(found.rows)
 
 
 def _outgoing(
@@ -363,19 +386,22 @@ def _payload(request: Sending) -> bytes:
     return hashlib.sha256(f"{type(request).__name__}{said}".encode()).digest()
 
 
-def reply_recipients(
-    parent: Message, own_address: str, *, reply_all: bool
+async def reply_recipients(
+    ctx: Context, parent: Message, *, reply_all: bool
 ) -> tuple[list[Pair], list[Pair]]:
-    """Who gets the answer: the sender, or whom we wrote to if the message was ours."""
+    """Who gets the answer: the sender, or whom we wrote to if the message was ours.
+
+    None of our own addresses does, unless nobody else is left.
+    """
     names = {a.address.lower(): a.name for a in parent.addresses}
-    own = own_address.lower()
+    own = {identity.email for identity in await _identities(ctx, parent.inbox_id)}
     if parent.direction == "outbound":
         to = list(parent.to_addresses)
     else:
         to = list(parent.reply_to_addresses) or [parent.from_address]
     cc = [*parent.to_addresses, *parent.cc_addresses] if reply_all else []
-    main = _unique([a for a in to if a and a.lower() != own] or [a for a in to if a])
-    others = [a for a in _unique(cc) if a.lower() not in {own, *(m.lower() for m in main)}]
+    main = _unique([a for a in to if a and a.lower() not in own] or [a for a in to if a])
+    others = [a for a in _unique(cc) if a.lower() not in own.union(m.lower() for m in main)]
     if not main:
         raise Conflict(f"{parent.id} has no sender to reply to; use send_message")
     return (

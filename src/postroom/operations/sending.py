@@ -212,9 +212,7 @@ async def _reply(ctx: Context, request: ReplyToMessage) -> Letter:
     parent = await message_of(ctx, request.message_id)
     if request.automatic:
         await refuse_loop(ctx, parent)
-    inbox = await ctx.store.inbox(parent.inbox_id, ctx.visible)
-    own = inbox.address if inbox else ""
-    to, cc = reply_recipients(parent, own, reply_all=request.reply_all)
+    to, cc = await reply_recipients(ctx, parent, reply_all=request.reply_all)
     return Letter(
         inbox_id=parent.inbox_id,
         to=to,

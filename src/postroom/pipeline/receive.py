@@ -34,7 +34,10 @@ CLOCK_SKEW = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A mail at the door: its bytes and the inbox it is for."""
+    """A mail at the door: its bytes and the inbox it is for.
+
+    Mail from elsewhere may be in other mailboxes too, carry labels, and have been there a while.
+    """
 
     raw: bytes
     inbox_id: str
@@ -42,6 +45,9 @@ class Arrival:
     direction: Direction = "inbound"
     flags: tuple[str, ...] = ()
     is_imported: bool = False
+    other_mailboxes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    arrived_at: datetime | None = None
 
 
 ParsedArrival = tuple[Arrival, ParsedMessage]
@@ -129,7 +135,7 @@ def _new_message(
 ) -> NewMessage:
     raw = next(keys)
     attachments = tuple(_new_attachment(house, a, next(keys)) for a in parsed.attachments)
-    received_at = now.replace(microsecond=0)
+    received_at = min(arrival.arrived_at or now, now).replace(microsecond=0)
     return NewMessage(
         id=house.new_id("msg"),
         inbox_id=arrival.inbox_id,
@@ -153,7 +159,8 @@ def _new_message(
         attachments=attachments,
         defects=parsed.defects,
         security=_security(parsed),
-        mailboxes=(arrival.mailbox,),
+        mailboxes=(arrival.mailbox, *arrival.other_mailboxes),
+        labels=arrival.labels,
         flags=arrival.flags,
         is_imported=arrival.is_imported,
         report=_report(parsed),

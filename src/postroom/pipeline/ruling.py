@@ -11,6 +11,7 @@ from postroom.blocking import in_thread
 from postroom.errors import InvalidInput
 from postroom.mail.message import ParsedMessage
 from postroom.model.facts import Facts, Head, Named, State
+from postroom.model.inbox import HIDDEN_MAILBOXES
 from postroom.model.rule import OWN_MARK, Rule, RuleEffect
 from postroom.model.stored import FIELD_BORDER, NewMessage
 from postroom.pipeline.house import House
@@ -34,7 +35,7 @@ class Arriving:
 async def run_rules(
     house: House, messages: Sequence[NewMessage], parsed: Sequence[ParsedMessage]
 ) -> list[NewMessage]:
-    """The messages as rules leave them. Sent and imported mail is no arrival."""
+    """The messages as rules leave them. Sent, imported and hidden mail is no arrival."""
     pairs = list(zip(messages, parsed, strict=True))
     if not any(_arrives(message) for message in messages):
         return list(messages)
@@ -45,7 +46,9 @@ async def run_rules(
 
 
 def _arrives(message: NewMessage) -> bool:
-    return message.direction == "inbound" and not message.is_imported
+    if message.direction != "inbound" or message.is_imported:
+        return False
+    return any(name not in HIDDEN_MAILBOXES for name in message.mailboxes)
 
 
 def _run_all(

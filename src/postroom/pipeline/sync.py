@@ -10,14 +10,15 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, MailError, NotFound, ProviderError, RateLimited
+from postroom.mail.html import sanitise_html
 from postroom.mail.message import ParsedMessage
 from postroom.model.account import Account, Identity
-from postroom.model.inbox import INBOX, SENT
+from postroom.model.inbox import ARCHIVE, INBOX, SENT
 from postroom.model.message import Direction
-from postroom.model.remote import Push, Pushed, RemoteChanges, RemoteMessage
-from postroom.model.stored import NewMessage
+from postroom.model.remote import Push, Pushed, RemoteChanges, RemoteIdentity, RemoteMessage
 from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, effective_date, put_away
+from postroom.pipeline.receive import Arrival, put_away
+from postroom.pipeline.remote_names import is_identity, name_in, storable
 from postroom.ports.provider import Provider, SavesSent
 
 log = logging.getLogger(__name__)
@@ -60,26 +61,31 @@ class Pass:
         capabilities = asdict(self.provider.capabilities)
         await self.house.store.set_capabilities(self.account.id, capabilities)
         found = await self.provider.identities()
-        identities = [
-            Identity(
-                id=self.house.new_id("idn"),
-                email=identity.email.lower(),
-                name=identity.name,
-                signature=identity.signature,
-                inbox_id=self.account.inbox_id,
-                account_id=self.account.id,
-                is_default=False,
-            )
-            for identity in found
-            if identity.email.lower() != self.account.address
-        ]
-        await self.house.store.keep_identities(self.account.inbox_id, identities)
+        identities = [self._identity(one) for one in found if is_identity(one)]
+        others = [one for one in identities if one.email != self.account.address]
+        await self.house.store.keep_identities(self.account.inbox_id, others)
+
+    def _identity(self, found: RemoteIdentity) -> Identity:
+        return Identity(
+            id=self.house.new_id("idn"),
+            email=found.email.lower(),
+            name=name_in(found.name),
+            signature=sanitise_html(found.signature),
+            inbox_id=self.account.inbox_id,
+            account_id=self.account.id,
+            is_default=False,
+        )
 
     async def run(self) -> None:
-        """Tell, take over, and in the end remove what is nowhere any more."""
+        """Tell, take over, remove what is nowhere any more, and tell what rules did.
+
+        Nothing is removed between a push and the next whole pull: a server that does not say where
+        it has moved a message tells us there.
+        """
         await self.push()
-        await self.pull()
-        await self._sweep()
+        if not await self.pull():
+            await self._sweep()
+        await self.push()
 
     # What was done here.
 
@@ -123,20 +129,25 @@ class Pass:
 
     # What was done there.
 
-    async def pull(self) -> None:
-        """Take over what changed; mail is fetched while the mail before it is stored."""
+    async def pull(self) -> bool:
+        """Take over what changed; mail is fetched while the mail before it is stored.
+
+        True if we have told the provider something on the way.
+        """
         queue: asyncio.Queue[_Part | None] = asyncio.Queue(maxsize=2)
         fetching = asyncio.create_task(self._fetch_all(queue))
         try:
             while (part := await queue.get()) is not None:
                 await self._store(part)
-            await fetching
+                queue.task_done()
+            return await fetching
         finally:
             fetching.cancel()
             with suppress(asyncio.CancelledError, MailError):
                 await fetching
 
-    async def _fetch_all(self, queue: asyncio.Queue[_Part | None]) -> None:
+    async def _fetch_all(self, queue: asyncio.Queue[_Part | None]) -> bool:
+        has_pushed = False
         since = await self.house.store.checkpoint_of(self.account.id)
         known = Stored(self.house, self.account.id)
         try:
@@ -144,12 +155,23 @@ class Pass:
                 async for changes in parts:
                     async for part in self._fetch(changes):
                         await queue.put(part)
+                    has_pushed |= await self._push_between(queue)
         except Exception:
             await queue.put(None)
             raise
         await queue.put(None)
+        return has_pushed
+
+    async def _push_between(self, queue: asyncio.Queue[_Part | None]) -> bool:
+        """Tell what was done here during a long pass; what was read before that is stored first."""
+        if not await self.house.store.due_pushes(self.account.id, self.house.clock(), 1):
+            return False
+        await queue.join()
+        await self.push()
+        return True
 
     async def _fetch(self, changes: RemoteChanges) -> AsyncIterator[_Part]:
+        changes = replace(changes, messages=storable(changes.messages))
         refs = [message.ref for message in changes.messages]
         unknown = await self.house.store.unknown_refs(self.account.id, refs) if refs else set()
         wanted = [message for message in changes.messages if message.ref in unknown]
@@ -184,19 +206,21 @@ class Pass:
             for (remote, raw), mail in zip(good, parsed, strict=True)
         ]
         async with put_away(house, arrivals) as messages:
-            pairs = [
-                (self._as_remote(message, remote, mail), remote)
-                for message, (remote, _), mail in zip(messages, good, parsed, strict=True)
-            ]
+            pairs = list(zip(messages, (remote for remote, _ in good), strict=True))
             await house.store.add_remote(self.account.id, pairs)
 
     def _arrival(self, remote: RemoteMessage, raw: bytes, parsed: ParsedMessage) -> Arrival:
+        mailbox, *others = remote.mailboxes or (ARCHIVE,)
         return Arrival(
             raw,
             self.account.inbox_id,
+            mailbox,
             direction=self._direction(remote, parsed),
             flags=remote.flags,
             is_imported=self._is_old(remote),
+            other_mailboxes=tuple(others),
+            labels=remote.labels or (),
+            arrived_at=remote.arrived_at,
         )
 
     def _is_old(self, remote: RemoteMessage) -> bool:
@@ -208,18 +232,6 @@ class Pass:
             return "outbound"
         own = parsed.sender is not None and parsed.sender.address.lower() == self.account.address
         return "outbound" if own and INBOX not in remote.mailboxes else "inbound"
-
-    def _as_remote(
-        self, message: NewMessage, remote: RemoteMessage, parsed: ParsedMessage
-    ) -> NewMessage:
-        arrived_at = (remote.arrived_at or message.received_at).replace(microsecond=0)
-        return replace(
-            message,
-            received_at=arrived_at,
-            date=effective_date(parsed.date, arrived_at),
-            mailboxes=remote.mailboxes,
-            labels=remote.labels or (),
-        )
 
     async def _sweep(self) -> None:
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -194,6 +194,7 @@ class KeepsAccounts(Protocol):
 
     async def accounts(self, visible: Visible, page: Slice) -> Found[Account]: ...
     async def account(self, account_id: str, visible: Visible) -> Account | None: ...
+    async def inboxes_of_accounts(self, account_ids: Collection[str]) -> frozenset[str]: ...
     async def change_account(self, account_id: str, options: dict[str, Any]) -> None:
         """Let an account be asked anew, after another sign-in."""
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from postroom.errors import MailError, ProviderAuthFailed, ProviderError, RateLimited
 from postroom.model.outbox import Envelope, Outcome
 from postroom.ports.sender import Accepted
+from postroom.providers.web.sense import sense
 
 UNKNOWN = (
     "the connection ended before the provider said whether it has the mail ({}); it is not sent "
@@ -28,7 +29,8 @@ async def handed_over(
         has_gone = True
 
     try:
-        outcome = await submit(go)
+        with sense():
+            outcome = await submit(go)
     except RateLimited as error:
         outcome = Outcome("deferred", str(error))
     except ProviderAuthFailed as error:

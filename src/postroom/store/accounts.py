@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +34,9 @@ class SqlAccounts(Audited):
 
     async def account(self, account_id: str, visible: Visible) -> Account | None:
         return await self._engine.read(lambda tx: accounts.get_account(tx, account_id, visible))
+
+    async def inboxes_of_accounts(self, account_ids: Collection[str]) -> frozenset[str]:
+        return await self._engine.read(lambda tx: accounts.inboxes_of(tx, account_ids))
 
     async def change_account(self, account_id: str, options: dict[str, Any]) -> None:
         await self._write(lambda tx: accounts.change_account(tx, account_id, options))

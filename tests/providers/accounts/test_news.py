@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,13 +14,21 @@ import pytest
 
 from postroom.app import App, open_app
 from postroom.config import read_settings
-from postroom.errors import ProviderAuthFailed
+from postroom.errors import ProviderAuthFailed, RateLimited
 from postroom.model.account import Account
 from postroom.model.key import OWNER
-from postroom.operations.accounts import add_account, list_accounts, log_in_account
+from postroom.operations.accounts import (
+    add_account,
+    check_account,
+    list_accounts,
+    log_in_account,
+)
+from postroom.operations.messages import search_messages
 from postroom.operations.operation import call
 from postroom.operations.waiting import wait_for_message
 from postroom.pipeline.syncing import Syncing
+from postroom.providers.imap import account as imap_account
+from postroom.providers.imap import client as imap_client
 from tests.mails import mail
 from tests.providers.accounts.worlds import ADDRESS, World, open_world
 from tests.servers.graph import Graph
@@ -63,22 +71,39 @@ def letter(subject: str) -> bytes:
     return mail(subject, to=ADDRESS, date=datetime.now(UTC) + timedelta(seconds=2))
 
 
-async def test_a_new_mail_is_here_when_imap_tells_of_it(tmp_path: Path) -> None:
-    async with open_world("imap") as world, in_step(tmp_path / "data", world) as app:
+async def holds(claim: Callable[[], Awaitable[bool]]) -> None:
+    """Return once something is so."""
+    async with asyncio.timeout(60):
+        while not await claim():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_a_new_mail_is_found_and_a_flag_is_seen_when_imap_tells_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is asked for by the clock here: without IDLE this would wait in vain."""
+    monkeypatch.setattr(imap_account, "POLL_S", 3_600)
+    monkeypatch.setattr(imap_client, "IDLE_S", 3_600)
+    async with AsyncExitStack() as stack:
+        world = await stack.enter_async_context(open_world("imap"))
+        world.deliver(letter("Before"))
+        app = await stack.enter_async_context(in_step(tmp_path / "data", world))
         account = await account_when(app, "ready")
-        for number in range(2):
-            waiting = asyncio.create_task(
-                call(
-                    app.context(OWNER),
-                    wait_for_message,
-                    {"inbox_id": account.inbox_id, "subject": f"News {number}", "timeout_s": 60},
-                )
-            )
-            await asyncio.sleep(0.2)
-            world.deliver(letter(f"News {number}"))
-            waited = await waiting
+        for subject in ("News of today", "News of tonight"):
+            since = (await app.house.store.events_after(0, limit=1_000))[-1].id
+            world.deliver(letter(subject))
+            wanted = {"inbox_id": account.inbox_id, "subject": subject, "since": since}
+            waited = await call(app.context(OWNER), wait_for_message, wanted)
             assert waited.message is not None, await account_when(app, "ready")
-            assert f"News {number}" == waited.message.subject
+            found = await call(app.context(OWNER), search_messages, {"q": subject.upper()})
+            assert [waited.message.id] == [row.id for row in found.results]
+        world.flag("News of today")
+
+        async def is_flagged() -> bool:
+            page = await call(app.context(OWNER), search_messages, {"q": "today"})
+            return "flagged" in page.results[0].flags
+
+        await holds(is_flagged)
 
 
 async def test_a_new_mail_is_here_when_jmap_tells_of_it(tmp_path: Path) -> None:
@@ -144,3 +169,19 @@ async def test_a_provider_that_is_busy_is_waited_for(tmp_path: Path) -> None:
             account = await account_when(app, "ready")
 
             assert (3, []) == (account.synced, graph.busy)
+
+
+async def test_a_caller_is_told_how_long_a_provider_wants_us_to_wait(tmp_path: Path) -> None:
+    with Graph() as graph:
+        world = Push(
+            {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
+            {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
+        )
+        async with in_step(tmp_path / "data", world) as app:
+            await account_when(app, "ready")
+            graph.busy += [120] * 20
+            with pytest.raises(RateLimited) as refused:
+                await call(app.context(OWNER), check_account, {"account_id": "work"})
+
+    assert 120 == refused.value.retry_after
+    assert 19 <= len(graph.busy)

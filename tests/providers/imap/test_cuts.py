@@ -1,8 +1,12 @@
-"""Connections that end at the worst moment: nothing is lost, nothing doubled, nothing half."""
+"""Connections that end at the worst moment: nothing is lost, nothing doubled, nothing half.
+
+`CUTS=2000 pytest tests/providers/imap/test_cuts.py` cuts at that many places.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -30,6 +34,7 @@ from tests.servers.proxy import Proxy, proxied
 
 ALL = ImapCriteria()
 SIZE = 50
+CUTS = int(os.environ.get("CUTS", "200"))
 
 
 class Page:
@@ -71,7 +76,7 @@ async def test_a_connection_cut_anywhere_is_made_again_and_gone_on_with():
     boxes = {b"INBOX": mails(SIZE)}
     async with scripted(mailboxes=boxes) as server, behind_a_proxy(server.port) as (proxy, live):
         size = await bytes_of_a_page(proxy, live)
-        for offset in range(1, size, size // 200):
+        for offset in range(1, size, max(1, size // CUTS)):
             await leave(live)
             proxy.cut_after, proxy.cuts = offset, 1
             page = Page("INBOX")

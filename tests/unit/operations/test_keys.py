@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from postroom.app import App
 from postroom.errors import Forbidden, NotFound, RateLimited, Unauthenticated
+from postroom.model.account import Account
 from postroom.model.key import Scope
-from postroom.operations import inboxes, keys, messages
+from postroom.operations import accounts, inboxes, keys, messages
 from postroom.operations.context import Context
 from postroom.operations.operation import call
 from postroom.operations.rates import Rates
+from postroom.pipeline.receive import Arrival, receive
 from tests.mails import deliver, mail, new_inbox
 
 
@@ -123,3 +125,67 @@ def takes(rates: Rates, caller: str) -> bool:
     except RateLimited as limited:
         return limited.retry_after < 1
     return True
+
+
+async def fed(ctx: Context, name: str) -> str:
+    """An account whose provider nobody asks here; the id of its inbox."""
+    account = Account(
+        name,
+        "imap",
+        f"{name}@example.com",
+        ctx.new_id("inb"),
+        "new",
+        "",
+        0,
+        None,
+        None,
+        ctx.clock().replace(microsecond=0),
+        {"host": "imap.example.com"},
+    )
+    await ctx.store.add_account(account, name)
+    return account.inbox_id
+
+
+async def test_a_key_for_an_account_sees_that_account_and_its_inbox_only(
+    app: App, ctx: Context
+) -> None:
+    work, home = await fed(ctx, "work"), await fed(ctx, "home")
+    local, other = await new_inbox(ctx, "local"), await new_inbox(ctx, "other")
+    for inbox_id in (work, home, local.id, other.id):
+        await receive(ctx, Arrival(mail("Plan"), inbox_id))
+    whole = {"name": "one", "scopes": list(Scope), "accounts": ["work"]}
+    mixed = {**whole, "inboxes": [local.id]}
+
+    for arguments, expected in ((whole, {work}), (mixed, {work, local.id})):
+        key = await call(ctx, keys.create_key, arguments)
+        limited = app.context(await app.authenticate(key.key))
+
+        assert ("work",) == key.accounts
+        found = await call(limited, messages.search_messages, {"q": "plan"})
+        assert (len(expected), expected) == (found.total, {r.inbox_id for r in found.results})
+        listed = await call(limited, accounts.list_accounts, {})
+        assert ["work"] == [account.id for account in listed.results]
+        assert expected == {i.id for i in (await call(limited, inboxes.list_inboxes, {})).results}
+        with pytest.raises(NotFound):
+            await call(limited, accounts.get_capabilities, {"account_id": "home"})
+        with pytest.raises(Forbidden):
+            await call(limited, keys.create_key, {"name": "more"})
+
+
+async def test_a_key_for_an_account_that_was_removed_sees_nothing(app: App, ctx: Context) -> None:
+    work = await fed(ctx, "work")
+    await receive(ctx, Arrival(mail("Plan"), work))
+    key = await call(ctx, keys.create_key, {"name": "one", "accounts": ["work"]})
+    await call(ctx, accounts.remove_account, {"account_id": "work"})
+    await deliver(ctx, await new_inbox(ctx), mail("Plan"))
+    limited = app.context(await app.authenticate(key.key))
+
+    assert 0 == (await call(limited, messages.search_messages, {"q": "plan"})).total
+    assert 0 == (await call(limited, inboxes.list_inboxes, {})).total
+
+
+async def test_a_key_cannot_be_made_for_an_account_that_is_not_there(ctx: Context) -> None:
+    with pytest.raises(NotFound, match="account list"):
+        await call(ctx, keys.create_key, {"name": "one", "accounts": ["nowhere"]})
+
+    assert 0 == (await call(ctx, keys.list_keys, {})).total

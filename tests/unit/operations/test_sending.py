@@ -14,7 +14,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER, Caller, Scope
 from postroom.model.limits import Limits
 from postroom.model.stored import MessageQuery
-from postroom.operations import messages, sending
+from postroom.operations import identities, messages, sending
 from postroom.operations.context import Context
 from postroom.operations.operation import call
 from tests.mails import deliver, mail, new_inbox
@@ -101,6 +101,47 @@ async def test_a_reply_goes_to_reply_to_and_carries_the_whole_chain(
     assert "Re: Plan" == message.subject
     assert parent.thread_id == sent.thread_id
     assert ("answered",) == answered.flags
+
+
+async def test_a_reply_comes_from_the_address_that_was_written_to_and_goes_to_none_of_ours(
+    ctx: Context, inbox: Inbox
+) -> None:
+    for email in ("sales@postroom.localhost", "info@postroom.localhost"):
+        alias = {"email": email, "name": "Desk", "signature": "<p>The desk</p>"}
+        await call(ctx, identities.create_alias, {**alias, "inbox_id": inbox.id})
+    to = f"cy@c.org, Sales@Postroom.localhost, {inbox.address}"
+    parent = await deliver(ctx, inbox, mail("Offer", to=to, cc="info@postroom.localhost"))
+    answer = {"message_id": parent.message_id, "body_text": "Yes.", "reply_all": True}
+
+    first = await call(ctx, sending.reply_to_message, answer)
+    second = await call(ctx, sending.reply_to_message, {**answer, "message_id": first.message_id})
+    third = await call(
+        ctx, sending.send_message, letter(inbox, inbox_id=None, in_reply_to=parent.message_id)
+    )
+
+    for sent, recipients in (
+        (first, ["ana@example.com", "cy@c.org"]),
+        (second, ["ana@example.com", "cy@c.org"]),
+        (third, ["x@example.com"]),
+    ):
+        message = await ctx.store.message(sent.message_id, None)
+        assert message is not None
+        assert "sales@postroom.localhost" == message.from_address
+        assert "The desk" in message.text
+        assert recipients == [recipient.address for recipient in sent.recipients]
+
+
+async def test_who_is_named_as_sender_of_a_reply_is_its_sender(ctx: Context, inbox: Inbox) -> None:
+    alias = {"email": "sales@postroom.localhost", "inbox_id": inbox.id}
+    await call(ctx, identities.create_alias, alias)
+    parent = await deliver(ctx, inbox, mail("Offer", to="sales@postroom.localhost"))
+    reply = letter(inbox, in_reply_to=parent.message_id)
+
+    sent = await call(ctx, sending.send_message, {**reply, "from": inbox.address})
+
+    message = await ctx.store.message(sent.message_id, None)
+    assert message is not None
+    assert inbox.address == message.from_address
 
 
 async def test_a_reply_to_our_own_mail_goes_to_whom_we_wrote(ctx: Context, inbox: Inbox) -> None:

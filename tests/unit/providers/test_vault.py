@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,3 +54,33 @@ def test_without_a_keyring_there_are_files_unless_one_is_demanded(
     assert isinstance(open_vault(tmp_path, "auto"), FileVault)
     with pytest.raises(MailError, match="POSTROOM_SECRETS=file"):
         open_vault(tmp_path, "keyring")
+
+
+WRITER = """
+import itertools, sys
+from pathlib import Path
+from postroom.providers.vault.files import FileVault
+vault = FileVault(Path(sys.argv[1]))
+for number in itertools.count():
+    vault.write("work", {"refresh_token": str(number) * 5000, "number": str(number)})
+    print(number, flush=True)
+"""
+KILLS = int(os.environ.get("KILLS", "4"))
+
+
+def test_a_kill_while_a_token_is_stored_leaves_the_old_one_or_the_new_one(tmp_path: Path) -> None:
+    vault = FileVault(tmp_path)
+    chance = random.Random(7)
+    for _ in range(KILLS):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        ) as writer:
+            assert writer.stdout is not None
+            written = [int(writer.stdout.readline()) for _ in range(chance.randint(1, 40))]
+            writer.kill()
+            written += [int(line) for line in writer.stdout if line.strip().isdigit()]
+
+        kept = vault.read("work")
+        assert kept is not None
+        assert int(kept["number"]) - written[-1] in (0, 1)
+        assert kept["number"] * 5000 == kept["refresh_token"]

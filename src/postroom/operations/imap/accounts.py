@@ -38,10 +38,10 @@ AccountId = Annotated[
 
 
 def accounts_of(ctx: Context) -> tuple[ImapAccount, ...]:
-    """The live accounts that exist for this caller; a key limited to inboxes sees none."""
-    if ctx.imap is None or ctx.caller.inboxes is not None:
-        return ()
+    """The live accounts that exist for this caller; a key limited to inboxes alone sees none."""
     visible = ctx.caller.accounts
+    if ctx.imap is None or (visible is None and ctx.caller.inboxes is not None):
+        return ()
     return tuple(a for a in ctx.imap.accounts if visible is None or a.account_id in visible)
 
 

@@ -55,7 +55,7 @@ class GmailClient:
                 params={**params, **({"pageToken": token} if token else {})},
             )
             yield [str(message["id"]) for message in page.get("messages", [])]
-            token = page.get("nextPageToken")
+            token = _next(page, token)
             if not token:
                 return
 
@@ -75,7 +75,7 @@ class GmailClient:
                     raise HistoryExpired from refusal
                 raise
             yield page
-            token = page.get("nextPageToken")
+            token = _next(page, token)
             if not token:
                 return
 
@@ -120,6 +120,14 @@ class GmailClient:
 
     async def send_as(self) -> list[dict[str, Any]]:
         return list((await self.api.json("GET", f"{_ME}/settings/sendAs")).get("sendAs", []))
+
+
+def _next(page: dict[str, Any], token: str | None) -> str | None:
+    """Where a list goes on; one that goes on where it was would never end."""
+    following = page.get("nextPageToken")
+    if following and following == token:
+        raise ProviderError("a list of the provider does not go on")
+    return following
 
 
 def raw_of(message: dict[str, Any]) -> bytes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from postroom.errors import Conflict, NotFound
+from postroom.errors import Conflict, NotFound, ProviderError
 from postroom.model.account import Capabilities, RateLimits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.outbox import Envelope, Outcome
@@ -28,16 +29,21 @@ from postroom.providers.fetching import AT_ONCE
 from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
 from postroom.providers.outcomes import Go, handed_over
 from postroom.providers.web.api import ApiRefused
+from postroom.providers.web.sense import count_in, makes_sense
 
 RATES = RateLimits(requests_per_second=40, burst=50)
 """Google counts 250 units a second and user; to read a message costs five of them."""
 
 _READ_AT_ONCE = 40
+_NEWS_EVERY = 5
+"""After how many parts of a listing we look for news."""
+
 _MAILBOXES = {"INBOX": INBOX, "SENT": SENT, "DRAFT": DRAFTS, "SPAM": JUNK, "TRASH": TRASH}
 _IDS = {name: key for key, name in _MAILBOXES.items()}
 _UNTOLD = ("answered",)
 
 
+@makes_sense
 @dataclass(eq=False)
 class GmailProvider:
     """One account at Gmail. Labels are labels here too; system labels are flags and mailboxes."""
@@ -110,26 +116,40 @@ class GmailProvider:
     ) -> AsyncIterator[RemoteChanges]:
         """List all there is. *look_again* also reads what we have: the history is lost."""
         profile = await self.client.profile()
-        history = since["history"] if since else str(profile["historyId"])
+        total = count_in(profile.get("messagesTotal"))
+        history = since["history"] if since else _history(profile["historyId"])
         listing = {"history": history, "listing": True, "look_again": look_again}
         before = await known.keys("")
         listed: set[str] = set()
+        news = history
         async for ids in self.client.list_ids():
             listed.update(ids)
             wanted = [key for key in ids if look_again or key not in before]
             for start in range(0, len(wanted), _READ_AT_ONCE):
                 messages, drafts = await self._read(wanted[start:][:_READ_AT_ONCE], before)
                 listed -= set(drafts)
-                yield RemoteChanges(listing, messages, total=profile.get("messagesTotal"))
+                yield RemoteChanges(listing, messages, total=total)
+                if (start // _READ_AT_ONCE) % _NEWS_EVERY == 0:
+                    async for part in self._news(news, known):
+                        news = part.checkpoint["history"]
+                        yield replace(part, checkpoint=listing, gone=())
+        if total and before and not listed:
+            raise ProviderError("the provider counts messages and lists none")
         gone = tuple(RemoteRef("", key) for key in sorted(before - listed))
         yield RemoteChanges({"history": history}, gone=gone)
+
+    async def _news(self, history: str, known: Known) -> AsyncIterator[RemoteChanges]:
+        """What has happened during a long listing, which nobody wants to wait for."""
+        with suppress(HistoryExpired):
+            async for part in self._since(history, known):
+                yield part
 
     async def _since(self, history: str, known: Known) -> AsyncIterator[RemoteChanges]:
         before = await known.keys("")
         changed: dict[str, None] = {}
         newest = history
         async for page in self.client.history(history):
-            newest = str(page.get("historyId") or newest)
+            newest = _history(page.get("historyId") or newest)
             for entry in page.get("history", []):
                 for message in _messages_in(entry):
                     changed[str(message["id"])] = None
@@ -249,6 +269,11 @@ def _move(name: str) -> tuple[list[str], list[str]]:
         raise Conflict(f"Gmail does not let us move mail to {name}")
     key = _IDS[name]
     return [key], [other for other in ("INBOX", "SPAM", "TRASH") if other != key]
+
+
+def _history(value: Any) -> str:
+    """A place in the history; to write down anything else would be to lose ours."""
+    return str(int(value))
 
 
 def _messages_in(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -69,16 +69,25 @@ class GraphClient:
         params: Mapping[str, Any] | None = {"$top": _PAGE}
         while url is not None and len(rows) < _MOST_FOLDERS:
             page = await self.api.json("GET", url, params=params, headers={"Prefer": IMMUTABLE})
-            rows += page.get("value", [])
-            url, params = self._link(page), None
+            rows += page["value"]
+            url, params = self._following(page, url), None
         return rows
 
-    def _link(self, page: Mapping[str, Any]) -> str | None:
-        """Where a list goes on: our token belongs to the host that we were told to ask."""
-        link = page.get("@odata.nextLink")
-        if link and urlsplit(link).netloc != urlsplit(self.api.base).netloc:
+    def link(self, page: Mapping[str, Any], name: str) -> str | None:
+        """A link of a page: our token belongs to the host that we were told to ask."""
+        link = page.get(f"@odata.{name}")
+        if link is None:
+            return None
+        if not isinstance(link, str) or not _same_place(link, self.api.base):
             raise ProviderError("a list goes on at another host; we do not follow it there")
-        return str(link) if link else None
+        return link
+
+    def _following(self, page: Mapping[str, Any], here: str) -> str | None:
+        """Where a list goes on; one that goes on where it was would never end."""
+        link = self.link(page, "nextLink")
+        if link is not None and link == here:
+            raise ProviderError("a list of the provider does not go on")
+        return link
 
     async def create_folder(self, name: str) -> dict[str, Any]:
         return dict(await self.api.json("POST", "/me/mailFolders", body={"displayName": name}))
@@ -96,7 +105,7 @@ class GraphClient:
                     raise DeltaExpired from refusal
                 raise
             yield page
-            following, params = self._link(page), None
+            following, params = self._following(page, url), None
             if following is None:
                 return
             url = following
@@ -173,3 +182,11 @@ class GraphClient:
                     raise ProviderError(f"an upload broke off: {type(error).__name__}") from error
                 if answer.status_code >= 400:
                     raise ProviderError(f"an upload was answered {answer.status_code}")
+
+
+def _same_place(url: str, base: str) -> bool:
+    try:
+        there, here = urlsplit(url), urlsplit(base)
+    except ValueError:
+        return False
+    return (there.scheme, there.netloc) == (here.scheme, here.netloc)

@@ -28,6 +28,7 @@ from postroom.providers.graph.client import DeltaExpired, GraphClient
 from postroom.providers.graph.parting import part_from_files
 from postroom.providers.outcomes import Go, handed_over
 from postroom.providers.web.api import ApiRefused
+from postroom.providers.web.sense import makes_sense
 
 RATES = RateLimits(requests_per_second=12, burst=60)
 """Microsoft allows 10,000 requests in ten minutes for a mailbox."""
@@ -47,6 +48,7 @@ _AT_ONCE = 4
 """Microsoft answers no more requests at a time for one mailbox."""
 
 
+@makes_sense
 @dataclass(eq=False)
 class GraphProvider:
     """One account at Microsoft. Folders are mailboxes, categories are labels."""
@@ -124,14 +126,15 @@ class GraphProvider:
         listed: set[str] = set()
         checkpoint: Checkpoint = dict(at or {})
         async for page in self.client.delta(key, (at or {}).get("link")):
-            rows = page.get("value", [])
-            link = page.get("@odata.deltaLink") or page.get("@odata.nextLink")
-            if not is_whole or page.get("@odata.deltaLink"):
+            rows = page["value"]
+            end = self.client.link(page, "deltaLink")
+            link = end or self.client.link(page, "nextLink")
+            if not is_whole or end:
                 checkpoint = {"link": link}
             messages = tuple(self._message(key, name, row) for row in rows if "@removed" not in row)
             listed.update(message.ref.key for message in messages)
             gone = tuple(RemoteRef(key, str(row["id"])) for row in rows if "@removed" in row)
-            if page.get("@odata.deltaLink") and is_whole:
+            if end and is_whole:
                 gone += tuple(RemoteRef(key, other) for other in sorted(before - listed))
             yield RemoteChanges(checkpoint, messages, gone)
 

@@ -7,47 +7,32 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from postroom.errors import Conflict, NotFound, ProviderError
+from postroom.errors import NotFound, ProviderError
 from postroom.model.account import Capabilities, RateLimits
 from postroom.model.imap import ImapAccount, ImapTimeouts
-from postroom.model.inbox import DRAFTS, INBOX, SENT
+from postroom.model.inbox import INBOX, SENT
 from postroom.model.remote import (
     Checkpoint,
     Push,
     Pushed,
     RemoteChanges,
     RemoteIdentity,
-    RemoteMessage,
     RemoteRef,
 )
 from postroom.ports.provider import Known
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.connecting import connect
 from postroom.providers.imap.errors import imap_errors
-from postroom.providers.imap.mirroring import (
-    Position,
-    create,
-    enable_qresync,
-    fetch_changed,
-    find_message_id,
-    open_at,
-    status_of,
-)
+from postroom.providers.imap.mailboxes import Mailboxes, scope_of
+from postroom.providers.imap.mirroring import Position, create, find_message_id, open_at
 from postroom.providers.imap.names import spellings
+from postroom.providers.imap.reading import Reading, ref_of
 from postroom.providers.imap.responses import Row
-from postroom.providers.imap.roles import Box, boxes_of
-from postroom.providers.keywords import SYSTEM, flags_in, keyword_of, labels_in
+from postroom.providers.imap.roles import Box
+from postroom.providers.keywords import SYSTEM, keyword_of
 
-LISTED_AT_ONCE = 1_000
 POLL_S = 30.0
-_MOST_UIDS = 1_000_000
-_ITEMS = b"UID FLAGS INTERNALDATE RFC822.SIZE"
 _RATES = RateLimits(requests_per_second=50, burst=100)
-
-
-def scope_of(box: Box, uidvalidity: int) -> str:
-    """What the UIDs of a mailbox hold within."""
-    return f"{uidvalidity}/{box.wire.decode('utf-8', 'surrogateescape')}"
 
 
 @dataclass(eq=False)
@@ -59,256 +44,47 @@ class ImapProvider:
     can_send: bool
     message_bytes: int
     timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
-    _client: Client | None = None
     _listener: Client | None = None
-    _open: tuple[bytes, bool] | None = None
-    _position: Position = field(default_factory=Position)
-    _boxes: list[Box] = field(default_factory=list)
-    _takes_keywords: bool = False
-    _has_qresync: bool = False
-    _flags: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
-    _inbox_seen: tuple[int, int, int] | None = None
+    _boxes: Mailboxes = field(init=False)
+    _reading: Reading = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._boxes = Mailboxes(self.account, self.timeouts)
+        self._reading = Reading(self._boxes)
 
     @property
     def capabilities(self) -> Capabilities:
-        client = self._client
         return Capabilities(
             provider="imap",
             has_threading=True,
             has_server_side_rules=False,
             max_attachment_size_mb=25,
             rate_limits=_RATES,
-            has_labels=self._takes_keywords,
-            has_push=client is not None and client.can("IDLE"),
+            has_labels=self._reading.takes_keywords,
+            has_push=self._boxes.has_idle,
             can_send=self.can_send,
             can_create_alias=False,
         )
 
     async def check(self) -> None:
         with imap_errors(self.account):
-            client = await self._connected()
-            self._boxes = boxes_of(await client.list())
-            self._takes_keywords = (await self._go(self._named(INBOX), writing=True)).takes_keywords
+            await self._boxes.learn()
+            inbox = await self._boxes.go(self._boxes.named(INBOX), writing=True)
+            self._reading.takes_keywords = inbox.takes_keywords
 
     async def identities(self) -> list[RemoteIdentity]:
         return [RemoteIdentity(self.address)]
 
     async def close(self) -> None:
-        for client in (self._client, self._listener):
-            if client is not None:
-                await client.logout()
-        self._client = self._listener = None
+        await self._boxes.close()
+        if self._listener is not None:
+            await self._listener.logout()
+        self._listener = None
 
-    async def _connected(self) -> Client:
-        if self._client is None or self._client.connection.is_closed:
-            self._client = await connect(self.account, self.timeouts)
-            self._open = None
-            self._has_qresync = await enable_qresync(self._client)
-        return self._client
-
-    async def _go(self, box: Box, *, writing: bool = False) -> Position:
-        """Open a mailbox anew and see where it stands."""
-        client = await self._connected()
-        self._open = None
-        self._position = await open_at(client, box.wire, for_writing=writing)
-        self._open = (box.wire, writing)
-        return self._position
-
-    def _named(self, name: str) -> Box:
-        for box in self._boxes:
-            if box.name.casefold() == name.casefold():
-                return box
-        raise NotFound(f"{self.account.account_id}: there is no mailbox {name}")
-
-    # What changed.
-
-    async def changes(
+    def changes(
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
-        with imap_errors(self.account):
-            client = await self._connected()
-            self._boxes = boxes_of(await client.list())
-            kept = [box for box in self._boxes if box.name != DRAFTS]
-            now = await self._positions(client, kept)
-        total = sum(position.exists for _, position in now)
-        state: Checkpoint = {"boxes": dict((since or {}).get("boxes", {}))}
-        for box, position in now:
-            with imap_errors(self.account):
-                async for part in self._of_box(box, position, state, known):
-                    yield RemoteChanges(
-                        part.checkpoint, part.messages, part.gone, part.dropped, total
-                    )
-        scopes = {scope_of(box, position.uidvalidity) for box, position in now}
-        dropped = tuple(sorted(await known.scopes() - scopes))
-        wires = {scope.partition("/")[2] for scope in scopes}
-        state["boxes"] = {name: at for name, at in state["boxes"].items() if name in wires}
-        yield RemoteChanges(state, dropped=dropped, total=total)
-
-    async def _positions(self, client: Client, boxes: Sequence[Box]) -> list[tuple[Box, Position]]:
-        """Where every mailbox stands.
-
-        QUIRK: STATUS of the open mailbox says how it was (RFC 3501 §6.3.10 warns of it).
-        """
-        is_open = self._open is not None
-        if is_open and client.can("UNSELECT"):
-            await client.connection.run("UNSELECT")
-            self._open, is_open = None, False
-        inbox = await self._go(boxes[0]) if is_open else None
-        return [
-            (
-                box,
-                inbox
-                if inbox is not None and box is boxes[0]
-                else await status_of(client, box.wire),
-            )
-            for box in boxes
-        ]
-
-    async def _of_box(
-        self, box: Box, status: Position, state: Checkpoint, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
-        name = scope_of(box, 0).partition("/")[2]
-        at = state["boxes"].get(name)
-        if at is not None and at["v"] == status.uidvalidity and self._is_unchanged(at, status):
-            self._note_inbox(box, status)
-            return
-        position = await self._go(box)
-        self._note_inbox(box, position)
-        scope = scope_of(box, position.uidvalidity)
-        if at is None or at["v"] != position.uidvalidity:
-            at = {"v": position.uidvalidity, "low": position.uidnext or 2**32 - 1}
-            at |= {"next": position.uidnext, "modseq": position.modseq, "count": position.exists}
-            self._flags.pop(scope, None)
-        elif not at["low"]:
-            async for part in self._since(box, scope, at, position, known):
-                yield RemoteChanges(_with(state, name, at), *part)
-            at = at | {"next": position.uidnext, "modseq": position.modseq}
-            at |= {"count": position.exists}
-        async for messages, low in self._older(box, scope, at["low"]):
-            at = at | {"low": low}
-            yield RemoteChanges(_with(state, name, at), messages)
-        at = at | {"low": 0}
-        state["boxes"][name] = at
-        yield RemoteChanges(_with(state, name, at))
-
-    def _is_unchanged(self, at: Checkpoint, status: Position) -> bool:
-        """Whether nothing can have happened; without CONDSTORE one has to look."""
-        same = (at["next"], at["count"]) == (status.uidnext, status.exists)
-        return same and not at["low"] and 0 < status.modseq == at["modseq"]
-
-    def _note_inbox(self, box: Box, position: Position) -> None:
-        if box.name == INBOX:
-            self._inbox_seen = (position.uidnext, position.modseq, position.exists)
-
-    async def _older(
-        self, box: Box, scope: str, below: int
-    ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], int]]:
-        """What is below a UID and was not listed yet, newest first."""
-        client = await self._connected()
-        has_more = True
-        while below > 1 and has_more:
-            hits = await client.search([b"UID", b"1:%d" % (below - 1)])
-            uids = [uid for uid in hits.newest(_MOST_UIDS) if uid < below]
-            has_more = len(uids) == _MOST_UIDS
-            for start in range(0, len(uids), LISTED_AT_ONCE):
-                chunk = uids[start : start + LISTED_AT_ONCE]
-                messages = await self._describe(box, scope, chunk)
-                below = chunk[-1]
-                yield messages, below
-
-    async def _since(
-        self, box: Box, scope: str, at: Checkpoint, position: Position, known: Known
-    ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], tuple[RemoteRef, ...]]]:
-        """What is new, what changed and what is gone."""
-        async for messages in self._new(box, scope, at, position):
-            yield messages, ()
-        keys = await known.keys(scope)
-        client = await self._connected()
-        if at["modseq"] and position.modseq:
-            rows: list[Row] = []
-            vanished = await fetch_changed(
-                client,
-                at["next"],
-                _ITEMS,
-                at["modseq"],
-                rows.append,
-                with_vanished=self._has_qresync,
-            )
-            yield self._messages(box, scope, rows), ()
-            if self._has_qresync:
-                gone = vanished.among(int(key) for key in keys)
-                yield (), tuple(_ref(scope, uid) for uid in gone)
-                return
-        present = await self._present(client, position)
-        missing = keys - {str(uid) for uid in present}
-        yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
-        if not (at["modseq"] and position.modseq):
-            before = [uid for uid in present if uid < at["next"]]
-            for start in range(0, len(before), LISTED_AT_ONCE):
-                yield await self._reflagged(box, scope, before[start:][:LISTED_AT_ONCE]), ()
-
-    async def _new(
-        self, box: Box, scope: str, at: Checkpoint, position: Position
-    ) -> AsyncIterator[tuple[RemoteMessage, ...]]:
-        if position.uidnext == at["next"]:
-            return
-        client = await self._connected()
-        hits = await client.search([b"UID", b"%d:*" % at["next"]])
-        uids = [uid for uid in hits.newest(_MOST_UIDS) if uid >= at["next"]]
-        for start in range(0, len(uids), LISTED_AT_ONCE):
-            yield await self._describe(box, scope, uids[start : start + LISTED_AT_ONCE])
-
-    async def _present(self, client: Client, position: Position) -> list[int]:
-        """Every UID of the open mailbox.
-
-        QUIRK: some servers answer a search with nothing although there is mail; to believe that
-        would remove everything here.
-        """
-        present = (await client.search([b"ALL"])).newest(_MOST_UIDS)
-        if position.exists and not present:
-            raise ProviderError(
-                f"{self.account.account_id}: the server counts {position.exists} messages and "
-                "lists none"
-            )
-        return present
-
-    async def _reflagged(
-        self, box: Box, scope: str, uids: Sequence[int]
-    ) -> tuple[RemoteMessage, ...]:
-        """Those whose flags are not what they were when we looked last."""
-        before = self._flags.setdefault(scope, {})
-        found = await self._describe(box, scope, uids, remember=False)
-        changed = []
-        for message in found:
-            standing = (*message.flags, *(message.labels or ()))
-            if before.get(int(message.ref.key)) != standing:
-                before[int(message.ref.key)] = standing
-                changed.append(message)
-        return tuple(changed)
-
-    async def _describe(
-        self, box: Box, scope: str, uids: Sequence[int], *, remember: bool = True
-    ) -> tuple[RemoteMessage, ...]:
-        client = await self._connected()
-        rows: list[Row] = []
-        await client.fetch(uids, _ITEMS, rows.append)
-        wanted = set(uids)
-        return self._messages(box, scope, [row for row in rows if row.uid in wanted])
-
-    def _messages(self, box: Box, scope: str, rows: Sequence[Row]) -> tuple[RemoteMessage, ...]:
-        found = {row.uid: row for row in rows if row.uid and row.flags is not None}
-        return tuple(
-            RemoteMessage(
-                ref=_ref(scope, uid),
-                mailboxes=(box.name,),
-                flags=flags_in(found[uid].flags or ()),
-                labels=labels_in(found[uid].flags or ()) if self._takes_keywords else None,
-                arrived_at=found[uid].arrived_at,
-                size_bytes=found[uid].number(b"RFC822.SIZE"),
-            )
-            for uid in sorted(found, reverse=True)
-            if r"\deleted" not in {flag.lower() for flag in found[uid].flags or ()}
-        )
+        return self._reading.changes(since, known)
 
     # The messages themselves.
 
@@ -319,26 +95,14 @@ class ImapProvider:
         for scope, uids in by_scope.items():
             found: list[Row] = []
             with imap_errors(self.account):
-                client = await self._at(scope)
+                client = await self._boxes.at(scope)
                 await client.fetch(
                     uids, b"UID BODY.PEEK[]", found.append, literal_bytes=self.message_bytes
                 )
             wanted = set(uids)
             for row in found:
                 if row.uid in wanted and b"BODY[]" in row.items:
-                    yield _ref(scope, row.uid), row.data(b"BODY[]")
-
-    async def _at(self, scope: str, *, writing: bool = False) -> Client:
-        """Have a scope open. Raises Conflict if the mailbox is not the one it was."""
-        uidvalidity, _, name = scope.partition("/")
-        wire = name.encode("utf-8", "surrogateescape")
-        client = await self._connected()
-        if self._open is None or self._open[0] != wire or (writing and not self._open[1]):
-            await self._go(Box(wire, name, "/"), writing=writing)
-        if self._position.uidvalidity != int(uidvalidity):
-            self._open = None
-            raise Conflict(f"{self.account.account_id}: {name} is not what it was; it is read anew")
-        return client
+                    yield ref_of(scope, row.uid), row.data(b"BODY[]")
 
     # What was done here.
 
@@ -347,7 +111,7 @@ class ImapProvider:
         entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
         with imap_errors(self.account):
             for ref, mailboxes in push.refs:
-                client = await self._at(ref.scope, writing=True)
+                client = await self._boxes.at(ref.scope, writing=True)
                 uid = int(ref.key)
                 if push.kind == "delete":
                     await self._expunge(client, uid)
@@ -365,8 +129,8 @@ class ImapProvider:
             ("+", push.add_flags, push.add_labels),
             ("-", push.remove_flags, push.remove_labels),
         ):
-            keywords = [keyword_of(label) for label in labels] if self._takes_keywords else []
-            wanted = [SYSTEM[flag] for flag in flags] + keywords
+            keywords = labels if self._reading.takes_keywords else ()
+            wanted = [SYSTEM[flag] for flag in flags] + [keyword_of(label) for label in keywords]
             if wanted:
                 await client.store(uid, sign, wanted)
 
@@ -381,16 +145,16 @@ class ImapProvider:
             await self._expunge(client, uid)
         if place is None:
             return None
-        return _ref(scope_of(box, place[0]), place[1]), (box.name,)
+        return ref_of(scope_of(box, place[0]), place[1]), (box.name,)
 
     async def _made(self, client: Client, name: str) -> Box:
         with suppress(NotFound):
-            return self._named(name)
-        delimiter = self._boxes[0].delimiter if self._boxes else "/"
+            return self._boxes.named(name)
+        delimiter = self._boxes.all[0].delimiter if self._boxes.all else "/"
         wire = spellings(name.replace("/", delimiter), is_utf8=client.has_utf8_names)[0]
         await create(client, wire)
         box = Box(wire, name, delimiter)
-        self._boxes.append(box)
+        self._boxes.all.append(box)
         return box
 
     async def _expunge(self, client: Client, uid: int) -> None:
@@ -401,9 +165,9 @@ class ImapProvider:
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         with imap_errors(self.account):
-            box = await self._made(await self._connected(), SENT)
-            position = await self._go(box, writing=True)
-            client = await self._connected()
+            box = await self._made(await self._boxes.client(), SENT)
+            position = await self._boxes.go(box, writing=True)
+            client = await self._boxes.client()
             scope = scope_of(box, position.uidvalidity)
             uid = await find_message_id(client, push.internet_message_id or "none")
             if uid is None:
@@ -411,24 +175,30 @@ class ImapProvider:
                 if place is None:
                     return Pushed()
                 scope, uid = scope_of(box, place[0]), place[1]
-        return Pushed(entered=((_ref(scope, uid), (box.name,)),))
+        return Pushed(entered=((ref_of(scope, uid), (box.name,)),))
 
     # News.
 
     def _has_moved_on(self, position: Position) -> bool:
         """Whether Inbox is not as it was read; what a server does not tell counts for nothing."""
         now = (position.uidnext, position.modseq, position.exists)
-        if self._inbox_seen is None:
+        if self._reading.inbox_seen is None:
             return True
-        return any(a != b for a, b in zip(now, self._inbox_seen, strict=True) if a and b)
+        return any(a != b for a, b in zip(now, self._reading.inbox_seen, strict=True) if a and b)
 
     async def wait(self) -> None:
-        """Return when Inbox changed, or after a while: other mailboxes have no IDLE."""
+        """Return when Inbox changed, or after a while: other mailboxes have no IDLE.
+
+        Many servers end a connection that idles now and then; it is made anew at once, but one
+        that ends again and again no more often than we would ask.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             with imap_errors(self.account):
                 await self._listen()
         except ProviderError:
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(max(0.0, POLL_S - (clock() - began)))
 
     async def _listen(self) -> None:
         client = self._listener
@@ -452,11 +222,3 @@ class ImapProvider:
         except BaseException:
             client.connection.close("nobody listens any more")
             raise
-
-
-def _ref(scope: str, uid: int) -> RemoteRef:
-    return RemoteRef(scope, str(uid))
-
-
-def _with(state: Checkpoint, name: str, at: Checkpoint) -> Checkpoint:
-    return {"boxes": {**state["boxes"], name: at}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -28,8 +28,10 @@ from postroom.providers.fetching import fetch_each
 from postroom.providers.jmap.client import SUBMISSION, JmapClient, MethodRefused
 from postroom.providers.keywords import keyword_of, label_of
 from postroom.providers.outcomes import handed_over
+from postroom.providers.web.sense import count_in, makes_sense
 
 POLL_S = 30.0
+LISTED_AT_ONCE = 500
 RATES = RateLimits(requests_per_second=10, burst=50)
 _PROPERTIES = ["id", "blobId", "mailboxIds", "keywords", "receivedAt", "size"]
 _ROLES = {
@@ -45,6 +47,7 @@ _FLAGS = {"seen": "$seen", "flagged": "$flagged", "answered": "$answered", "draf
 _NAMES = {keyword: flag for flag, keyword in _FLAGS.items()}
 
 
+@makes_sense
 @dataclass(eq=False)
 class JmapProvider:
     """One account over JMAP."""
@@ -118,7 +121,7 @@ class JmapProvider:
         (answer,) = await self.client.call(
             ("Mailbox/get", {"ids": None, "properties": ["id", "name", "role", "parentId"]})
         )
-        rows = {str(row["id"]): row for row in answer.get("list", [])}
+        rows = {str(row["id"]): row for row in answer["list"]}
         self._mailboxes = {key: _mailbox_name(row, rows) for key, row in rows.items()}
 
     # What changed.
@@ -132,7 +135,8 @@ class JmapProvider:
                 async for part in self._since(since["state"]):
                     yield part
             except MethodRefused as error:
-                if error.type != "cannotCalculateChanges":
+                # QUIRK: to some servers a state that they do not know is an invalid argument.
+                if error.type not in ("cannotCalculateChanges", "invalidArguments"):
                     raise
                 since = None
             else:
@@ -148,23 +152,31 @@ class JmapProvider:
         state = since["state"] if since else await self._current_state()
         listing = {"state": state, "listing": True}
         listed: set[str] = set()
+        news = state
         anchor: dict[str, Any] = {"position": 0}
         while True:
             query = {
                 "sort": [{"property": "receivedAt", "isAscending": False}],
-                "limit": self.client.limit("maxObjectsInGet", 500),
+                "limit": self.client.limit("maxObjectsInGet", LISTED_AT_ONCE),
                 "calculateTotal": True,
                 **anchor,
             }
             (page,) = await self.client.call(("Email/query", query))
-            ids = [str(key) for key in page.get("ids", [])]
+            ids = [str(key) for key in page["ids"]]
             if not ids:
                 break
+            if ids[-1] == anchor.get("anchor"):
+                raise ProviderError("a list of the provider does not go on")
             listed.update(ids)
             messages, drafts = await self._describe(ids)
             listed -= set(drafts)
-            yield RemoteChanges(listing, messages, total=page.get("total"))
+            yield RemoteChanges(listing, messages, total=count_in(page.get("total")))
+            async for part in self._news(news):
+                news = part.checkpoint["state"]
+                yield replace(part, checkpoint=listing, gone=())
             anchor = {"anchor": ids[-1], "anchorOffset": 1}
+        if count_in(page.get("total")) and before and not listed:
+            raise ProviderError("the provider counts messages and lists none")
         gone = tuple(RemoteRef("", key) for key in sorted(before - listed))
         yield RemoteChanges({"state": state}, gone=gone)
         self._state = state
@@ -173,8 +185,14 @@ class JmapProvider:
         (answer,) = await self.client.call(("Email/get", {"ids": []}))
         return str(answer["state"])
 
+    async def _news(self, state: str) -> AsyncIterator[RemoteChanges]:
+        """What has happened during a long listing, which nobody wants to wait for."""
+        with suppress(MethodRefused):
+            async for part in self._since(state):
+                yield part
+
     async def _since(self, state: str) -> AsyncIterator[RemoteChanges]:
-        most = self.client.limit("maxObjectsInGet", 500)
+        most = self.client.limit("maxObjectsInGet", LISTED_AT_ONCE)
         has_more = True
         while has_more:
             (answer,) = await self.client.call(
@@ -199,7 +217,7 @@ class JmapProvider:
         (answer,) = await self.client.call(
             ("Email/get", {"ids": list(ids), "properties": _PROPERTIES})
         )
-        found = {str(row["id"]): row for row in answer.get("list", [])}
+        found = {str(row["id"]): row for row in answer["list"]}
         if any(box not in self._mailboxes for r in found.values() for box in r["mailboxIds"]):
             await self.learn_mailboxes()
         messages = {key: self._message(row) for key, row in found.items()}

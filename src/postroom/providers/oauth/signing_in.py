@@ -20,6 +20,7 @@ import httpx2
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
 from postroom.ports.vault import Secret
 from postroom.providers.web.api import refuse_clear_text
+from postroom.providers.web.sense import asking
 
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _WAIT_S = 600.0
@@ -90,6 +91,7 @@ def code_in(visit: Visit, pasted: str) -> str:
     return query["code"][0]
 
 
+@asking
 async def exchange(client: Client, visit: Visit, code: str) -> Secret:
     """Tokens for a code. Raises ProviderAuthFailed."""
     return await _tokens(
@@ -103,6 +105,7 @@ async def exchange(client: Client, visit: Visit, code: str) -> Secret:
     )
 
 
+@asking
 async def refresh(client: Client, token: str) -> Secret:
     """New tokens for a refresh token, which may be replaced. Raises ProviderAuthFailed."""
     return await _tokens(client, {"grant_type": "refresh_token", "refresh_token": token})
@@ -154,6 +157,7 @@ class DeviceVisit:
     expires_s: int = 900
 
 
+@asking
 async def begin_device(client: Client) -> DeviceVisit:
     """Begin a sign-in on another device."""
     if client.device_url is None:
@@ -172,6 +176,7 @@ async def begin_device(client: Client) -> DeviceVisit:
     )
 
 
+@asking
 async def finish_device(client: Client, visit: DeviceVisit) -> Secret:
     """Wait until the person has signed in. Raises ProviderAuthFailed."""
     interval = max(visit.interval_s, 1)

@@ -24,6 +24,7 @@ from postroom.errors import (
 from postroom.model.account import RateLimits
 
 MOST_BYTES = 50 * 2**20
+MOST_LEVELS = 64
 PATIENCE_S = 60
 """How long we wait by ourselves when a provider wants us to; longer waits are the caller's."""
 
@@ -150,7 +151,7 @@ class Api:
                 return data
             wait = self._asked_to_wait(status, answer_headers, data)
             if wait is None:
-                raise self._refusal(status, data)
+                raise self._refusal(status, await self._without_login(data))
             assert self._pace is not None
             self._pace.hold(wait)
             if wait > self.patience_s or attempt == _TRIES - 1:
@@ -223,15 +224,23 @@ class Api:
 
     def _read(self, data: bytes) -> Any:
         try:
-            return msgspec.json.decode(data)
+            value = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise ProviderError(f"{self.account_id}: the answer is no JSON we can read") from error
+        if not is_shallow(value):
+            raise ProviderError(f"{self.account_id}: an answer of more than {MOST_LEVELS} levels")
+        return value
 
     def _asked_to_wait(self, status: int, headers: httpx2.Headers, data: bytes) -> int | None:
         is_limited = status in _BUSY or (status == 403 and b"ateLimitExceeded" in data)
         if not is_limited:
             return None
         return retry_after(headers.get("Retry-After"), datetime.now(UTC))
+
+    async def _without_login(self, data: bytes) -> bytes:
+        """What a provider says, without our own login if it repeats it."""
+        secret = (await self.authorizer.header()).rpartition(" ")[2].encode()
+        return data.replace(secret, b"...") if secret else data
 
     def _refusal(self, status: int, data: bytes) -> ProviderError:
         try:
@@ -243,6 +252,22 @@ class Api:
         if status >= 500:
             return ProviderError(message, status=status)
         return ApiRefused(message, status=status, reason=reason, body=body)
+
+
+def is_shallow(value: Any) -> bool:
+    """Whether a value has no more levels than any answer that we ask for."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+            elif isinstance(one, list):
+                inner += one
+        if not inner:
+            return True
+        level = inner
+    return False
 
 
 def _said(body: Any) -> tuple[str, str]:
@@ -260,8 +285,8 @@ def retry_after(value: str | None, now: datetime) -> int:
     """How long to wait: seconds or a date (RFC 9110 §10.2.3); without one, a few seconds."""
     if value is None:
         return 5
-    if value.strip().isdigit():
-        return min(int(value.strip()), 86_400)
+    if value.strip().isascii() and value.strip().isdigit():
+        return min(int(value.strip()[:9]), 86_400)
     try:
         at = parsedate_to_datetime(value)
         return max(1, min(int((at - now).total_seconds()) + 1, 86_400))

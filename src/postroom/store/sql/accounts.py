@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -93,6 +94,13 @@ def get_account(tx: Transaction, account_id: str, visible: Visible) -> Account |
     if row is None or (visible is not None and row[3] not in visible):
         return None
     return _account(row)
+
+
+def inboxes_of(tx: Transaction, account_ids: Collection[str]) -> frozenset[str]:
+    """The inboxes that these accounts feed; one that is not there feeds none."""
+    among, params = any_of("id", sorted(account_ids))
+    rows = tx.all(f"SELECT i.id FROM {_TABLES} WHERE a.id {among}", **params)
+    return frozenset(row[0] for row in rows)
 
 
 def change_account(tx: Transaction, account_id: str, options: dict[str, Any]) -> None:

@@ -59,6 +59,39 @@ CHECKS = {
         SELECT address FROM contacts c
         WHERE NOT EXISTS (SELECT 1 FROM inboxes i WHERE i.number = c.inbox)
     """,
+    "account {} feeds no inbox": """
+        SELECT id FROM accounts a
+        WHERE NOT EXISTS (SELECT 1 FROM inboxes i WHERE i.number = a.inbox AND i.account_id = a.id)
+    """,
+    "inbox {} is fed by an account that does not exist": """
+        SELECT id FROM inboxes i WHERE account_id IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM accounts a WHERE a.id = i.account_id)
+    """,
+    "a place at a provider ({}) belongs to no account": """
+        SELECT key FROM remotes r
+        WHERE NOT EXISTS (SELECT 1 FROM accounts a WHERE a.number = r.account)
+    """,
+    "a place at a provider holds message number {}, which is not in its account": """
+        SELECT r.message FROM remotes r JOIN accounts a ON a.number = r.account
+        WHERE r.message IS NOT NULL AND NOT EXISTS
+            (SELECT 1 FROM messages m WHERE m.number = r.message AND m.inbox = a.inbox)
+    """,
+    "a change of {} waits for an account that does not exist": """
+        SELECT message_id FROM pushes p
+        WHERE NOT EXISTS (SELECT 1 FROM accounts a WHERE a.number = p.account)
+    """,
+    "a change of {} waits, and its message does not exist": """
+        SELECT message_id FROM pushes p WHERE message IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = p.message)
+    """,
+    "the address {} belongs to no inbox": """
+        SELECT email FROM identities d
+        WHERE NOT EXISTS (SELECT 1 FROM inboxes i WHERE i.number = d.inbox)
+    """,
+    "inbox {} has no address to send from": """
+        SELECT id FROM inboxes i
+        WHERE NOT EXISTS (SELECT 1 FROM identities d WHERE d.inbox = i.number)
+    """,
     "thread reference {} leads to no thread": """
         SELECT internet_id FROM thread_ids x
         WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.number = x.thread AND t.inbox =

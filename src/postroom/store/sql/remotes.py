@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from postroom.model.attachment import BlobKey
 from postroom.model.remote import Pushed, RemoteChanges, RemoteMessage, RemoteRef
-from postroom.model.stored import Added, NewMessage
+from postroom.model.stored import Added, Change, NewMessage
 from postroom.store.sql.accounts import account_number
 from postroom.store.sql.adding import add_message
-from postroom.store.sql.changing import Standing, number_of, remove_number, set_standing, standing
+from postroom.store.sql.changing import (
+    Standing,
+    change_messages,
+    number_of,
+    remove_number,
+    set_standing,
+    standing,
+)
 from postroom.store.sql.values import any_of, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
 
@@ -89,12 +97,26 @@ def add_remote(
 def _add(
     tx: Transaction, account: int, inbox: int, message: NewMessage, remote: RemoteMessage
 ) -> Added:
-    added = _sent_by_us(tx, inbox, message) or add_message(tx, message)
+    as_there = replace(
+        message, flags=remote.flags, labels=remote.labels or (), mailboxes=remote.mailboxes
+    )
+    added = _sent_by_us(tx, inbox, message) or add_message(tx, as_there)
     number = number_of(tx, added.message_id)
     _place(tx, account, remote.ref, number, remote.mailboxes)
     if added.is_duplicate:
         _follow(tx, number, remote)
+    elif (change := _by_rules(as_there, message)) != Change():
+        change_messages(tx, [added.message_id], change, None)
     return added
+
+
+def _by_rules(before: NewMessage, after: NewMessage) -> Change:
+    """What rules have changed on a message at its arrival; its provider is to hear of it."""
+    return Change(
+        flags=None if before.flags == after.flags else after.flags,
+        labels=None if before.labels == after.labels else after.labels,
+        move_to=None if before.mailboxes == after.mailboxes else after.mailboxes[0],
+    )
 
 
 def _sent_by_us(tx: Transaction, inbox: int, message: NewMessage) -> Added | None:

@@ -1,0 +1,75 @@
+"""What must last: a line that listens, however often it ends.
+
+`RECONNECTS=1000 pytest tests/providers/accounts/test_lasting.py` is the long run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from postroom.app import open_app
+from postroom.config import read_settings
+from postroom.pipeline.sync import Pass
+from postroom.ports.provider import WaitsForChanges
+from postroom.providers.imap import account as imap_account
+from tests.providers.accounts.conftest import open_desk
+from tests.providers.accounts.test_every_provider import letter
+from tests.providers.accounts.worlds import World, open_world
+from tests.servers.proxy import proxied
+
+CUTS = int(os.environ.get("RECONNECTS", "20"))
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_listening_goes_on_however_often_the_line_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imap_account, "POLL_S", 0.0)
+    chance = random.Random(7)
+    values = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_SECRETS": "file"}
+    async with (
+        open_world("imap") as world,
+        proxied(world.arguments["port"]) as proxy,
+        open_app(read_settings(values).settings) as app,
+    ):
+        world.arguments["port"] = proxy.port
+        desk = await open_desk(app, world)
+        async with app.house.providers.open(desk.account) as provider:
+            assert isinstance(provider, WaitsForChanges)
+            one = Pass(app.house, desk.account, provider)
+            await one.begin()
+            await one.run()
+            await heard(world, provider, "Before all")
+            await one.run()
+            before = descriptors(), len(asyncio.all_tasks())
+            for _ in range(CUTS):
+                waiting = asyncio.create_task(provider.wait())
+                await asyncio.wait([waiting], timeout=chance.uniform(0, 0.15))
+                async with asyncio.timeout(60):
+                    while not waiting.done():
+                        proxy.cut_all()
+                        await asyncio.wait([waiting], timeout=0.05)
+            await one.run()
+            await heard(world, provider, "After all")
+            await one.run()
+
+            assert {"Before all", "After all"} == {row.subject for row in await desk.rows()}
+            async with asyncio.timeout(60):
+                while (descriptors(), len(asyncio.all_tasks())) > before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+
+
+async def heard(world: World, provider: WaitsForChanges, subject: str) -> None:
+    """Return when a provider tells of a mail that arrives."""
+    waiting = asyncio.create_task(provider.wait())
+    await asyncio.wait([waiting], timeout=0.2)
+    world.deliver(letter(subject))
+    await asyncio.wait_for(waiting, 60)

@@ -1,0 +1,41 @@
+"""Names as providers write them: kept as they are if that can be, and never a reason to fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.model.remote import RemoteIdentity, RemoteMessage, RemoteRef
+from postroom.pipeline.remote_names import is_identity, storable
+
+
+def message(key: str = "1", **names: tuple[str, ...]) -> RemoteMessage:
+    return RemoteMessage(RemoteRef("1/INBOX", key), flags=(), **{"mailboxes": ("Inbox",), **names})
+
+
+@pytest.mark.parametrize(
+    "name", ["Work", " Two words ", "日本\u3000語", "👩‍👩‍👧", "a\u00a0b", "x" * 128]
+)
+def test_ordinary_names_stay_as_they_are(name: str) -> None:
+    given = message(mailboxes=(name,), labels=(name,))
+
+    assert (given,) == storable([given])
+
+
+def test_odd_names_are_made_fit() -> None:
+    given = message(mailboxes=("\ud800a\x00", " "), labels=("B\nc", "b\x00C", "y" * 500, ""))
+
+    (kept,) = storable([given])
+
+    assert (("?a",), ("Bc", "y" * 128)) == (kept.mailboxes, kept.labels)
+    assert ("Archive",) == storable([message(mailboxes=("\x00",))])[0].mailboxes
+
+
+@pytest.mark.parametrize("key", ["\ud800", "a\x00", "k" * 3_000])
+def test_a_place_without_a_name_is_left_out(key: str) -> None:
+    assert () == storable([message(key)])
+
+
+@pytest.mark.parametrize("email", ["", "x", "*@example.com\n", "Ana <ana@example.com>", "a@\ud800"])
+def test_one_cannot_send_from_what_is_no_address(email: str) -> None:
+    assert not is_identity(RemoteIdentity(email))
+    assert is_identity(RemoteIdentity("ana@example.com", "Ana", "<b>Ana</b>"))
