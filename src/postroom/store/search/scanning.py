@@ -19,6 +19,12 @@ IN_MAILBOX = """EXISTS (
      WHERE x.message = m.number AND n.folded = :{name}
 )"""
 
+HAS_TEXTS = """EXISTS (
+    SELECT 1 FROM search_texts b WHERE b.message = m.number AND {texts} LIMIT 1 OFFSET 0
+)"""
+"""Not a join, nor what PostgreSQL makes one of (hence the offset): no plan may begin with the
+texts, and read those of every inbox."""
+
 
 @dataclass(frozen=True, slots=True)
 class Small:
@@ -82,13 +88,14 @@ def _matches(
     columns, texts = wanted.columns(), [text for _, text in wanted.texts()]
     if not all(map(is_storable, texts)):
         return []
-    joined = f"{tables} JOIN search_texts b ON b.message = m.number" if columns else tables
     conditions, more = _conditions(wanted)
-    for position, (column, text) in enumerate(zip(columns, texts, strict=True)):
-        conditions.append(f"b.{column} {CONTAINS.format(name=f'text{position}')}")
-        more[f"text{position}"] = pattern(text)
+    names = [f"text{position}" for position in range(len(texts))]
+    if names:
+        contain = [f"b.{c} {CONTAINS.format(name=n)}" for c, n in zip(columns, names, strict=True)]
+        conditions.append(HAS_TEXTS.format(texts=" AND ".join(contain)))
+        more |= zip(names, map(pattern, texts), strict=True)
     where = " AND ".join([scope, *conditions])
-    rows = tx.all(f"SELECT m.date, m.number FROM {joined} WHERE {where}", **params, **more)
+    rows = tx.all(f"SELECT m.date, m.number FROM {tables} WHERE {where}", **params, **more)
     return sorted(((row[0], row[1]) for row in rows), reverse=True)
 
 
