@@ -1,10 +1,14 @@
-"""What leaves is what was asked for: the same people, the same files, and no other headers."""
+"""What leaves is what was asked for: the same people, the same files, and no other headers.
+
+`LEAVING_MAILS=10000` tries more mails than the few of the normal run.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import hashlib
+import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from email import message_from_bytes
@@ -49,7 +53,7 @@ ADDRESS = LOCAL.map(lambda name: f"{name}@example.com")
 PEOPLE = st.lists(ADDRESS, max_size=4, unique=True)
 FILES = st.lists(st.tuples(TEXT, st.binary(max_size=200)), max_size=3)
 SEARCHING = settings(
-    max_examples=40,
+    max_examples=int(os.environ.get("LEAVING_MAILS", "40")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

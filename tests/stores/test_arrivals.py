@@ -1,7 +1,11 @@
-"""Arriving mail: duplicates recognised, threads found, dates believed or not."""
+"""Arriving mail: duplicates recognised, threads found, dates believed or not.
+
+`ARRIVAL_CASES=10000` tries more deliveries than the few of the normal run.
+"""
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -65,7 +69,9 @@ async def test_two_inboxes_each_keep_their_own_copy(house: House, inbox: Inbox) 
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=int(os.environ.get("ARRIVAL_CASES", "40")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(order=st.lists(st.integers(0, 4), min_size=1, max_size=20))
 async def test_any_multiset_of_deliveries_leaves_one_message_and_one_event_each(
