@@ -52,21 +52,28 @@ def choose_sources(
         if len(level) >= sizes.fan_out or sum(s.size for s in level) >= sizes.most:
             return [s.number for s in _fitting(level[: sizes.fan_out], sizes)]
         smallest, largest = largest, largest * sizes.fan_out
-    if is_quiet and len(settled := _settling(growing, sizes)) > 1:
+    if is_quiet and (settled := _settling(growing, sizes)):
         return [s.number for s in segments if s in settled]
     return [s.number for s in segments if _has_decayed(s, now)][:1]
 
 
 def _settling(segments: Sequence[Candidate], sizes: Sizes) -> list[Candidate]:
-    """The smaller segments that may become one while nothing else happens."""
-    chosen: list[Candidate] = []
-    size = 0
-    for segment in _fitting(sorted(segments, key=lambda s: s.size), sizes):
-        if chosen and segment.size > size * sizes.quiet_ratio:
-            break
-        chosen.append(segment)
-        size += segment.size
-    return chosen
+    """The smallest segments that may become one while nothing else happens.
+
+    One that is much smaller than all others waits for its like.
+    """
+    ordered = sorted(segments, key=lambda s: s.size)
+    for first in range(len(ordered) - 1):
+        chosen: list[Candidate] = []
+        size = 0
+        for segment in _fitting(ordered[first:], sizes):
+            if chosen and segment.size > size * sizes.quiet_ratio:
+                break
+            chosen.append(segment)
+            size += segment.size
+        if len(chosen) > 1:
+            return chosen
+    return []
 
 
 def _is_full(segment: Candidate, sizes: Sizes) -> bool:

@@ -15,12 +15,18 @@ READY_FROM = 2048
 """How often is very often."""
 
 
+def first_sizes(terms: Vocabulary) -> Int:
+    """How many bytes the first character of each term has."""
+    leads = terms.flat[terms.starts]
+    sizes: Int = 1 + (leads >= 0xC0) + (leads >= 0xE0) + (leads >= 0xF0).astype(np.int64)
+    return sizes
+
+
 class Heads:
     """Takes meetings in order; those of two characters may come in several portions."""
 
     def __init__(self, terms: Vocabulary, endings: Endings, gap: int, size: int) -> None:
-        leads = terms.flat[terms.starts]
-        self._sizes = 1 + (leads >= 0xC0) + (leads >= 0xE0) + (leads >= 0xF0).astype(np.int64)
+        self._sizes = first_sizes(terms)
         values = masked_words(terms.flat, terms.starts, self._sizes)
         _, first = np.unique(values, return_inverse=True)
         self._numbers = np.append(first, 0).astype(np.uint32)

@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from postroom.store.search.arrays import U8, Int, is_first, spans
+from postroom.store.search.arrays import U8, Bools, Int, is_first, spans
 from postroom.store.search.endings import Endings
-from postroom.store.search.heads import Heads
+from postroom.store.search.heads import Heads, first_sizes
 from postroom.store.search.kinds import AFTER_SPACE, NEXT, Kind, SegmentRow
 from postroom.store.search.meetings import Meetings, sorted_meetings
 from postroom.store.search.tokens import Tokenised
@@ -36,7 +36,10 @@ def junction_rows(text: Tokenised, endings: Endings, size: int) -> Iterator[Segm
     heads = Heads(text.terms, endings, text.gap, size)
     for meetings in sorted_meetings(text, endings):
         pairs = heads.pairs(meetings)
-        for row in _rows(meetings, endings, borders, _group_starts(pairs)):
+        groups = _group_starts(pairs)
+        begins = np.zeros(len(groups), np.bool_)
+        begins[1:] = pairs[groups[1:]] != pairs[groups[1:] - 1]
+        for row in _rows(meetings, endings, borders.of(meetings, groups, begins), groups):
             yield row._replace(part=part)
             part += 1
         yield from heads.take(meetings, pairs)
@@ -52,11 +55,11 @@ def _group_starts(pairs: Int) -> Int:
 
 
 def _rows(
-    meetings: Meetings, endings: Endings, borders: _Borders, groups: Int
+    meetings: Meetings, endings: Endings, borders: tuple[bytes, list[int]], groups: Int
 ) -> Iterator[SegmentRow]:
     docs = meetings.docs.astype("<u2").tobytes()
     ranks = endings.ranks[meetings.left].astype("<u2").tobytes()
-    texts, ends = borders.of(meetings, groups)
+    texts, ends = borders
     sizes = np.diff(groups, append=len(meetings)).astype(np.uint8).tobytes()
     edges = [*np.flatnonzero(is_first(groups // PER_ROW)).tolist(), len(groups)]
     bounds = [*groups.tolist(), len(meetings)]
@@ -80,9 +83,13 @@ class _Borders:
         self._terms = terms
         self._endings = endings
         self._gap = gap
+        self._first = first_sizes(terms)
 
-    def of(self, meetings: Meetings, heads: Int) -> tuple[bytes, list[int]]:
-        """The strings joined, and where each begins; one more for the end."""
+    def of(self, meetings: Meetings, heads: Int, begins: Bools) -> tuple[bytes, list[int]]:
+        """The strings joined, and where each begins; one more for the end.
+
+        Where a pair of characters begins, the pair is enough.
+        """
         terms, endings = self._terms, self._endings
         before = np.maximum(heads - 1, 0)
         left = meetings.left[heads]
@@ -95,8 +102,9 @@ class _Borders:
             wanted = (following > 0) & (same | (ahead == 0))
             own = np.maximum((following & (self._gap - 1)) - 1, 0)
             marks = np.where(following >= self._gap, 1 + AFTER_SPACE[0], 1 + NEXT[0]) * wanted
-            pieces.append((terms.starts[own], terms.lengths[own] * wanted, marks))
-            same &= following == column[before]
+            lengths = np.where(begins, self._first[own], terms.lengths[own]) * wanted
+            pieces.append((terms.starts[own], lengths, marks))
+            same &= (following == column[before]) & ~begins
         return _written(terms.flat, pieces, len(heads))
 
 

@@ -228,6 +228,7 @@ def candidates(*sizes: int, removed: int = 0, made_at: int = START) -> list[Cand
         (candidates(*[600] * 11), list(range(11)), list(range(11))),
         (candidates(40_000, *[600] * 12), list(range(1, 12)), list(range(1, 12))),
         (candidates(8_000, 40), [], []),
+        (candidates(8_250, 8_250, 1_000), [], [0, 1]),
         (candidates(8_000, 40, 50), [], [1, 2]),
         (candidates(8_000, 900, 200), [], [0, 1, 2]),
         (candidates(*[6_000] * 11), list(range(10)), list(range(10))),
