@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from postroom.blobs.files import FileBlobs
 from postroom.mail.fold import fold
-from postroom.model.memory import Author, Link, MemoryChange
+from postroom.model.memory import Author, Link, Memory, MemoryChange
 from postroom.pipeline.house import House
 from postroom.ports.store import Store
 from postroom.store.sqlite import open_store
 from tests.mails import deliver, mail, new_inbox
 
 AGENT = Author(is_owner=False)
+MOST = timedelta(days=366)
+"""How long what came out of mail is kept."""
 KEYS = ("a", "b", "c")
 TEXTS = ("Pay to account 7.", "PAY  to account 7.", "Ana likes tea.", "It is late.")
 
@@ -58,24 +60,26 @@ steps = st.lists(
 
 @given(steps)
 def test_no_agent_raises_what_came_out_of_mail(history: list[Write | Forget]) -> None:
-    asyncio.run(_live(history))
+    assert [] == asyncio.run(_live(history))
 
 
-async def _live(history: list[Write | Forget]) -> None:
+async def _live(history: list[Write | Forget]) -> list[Memory]:
     with TemporaryDirectory() as folder:
         store = await open_store(Path(folder) / "trust.db")
         try:
             house = House(store=store, blobs=FileBlobs(Path(folder) / "blobs"))
             received = await deliver(house, await new_inbox(house), mail())
-            await _check(store, house, received.message_id, history)
+            return await _raised(store, house, received.message_id, history)
         finally:
             await store.close()
 
 
-async def _check(
+async def _raised(
     store: Store, house: House, message_id: str, history: list[Write | Forget]
-) -> None:
+) -> list[Memory]:
+    """The memories that were trusted more, or for longer, than they may be."""
     now = house.clock()
+    raised: list[Memory] = []
     tainted: set[str] = set()
     keys: set[str] = set()
     for step in history:
@@ -93,11 +97,15 @@ async def _check(
         after = await store.put_memory(change, AGENT, now=now, is_new_allowed=True)
 
         assert after is not None
-        assert "user" != after.trust
-        if step.source or step.key in keys or fold(after.text) in tainted:
-            assert "mail" == after.trust
-            assert after.expires_at is not None
-            assert now < after.expires_at <= now + timedelta(days=366)
+        is_from_mail = step.source or step.key in keys or fold(after.text) in tainted
+        if after.trust == "user" or (is_from_mail and not _stays_marked(after, now)):
+            raised.append(after)
         if after.trust == "mail":
             tainted.add(fold(after.text))
             keys.add(step.key)
+    return raised
+
+
+def _stays_marked(memory: Memory, now: datetime) -> bool:
+    until = memory.expires_at
+    return memory.trust == "mail" and until is not None and now < until <= now + MOST

@@ -33,9 +33,11 @@ def context(
     return made
 
 
-async def login(given: ImapAccount) -> None:
+async def login(given: ImapAccount) -> list[str]:
+    """Log in, and say which mailboxes are there."""
     async with connected(given) as live:
-        await live.read("default", lambda session: session.mailboxes())
+        found = await live.read("default", lambda session: session.mailboxes())
+    return [mailbox.name for mailbox in found]
 
 
 def trusting(port: int, folder: Path, **changes: object) -> ImapAccount:
@@ -180,7 +182,9 @@ async def test_a_login_with_a_token(dovecot):
 
 
 async def test_starttls_with_a_real_server(server: Server):
-    await login(account(server, port=server.imap, security="starttls"))
+    found = await login(account(server, port=server.imap, security="starttls"))
+
+    assert "INBOX" in found
 
 
 async def test_a_password_beyond_ascii_goes_by_another_way():
