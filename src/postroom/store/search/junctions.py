@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from postroom.store.search.arrays import Bools
 from postroom.store.search.characters import follow_up, utf8
 from postroom.store.search.junction_rows import CUT, PER_GROUP, RANKED, UNEVEN
 from postroom.store.search.kinds import AFTER_SPACE, NEXT, STREAM, Kind
-from postroom.store.search.rows import mark
+from postroom.store.search.masks import Marks
 from postroom.store.search.shelf import Shelf
 from postroom.store.search.tokens import AHEAD
 from postroom.store.sql.values import any_of
@@ -49,8 +48,8 @@ _ALL: _Ranks = (0, 1 << 16, True)
 class Found:
     """Messages that surely have the string, and those that must be looked at."""
 
-    sure: Bools
-    doubtful: Bools
+    sure: Marks
+    doubtful: Marks
 
 
 @dataclass
@@ -68,7 +67,7 @@ def find_junctions(
 
     The first character of *rest* is the last one of *first*.
     """
-    found = Found(shelf.none(), shelf.none())
+    found = Found(Marks(shelf), Marks(shelf))
     kind = STREAM * stream
     tokens = follow_up(rest)
     key = utf8(rest[0])
@@ -76,25 +75,25 @@ def find_junctions(
         key += (AFTER_SPACE if follows_space else NEXT) + utf8(token)
     is_pair = len(tokens) == len(tokens[0][1]) == 1
     if is_pair and len(first) == 1:
-        segments = _use_heads(tx, shelf, found.sure, kind, key, segments)
+        segments = _use_heads(tx, found.sure, kind, key, segments)
     ranks = _ranks(tx, kind, first, segments)
     for segment, rows in _rows(tx, kind, key, segments).items():
         own = ranks.get(segment, _ALL)
-        part = Found(shelf.part(found.sure, segment), shelf.part(found.doubtful, segment))
-        if len(tokens) > AHEAD:
-            part = Found(part.doubtful, part.doubtful)
-        _mark(part, rows, key, own, is_pair=is_pair)
+        sure = found.sure if own[2] and len(tokens) <= AHEAD else found.doubtful
+        entries = _entries(rows, key, is_pair=is_pair)
+        sure.add_places(segment, entries.sure.docs(own))
+        found.doubtful.add_places(segment, entries.doubtful.docs(own))
     return found
 
 
 def _use_heads(
-    tx: Transaction, shelf: Shelf, sure: Bools, kind: int, key: bytes, segments: Sequence[int]
+    tx: Transaction, sure: Marks, kind: int, key: bytes, segments: Sequence[int]
 ) -> list[int]:
     """Mark what is ready, and return the segments where nothing is."""
     among, params = any_of("segment", segments)
     ready = tx.all(HEADS.format(among=among), **params, kind=kind + Kind.HEAD, key=key)
     for segment, value in ready:
-        mark(shelf.part(sure, segment), [value])
+        sure.add(segment, value)
     return sorted(set(segments) - {row[0] for row in ready})
 
 
@@ -159,8 +158,8 @@ def _rank(row: list[bytes], backwards: bytes, last: bytes) -> tuple[int, int]:
     return int.from_bytes(row[0][:4], "big") + bisect_left(row, backwards, 1) - 1, row[0][4]
 
 
-def _mark(part: Found, rows: _Rows, key: bytes, ranks: _Ranks, *, is_pair: bool) -> None:
-    """Mark the messages of the rows of one segment."""
+def _entries(rows: _Rows, key: bytes, *, is_pair: bool) -> _Split:
+    """What the rows of one segment have of a key."""
     sure, doubtful = _Entries(), _Entries()
     values = [rows.before, *rows.values] if rows.before else rows.values
     for number, value in enumerate(values):
@@ -177,8 +176,7 @@ def _mark(part: Found, rows: _Rows, key: bytes, ranks: _Ranks, *, is_pair: bool)
         doubtful.take(row, max(first - 1, 0), first)
         sure.take(row, first, stop)
         doubtful.take(row, stop, last)
-    sure.mark(part.sure if ranks[2] else part.doubtful, ranks)
-    doubtful.mark(part.doubtful, ranks)
+    return _Split(sure, doubtful)
 
 
 class _Row:
@@ -218,10 +216,18 @@ class _Entries:
             self._docs.append(row.docs[low:high])
             self._ranks.append(row.ranks[low:high] or bytes(high - low))
 
-    def mark(self, mask: Bools, ranks: _Ranks) -> None:
-        """Mark the messages of all entries with these ranks."""
-        docs = np.frombuffer(b"".join(self._docs), "<u2")
-        if ranks != _ALL:
-            own = np.frombuffer(b"".join(self._ranks), "<u2")
-            docs = docs[(own >= ranks[0]) & (own < ranks[1])]
-        mask[docs] = True
+    def docs(self, ranks: _Ranks) -> bytes:
+        """The messages of all entries with these ranks."""
+        docs = b"".join(self._docs)
+        if ranks == _ALL:
+            return docs
+        own = np.frombuffer(b"".join(self._ranks), "<u2")
+        return np.frombuffer(docs, "<u2")[(own >= ranks[0]) & (own < ranks[1])].tobytes()
+
+
+@dataclass
+class _Split:
+    """Entries that surely have a key, and those that may."""
+
+    sure: _Entries
+    doubtful: _Entries

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from postroom.store.search.arrays import Bools
 from postroom.store.search.characters import split_query
 from postroom.store.search.junctions import find_junctions
 from postroom.store.search.kinds import COLUMNS
-from postroom.store.search.rows import mark, unmark
+from postroom.store.search.masks import Marks, Mask, keep_between, places_of
 from postroom.store.search.sets import (
     HIDDEN,
     REMOVED,
@@ -51,7 +48,7 @@ class Lookup:
         cut = [cut_set(stream) for stream, _ in wanted.texts()]
         self._sets = self._read([*self._inboxes, *self._all_of, *self._none_of, *cut])
 
-    def mask(self) -> Bools:
+    def mask(self) -> Mask:
         """The messages in segments that are wanted."""
         mask = self._scope()
         self._limit_dates(mask)
@@ -68,68 +65,68 @@ class Lookup:
                 sets.setdefault(name, []).append((segment, value))
         return sets
 
-    def _scope(self) -> Bools:
+    def _scope(self) -> Mask:
         """All but texts and dates."""
-        if self._wanted.inboxes is None:
-            mask = np.ones(self._shelf.size, np.bool_)
-        else:
-            mask = self._union(self._inboxes)
+        everything = self._wanted.inboxes is None
+        mask = self._shelf.all() if everything else self._union(self._inboxes)
         for name in self._all_of:
             mask &= self._union([name])
         for name in self._none_of:
-            for segment, value in self._sets.get(name, ()):
-                unmark(self._shelf.part(mask, segment), value)
+            if name in self._sets:
+                mask &= ~self._union([name])
         return mask
 
-    def _union(self, names: Sequence[str]) -> Bools:
-        union = self._shelf.none()
+    def _union(self, names: Sequence[str]) -> Mask:
+        union = Marks(self._shelf)
         for name in names:
             for segment, value in self._sets.get(name, ()):
-                mark(self._shelf.part(union, segment), [value])
-        return union
+                union.add(segment, value)
+        return union.mask()
 
-    def _limit_dates(self, mask: Bools) -> None:
+    def _limit_dates(self, mask: Mask) -> None:
         """Clear what is outside the dates; only segments that reach over one are looked at."""
         since, before = self._wanted.since, self._wanted.before
-        if since is None and before is None:
-            return
-        for segment, part in self._shelf.parts(mask):
+        for segment in self._shelf.segments:
+            first, last = 0, segment.size
             if since is not None and segment.oldest < since:
-                dates = self._orders.of(self._tx, segment).dates
-                part[: np.searchsorted(dates, since)] = False
+                first = int(self._orders.of(self._tx, segment).dates.searchsorted(since))
             if before is not None and segment.newest >= before:
-                dates = self._orders.of(self._tx, segment).dates
-                part[np.searchsorted(dates, before) :] = False
+                last = int(self._orders.of(self._tx, segment).dates.searchsorted(before))
+            if (first, last) != (0, segment.size):
+                keep_between(self._shelf.part(mask, segment.number), first, last)
 
-    def _with_text(self, stream: int, text: str, scope: Bools, segments: Sequence[int]) -> Bools:
+    def _with_text(self, stream: int, text: str, scope: Mask, segments: Sequence[int]) -> Mask:
         """Those in the scope, and perhaps others, that have a text."""
         if not segments:
             return self._shelf.none()
         first, rest = split_query(text)
+        doubtful = self._union([cut_set(stream)])
         if rest:
             found = find_junctions(self._tx, self._shelf, stream, first, rest, segments)
-            sure, doubtful = found.sure, found.doubtful
+            sure = found.sure.mask() & ~doubtful
+            doubtful |= found.doubtful.mask()
         else:
-            sure = find_words(self._tx, self._shelf, stream, first, segments)
-            doubtful = self._shelf.none()
-        for segment, value in self._sets.get(cut_set(stream), ()):
-            mark(self._shelf.part(doubtful, segment), [value])
-            unmark(self._shelf.part(sure, segment), value)
+            sure = find_words(self._tx, self._shelf, stream, first, segments) & ~doubtful
+        doubtful &= scope & ~sure
         if doubtful.any():
-            doubtful &= scope
-            doubtful[sure] = False
-            self._settle(stream, text, sure, doubtful)
+            sure |= self._settle(stream, text, doubtful)
         return sure
 
-    def _settle(self, stream: int, text: str, sure: Bools, doubtful: Bools) -> None:
-        """Read the texts of the doubtful, and be sure of those that have what is wanted."""
-        places = np.flatnonzero(doubtful)
-        numbers: list[int] = []
-        for segment, part in self._shelf.parts(doubtful):
-            if part.any():
-                numbers += self._orders.of(self._tx, segment).numbers[part].tolist()
-        found = self._having(stream, text, numbers)
-        sure[places[[number in found for number in numbers]]] = True
+    def _settle(self, stream: int, text: str, doubtful: Mask) -> Mask:
+        """Read the texts of the doubtful: those that have what is wanted."""
+        numbers = dict[int, tuple[int, int]]()
+        for segment in self._shelf.segments:
+            places = places_of(self._shelf.part(doubtful, segment.number))
+            if len(places):
+                own = self._orders.of(self._tx, segment).numbers[places].tolist()
+                numbers |= {
+                    n: (segment.number, p) for n, p in zip(own, places.tolist(), strict=True)
+                }
+        settled = Marks(self._shelf)
+        for number in self._having(stream, text, list(numbers)):
+            holder, place = numbers[number]
+            settled.add_places(holder, place.to_bytes(2, "little"))
+        return settled.mask()
 
     def _having(self, stream: int, text: str, numbers: Sequence[int]) -> set[int]:
         """Those of some messages that have the text."""

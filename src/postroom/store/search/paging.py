@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-import numpy as np
-
-from postroom.store.search.arrays import Bools, Int
+from postroom.store.search.masks import Counts, Mask, last_places
 from postroom.store.search.segments import Segment
 from postroom.store.search.shelf import Orders, Shelf
 from postroom.store.search.wanted import Answer, Match, Wanted
@@ -20,17 +18,20 @@ class Pager:
     """Matches in segments and in the tail, as one list in order."""
 
     def __init__(
-        self, tx: Transaction, shelf: Shelf, orders: Orders, mask: Bools, tail: list[Match]
+        self, tx: Transaction, shelf: Shelf, orders: Orders, mask: Mask, tail: list[Match]
     ) -> None:
         self._tx = tx
         self._orders = orders
         self._tail = tail[::-1]
-        self._parts = [
-            (segment, part, count)
-            for segment, part in shelf.parts(mask)
-            if (count := int(np.count_nonzero(part)))
+        self._shelf = shelf
+        self._mask = mask
+        self._counts = Counts(mask)
+        self._holders = [
+            (segment, count)
+            for segment in shelf.segments
+            if (count := self._before(segment, segment.size))
         ]
-        self.total = len(tail) + sum(count for _, _, count in self._parts)
+        self.total = len(tail) + sum(count for _, count in self._holders)
 
     def page(self, wanted: Wanted) -> Answer:
         """The page that is asked for."""
@@ -50,12 +51,16 @@ class Pager:
     def _older(self, bound: Match) -> int:
         """How many matches are before a bound."""
         older = bisect_left(self._tail, bound)
-        for segment, part, count in self._parts:
+        for segment, count in self._holders:
             if segment.newest < bound[0]:
                 older += count
             elif segment.oldest <= bound[0]:
-                older += int(np.count_nonzero(part[: self._cut(segment, bound)]))
+                older += self._before(segment, self._cut(segment, bound))
         return older
+
+    def _before(self, segment: Segment, place: int) -> int:
+        """How many matches of a segment are before a place."""
+        return self._counts.between(self._shelf.first_word(segment.number), place)
 
     def _cut(self, segment: Segment, bound: Match | None) -> int:
         """The place in a segment from which on nothing is before a bound."""
@@ -75,8 +80,8 @@ class Pager:
         every other guess is the middle, in case it does not.
         """
         ends = [*self._tail[:1], *self._tail[-1:]]
-        low = min([s.oldest for s, _, _ in self._parts] + [date for date, _ in ends])
-        high = max([s.newest for s, _, _ in self._parts] + [date for date, _ in ends])
+        low = min([s.oldest for s, _ in self._holders] + [date for date, _ in ends])
+        high = max([s.newest for s, _ in self._holders] + [date for date, _ in ends])
         above_low, above_high, guesses = self.total, 0, 0
         while high - low > 1 and offset - above_high > _FEW:
             middle = (low + high) // 2
@@ -95,25 +100,15 @@ class Pager:
         """The newest matches before a bound, newest first."""
         end = len(self._tail) if bound is None else bisect_left(self._tail, bound)
         best = self._tail[max(0, end - count) : end]
-        for segment, part, _ in self._parts:
+        for segment, _ in self._holders:
             first = 0
             if len(best) >= count:
                 if segment.newest < best[0][0]:
                     continue
                 first = self._cut(segment, (best[0][0], 0))
+            part = self._shelf.part(self._mask, segment.number)
             places = last_places(part, first, self._cut(segment, bound), count)
             order = self._orders.of(self._tx, segment)
             dates, numbers = order.dates[places].tolist(), order.numbers[places].tolist()
             best = sorted([*best, *zip(dates, numbers, strict=True)])[-count:]
         return best[::-1]
-
-
-def last_places(part: Bools, first: int, last: int, count: int) -> Int:
-    """The last places between two that are set, at most so many."""
-    size = 4 * count + 256
-    while True:
-        start = max(first, last - size)
-        places = np.flatnonzero(part[start:last])
-        if len(places) >= count or start == first:
-            return places[-count:] + start
-        size *= 4

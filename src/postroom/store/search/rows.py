@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from postroom.store.search.arrays import U16, Bools
@@ -23,26 +21,3 @@ def encode_mask(mask: Bools) -> bytes:
     if 16 * int(np.count_nonzero(mask)) <= len(mask):
         return b"\0" + np.flatnonzero(mask).astype("<u2").tobytes()
     return b"\1" + np.packbits(mask, bitorder="little").tobytes()
-
-
-def mark(mask: Bools, values: Iterable[bytes]) -> None:
-    """Set the mask of a segment where one of some written sets has a place."""
-    places: list[bytes] = []
-    bits: list[bytes] = []
-    for value in values:
-        (bits if value[0] else places).append(value[1:])
-    mask[np.frombuffer(b"".join(places), "<u2")] = True
-    if bits:
-        union = np.frombuffer(bits[0], np.uint8)
-        for more in bits[1:]:
-            union = union | np.frombuffer(more, np.uint8)
-        mask |= np.unpackbits(union, count=len(mask), bitorder="little").view(np.bool_)
-
-
-def unmark(mask: Bools, value: bytes) -> None:
-    """Clear the mask of a segment where a written set has a place."""
-    if value[0]:
-        bits = np.frombuffer(value, np.uint8, offset=1)
-        mask &= ~np.unpackbits(bits, count=len(mask), bitorder="little").view(np.bool_)
-    else:
-        mask[np.frombuffer(value, "<u2", offset=1)] = False

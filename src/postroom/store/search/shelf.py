@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
-from postroom.store.search.arrays import Bools, Int
+from postroom.store.search.arrays import Int
 from postroom.store.search.kinds import Kind
+from postroom.store.search.masks import WORD, WORD_BITS, Mask, keep_between
 from postroom.store.search.segments import Segment
 from postroom.store.transaction import Transaction
 
@@ -48,29 +48,38 @@ class Orders:
 
 
 class Shelf:
-    """Segments side by side: message *p* of a segment is at its base plus *p*."""
+    """Segments side by side, each from a word of its own on."""
 
     def __init__(self, segments: list[Segment]) -> None:
         self.segments = segments
-        bases = list(accumulate((s.size for s in segments), initial=0))
-        self.size = bases.pop()
-        self._bases = {s.number: base for s, base in zip(segments, bases, strict=True)}
-        self._by_number = {s.number: s for s in segments}
+        words = [-(-segment.size // WORD_BITS) for segment in segments]
+        ends = list(accumulate(words, initial=0))
+        self._words = ends.pop()
+        self._spans = {
+            segment.number: slice(first, first + count)
+            for segment, first, count in zip(segments, ends, words, strict=True)
+        }
 
-    def part(self, mask: Bools, number: int) -> Bools:
+    def first_word(self, segment: int) -> int:
+        """Where in a mask a segment begins."""
+        first: int = self._spans[segment].start
+        return first
+
+    def part(self, mask: Mask, segment: int) -> Mask:
         """What a mask says about one segment."""
-        base = self._bases[number]
-        return mask[base : base + self._by_number[number].size]
+        return mask[self._spans[segment]]
 
-    def parts(self, mask: Bools) -> Iterator[tuple[Segment, Bools]]:
-        """What a mask says about each segment."""
-        for segment in self.segments:
-            yield segment, self.part(mask, segment.number)
-
-    def none(self) -> Bools:
+    def none(self) -> Mask:
         """A mask of nothing."""
-        return np.zeros(self.size, np.bool_)
+        return np.zeros(self._words, WORD)
 
-    def holders(self, mask: Bools) -> list[int]:
+    def all(self) -> Mask:
+        """A mask of everything."""
+        mask = ~self.none()
+        for segment in self.segments:
+            keep_between(self.part(mask, segment.number), 0, segment.size)
+        return mask
+
+    def holders(self, mask: Mask) -> list[int]:
         """The segments of which the mask has anything."""
-        return [segment.number for segment, part in self.parts(mask) if part.any()]
+        return [s.number for s in self.segments if self.part(mask, s.number).any()]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
-
-from postroom.store.search.arrays import Bools
 from postroom.store.search.characters import utf8
 from postroom.store.search.kinds import STREAM, Kind
-from postroom.store.search.rows import mark
+from postroom.store.search.masks import Marks, Mask
 from postroom.store.search.shelf import Shelf
 from postroom.store.search.word_rows import ALONE, FEW, KEY_BYTES, LARGE, SHORTS_PER_ROW
-from postroom.store.sql.values import any_of
+from postroom.store.sql.values import any_of, any_pair
 from postroom.store.transaction import Transaction
 
 READY = """
@@ -33,27 +31,29 @@ SUFFIXES_BEFORE = """
     ) FROM search_segments s WHERE s.number {among}
 """
 PARTS = """
-    SELECT value FROM search_rows
-     WHERE segment = :segment AND kind = :kind AND key = :key AND part {among} ORDER BY part
+    SELECT segment, part, value FROM search_rows
+     WHERE kind = :kind AND key = :key AND (segment, part) {among}
 """
+Pair = tuple[int, int]
+"""A segment, and something in it."""
+
 _AT_ONCE = 200
 
 
 def find_words(
     tx: Transaction, shelf: Shelf, stream: int, part: str, segments: Sequence[int]
-) -> Bools:
+) -> Mask:
     """The messages of some segments that have a token with this part in it."""
-    found = shelf.none()
+    found = Marks(shelf)
     text = utf8(part)
     kind = STREAM * stream
     among, params = any_of("segment", segments)
     ready = tx.all(READY.format(among=among), **params, kind=kind + Kind.GRAM, key=text)
     for segment, value in ready:
-        mark(shelf.part(found, segment), [value])
+        found.add(segment, value)
     others = set(segments) - {row[0] for row in ready}
-    for segment, references in _references(tx, kind, text, sorted(others)).items():
-        _follow(tx, shelf.part(found, segment), segment, kind, references)
-    return found
+    _follow(tx, found, kind, _references(tx, kind, text, sorted(others)))
+    return found.mask()
 
 
 def _references(
@@ -84,41 +84,43 @@ def _in_row(value: bytes, text: bytes) -> Sequence[int]:
 
 
 def _follow(
-    tx: Transaction, found: Bools, segment: int, kind: int, references: Iterable[int]
+    tx: Transaction, found: Marks, kind: int, references: Mapping[int, Iterable[int]]
 ) -> None:
-    """Mark the messages that references lead to."""
-    docs, terms, places = [], [], []
-    for reference in references:
-        if reference >= ALONE:
-            docs.append(reference - ALONE)
-        elif reference >= LARGE:
-            terms.append(reference - LARGE)
-        else:
-            places.append(reference)
-    if terms:
-        mark(found, _parts(tx, segment, kind + Kind.LARGE, sorted(terms)))
-    if places:
-        docs += _shorts(tx, segment, kind, places)
-    found[np.array(docs, np.int64)] = True
+    """Mark the messages that the references of segments lead to."""
+    terms: list[Pair] = []
+    places: list[Pair] = []
+    for segment, own in references.items():
+        alone = array("H")
+        for reference in own:
+            if reference >= ALONE:
+                alone.append(reference - ALONE)
+            elif reference >= LARGE:
+                terms.append((segment, reference - LARGE))
+            else:
+                places.append((segment, reference))
+        found.add_places(segment, alone.tobytes())
+    for (segment, _), value in _parts(tx, kind + Kind.LARGE, terms):
+        found.add(segment, value)
+    _mark_few(tx, found, kind, places)
 
 
-def _shorts(tx: Transaction, segment: int, kind: int, places: Sequence[int]) -> list[int]:
-    """The messages at some places of the terms that have few."""
-    parts = sorted({at // SHORTS_PER_ROW for place in places for at in (place, place + FEW)})
-    values = b"".join(_parts(tx, segment, kind + Kind.POSTING, parts))
-    shorts = memoryview(values).cast("H")
-    bases = {part: at * SHORTS_PER_ROW for at, part in enumerate(parts)}
-    docs: list[int] = []
-    for place in places:
-        start = bases[place // SHORTS_PER_ROW] + place % SHORTS_PER_ROW
-        docs += shorts[start + 1 : start + 1 + shorts[start]]
-    return docs
+def _mark_few(tx: Transaction, found: Marks, kind: int, places: Sequence[Pair]) -> None:
+    """Mark the messages at some places of the terms that have few."""
+    wanted = {(s, at // SHORTS_PER_ROW) for s, place in places for at in (place, place + FEW)}
+    rows = dict(_parts(tx, kind + Kind.POSTING, sorted(wanted)))
+    for segment, place in places:
+        part, start = divmod(place, SHORTS_PER_ROW)
+        row = rows[segment, part]
+        size = int.from_bytes(row[2 * start : 2 * start + 2], "little")
+        docs = row[2 * start + 2 : 2 * (start + size + 1)]
+        if len(docs) < 2 * size:
+            docs += rows[segment, part + 1][: 2 * size - len(docs)]
+        found.add_places(segment, docs)
 
 
-def _parts(tx: Transaction, segment: int, kind: int, parts: Sequence[int]) -> list[bytes]:
-    values = []
-    for first in range(0, len(parts), _AT_ONCE):
-        among, params = any_of("part", parts[first : first + _AT_ONCE])
-        rows = tx.all(PARTS.format(among=among), **params, segment=segment, kind=kind, key=b"")
-        values += [row[0] for row in rows]
-    return values
+def _parts(tx: Transaction, kind: int, wanted: Sequence[Pair]) -> Iterator[tuple[Pair, bytes]]:
+    """Some parts of some segments."""
+    for first in range(0, len(wanted), _AT_ONCE):
+        among, params = any_pair("part", wanted[first : first + _AT_ONCE])
+        for segment, part, value in tx.all(PARTS.format(among=among), **params, kind=kind, key=b""):
+            yield (segment, part), value

@@ -46,10 +46,27 @@ def flag_names(bits: int) -> tuple[str, ...]:
     return tuple(name for position, name in enumerate(FLAGS) if bits >> position & 1)
 
 
+_PAIRS = 16
+
+
 def any_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]:
     """`IN (…)` with one parameter for each value, and those parameters."""
     params = {f"{name}{position}": value for position, value in enumerate(values)}
     return f"IN ({', '.join(':' + key for key in params) or 'NULL'})", params
+
+
+def any_pair(name: str, values: Sequence[tuple[object, object]]) -> tuple[str, dict[str, object]]:
+    """`IN (…)` for two columns at once.
+
+    The last pair is repeated until there are so many as in other statements: the database knows
+    them again.
+    """
+    filled = [*values, *[values[-1]] * (-len(values) % _PAIRS)]
+    pairs = ", ".join(f"(:{name}{at}_0, :{name}{at}_1)" for at in range(len(filled)))
+    params = {
+        f"{name}{at}_{side}": v for at, pair in enumerate(filled) for side, v in enumerate(pair)
+    }
+    return f"IN (VALUES {pairs})", params
 
 
 CONTAINS = "LIKE :{name} ESCAPE '!'"

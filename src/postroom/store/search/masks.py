@@ -1,0 +1,127 @@
+"""Sets of messages of all segments as bits: each segment begins with a whole word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from postroom.store.search.arrays import Int
+
+if TYPE_CHECKING:
+    from postroom.store.search.shelf import Shelf
+
+Mask = NDArray[np.uint64]
+WORD = np.dtype("<u8")
+WORD_BITS = 64
+
+_BITS = np.array([1 << bit for bit in range(8)], np.uint8)
+_MANY = 8_000
+"""So many places are set sooner in an array of bytes that is packed afterwards."""
+
+
+class Marks:
+    """Messages that were found in one segment or another, to become one mask."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._bits: dict[int, list[bytes]] = {}
+        self._places: list[bytes] = []
+        self._segments: list[int] = []
+
+    def add(self, segment: int, value: bytes) -> None:
+        """Take a set of a segment as it is written in rows."""
+        if value[0]:
+            self._bits.setdefault(segment, []).append(value)
+        else:
+            self.add_places(segment, value[1:])
+
+    def add_places(self, segment: int, places: bytes) -> None:
+        """Take some places of a segment, two bytes each."""
+        if places:
+            self._places.append(places)
+            self._segments.append(segment)
+
+    def mask(self) -> Mask:
+        """All of them."""
+        mask = self._union() if self._bits else self._shelf.none()
+        if self._places:
+            self._set_places(mask)
+        return mask
+
+    def _union(self) -> Mask:
+        pieces: list[bytes | memoryview] = []
+        for segment in self._shelf.segments:
+            values = self._bits.get(segment.number)
+            pieces.append(memoryview(values[0])[1:] if values else b"")
+            pieces.append(bytes(-(-segment.size // WORD_BITS) * 8 - len(pieces[-1])))
+        mask = np.frombuffer(bytearray().join(pieces), WORD)
+        for number, values in self._bits.items():
+            for value in values[1:]:
+                octets = self._shelf.part(mask, number).view(np.uint8)
+                octets[: len(value) - 1] |= np.frombuffer(value, np.uint8, offset=1)
+        return mask
+
+    def _set_places(self, mask: Mask) -> None:
+        bases = [self._shelf.first_word(segment) * WORD_BITS for segment in self._segments]
+        places = np.repeat(bases, [len(own) // 2 for own in self._places])
+        places += np.frombuffer(b"".join(self._places), "<u2")
+        octets = mask.view(np.uint8)
+        if len(places) < _MANY:
+            np.bitwise_or.at(octets, places >> 3, _BITS[places & 7])
+        else:
+            found = np.zeros(len(octets) * 8, np.bool_)
+            found[places] = True
+            octets |= np.packbits(found, bitorder="little")
+
+
+def keep_between(part: Mask, first: int, last: int) -> None:
+    """Clear all places of a segment but those between two."""
+    low, high = first // WORD_BITS, last // WORD_BITS
+    part[:low] = 0
+    if first % WORD_BITS:
+        part[low] &= ~np.uint64(_below(first))
+    if last % WORD_BITS:
+        part[high] &= np.uint64(_below(last))
+        high += 1
+    part[high:] = 0
+
+
+def places_of(part: Mask) -> Int:
+    """The places of a segment that are set, in order."""
+    return np.flatnonzero(np.unpackbits(part.view(np.uint8), bitorder="little"))
+
+
+def last_places(part: Mask, first: int, last: int, count: int) -> Int:
+    """The last places between two that are set, at most so many."""
+    low = first // WORD_BITS
+    words = part[low : last // WORD_BITS + 1]
+    used = np.flatnonzero(words)[-count - 1 :]  # what is set in the last may all be too high
+    bits = np.unpackbits(words[used].view(np.uint8), bitorder="little")
+    rows, columns = np.divmod(np.flatnonzero(bits), WORD_BITS)
+    places = (used[rows] + low) * WORD_BITS + columns
+    start, stop = places.searchsorted((first, last)).tolist()
+    return places[max(start, stop - count) : stop]
+
+
+class Counts:
+    """How many messages of a mask are before each place."""
+
+    def __init__(self, mask: Mask) -> None:
+        self._mask = mask
+        self._before = np.zeros(len(mask) + 1, np.int64)
+        np.cumsum(np.bitwise_count(mask), out=self._before[1:])
+
+    def between(self, word: int, place: int) -> int:
+        """How many are set from a word on, in so many places."""
+        last, rest = word + place // WORD_BITS, place % WORD_BITS
+        count = int(self._before[last] - self._before[word])
+        if rest:
+            count += (int(self._mask[last]) & _below(rest)).bit_count()
+        return count
+
+
+def _below(place: int) -> int:
+    """A word with all bits set that are before a place."""
+    return (1 << place % WORD_BITS) - 1
