@@ -192,6 +192,7 @@ async def test_among_very_many_the_nearest_and_the_best_by_words_are_compared(
     """A sketch chooses few; what it leaves out is only what is far."""
     monkeypatch.setattr(vectors, "_FEW", 10)
     monkeypatch.setattr(vectors, "_LOOKED_AT", 6)
+    monkeypatch.setattr(vectors, "_SAMPLED", 1)
     chance = random.Random(4)
     asked = [chance.gauss(0, 1) for _ in range(128)]
     meant = {

@@ -74,8 +74,10 @@ def words(text: str) -> Iterator[Word]:
 
 def places_of(text: str, terms: AbstractSet[str]) -> Iterator[tuple[int, int]]:
     """Where the words of a plain ASCII text stand that some terms stand for."""
+    firsts = {term[0] for term in terms}  # a stem begins like its word
     for match in _ASCII_WORD.finditer(text):
-        if not terms.isdisjoint(word_terms(match.group())):
+        word = match.group()
+        if word[0].lower() in firsts and not terms.isdisjoint(word_terms(word)):
             yield match.span()
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from postroom.model.memory import Vector
 from postroom.model.page import Place, Slice
-from postroom.store.recall.shelf import Floats, Mask, Numbers, Shelf
+from postroom.store.recall.shelf import Entries, Floats, Mask, Shelf
 from postroom.store.transaction import Transaction
 
 WORDS, MEANING = 0.5, 0.5
@@ -106,7 +106,7 @@ def rank_keywords(
 
 
 def _keyword(
-    shelf: Shelf, entries: dict[str, tuple[Numbers, Floats]], terms: Sequence[str]
+    shelf: Shelf, entries: dict[str, Entries], terms: Sequence[str]
 ) -> tuple[Floats, Mask]:
     scores = np.zeros(shelf.size, np.float32)
     counts = np.zeros(shelf.size, np.uint16)

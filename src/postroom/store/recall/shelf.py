@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +17,11 @@ from postroom.store.transaction import Transaction
 Numbers = NDArray[np.intp]
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
+Entries = tuple[Numbers, Floats]
+_Part = tuple[Numbers, NDArray[np.uint8]]
+
+_MOST_KEPT = 1_000_000
+"""Of so many leaves of terms the weights are kept: twelve megabytes."""
 
 K1, B = 1.2, 0.75
 """The usual constants of BM25: how soon repeating a word stops to help, and what length costs."""
@@ -38,6 +44,28 @@ POSTINGS = """
 """
 
 
+class Weights:
+    """What was read of the terms that were asked for last, as long as nothing changes."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[str, Entries] = OrderedDict()
+        self._size = 0
+
+    def get(self, term: str) -> Entries | None:
+        """What is known of a term."""
+        if term in self._entries:
+            self._entries.move_to_end(term)
+        return self._entries.get(term)
+
+    def keep(self, term: str, entries: Entries) -> None:
+        """Know a term, and forget others that were not asked for in a long time."""
+        self._entries[term] = entries
+        self._size += len(entries[0])
+        while self._size > _MOST_KEPT:
+            _, (leaves, _) = self._entries.popitem(last=False)
+            self._size -= len(leaves)
+
+
 class Shelf:
     """What is on a shelf, as arrays that a leaf's number leads into."""
 
@@ -58,6 +86,7 @@ class Shelf:
         self._norms: Floats = self._lengths
         self._segments: dict[int, Numbers] = {}
         self._tail: dict[str, tuple[list[int], list[int]]] = {}
+        self._weights = Weights()
         self.vectors.start_anew()
 
     def is_ahead_of(self, tx: Transaction) -> bool:
@@ -78,6 +107,7 @@ class Shelf:
         self._read_tail(tx)
         self._read_dead(tx)
         self.vectors.is_current = False
+        self._weights = Weights()
         self._changes, self.size, self.living = changes, size, living
         average = max(words / living if living else 1.0, 1.0)
         self._norms = (K1 * (1 - B + B / average * self._lengths)).astype(np.float32)
@@ -137,20 +167,28 @@ class Shelf:
         """What a term counts for that so many leaves have."""
         return math.log1p((self.living - count + 0.5) / (count + 0.5))
 
-    def entries(self, tx: Transaction, terms: Sequence[str]) -> dict[str, tuple[Numbers, Floats]]:
+    def entries(self, tx: Transaction, terms: Sequence[str]) -> dict[str, Entries]:
         """For each term the living leaves that have it, and how much it weighs there."""
-        found: dict[str, list[tuple[Numbers, NDArray[np.uint8]]]] = {term: [] for term in terms}
+        known = {term: self._weights.get(term) for term in terms}
+        for term, parts in self._read(tx, [t for t in terms if known[t] is None]).items():
+            known[term] = entries = self._weighed(parts)
+            self._weights.keep(term, entries)
+        return {term: entries for term, entries in known.items() if entries is not None}
+
+    def _read(self, tx: Transaction, terms: Sequence[str]) -> dict[str, list[_Part]]:
+        """For each term that is somewhere the leaves and how often it stands there."""
+        found: dict[str, list[_Part]] = {}
         for term, segment, packed in self._postings(tx, terms):
             count = len(packed) // 3
             places = np.frombuffer(packed, PLACE, count)
             times = np.frombuffer(packed, TIMES, count, 2 * count)
-            found[term].append((self._segments[segment][places], times))
+            found.setdefault(term, []).append((self._segments[segment][places], times))
         for term in terms:
             leaves, counts = self._tail.get(term, ((), ()))
             if leaves:
                 clipped = np.minimum(counts, 255).astype(TIMES)
-                found[term].append((np.array(leaves, np.intp), clipped))
-        return {term: self._weighed(parts) for term, parts in found.items() if parts}
+                found.setdefault(term, []).append((np.array(leaves, np.intp), clipped))
+        return found
 
     def _postings(self, tx: Transaction, terms: Sequence[str]) -> list[tuple[str, int, bytes]]:
         if not self._segments or not terms:
@@ -160,9 +198,7 @@ class Shelf:
         sql = POSTINGS.format(segments=segments, terms=wanted)
         return [tuple(row) for row in tx.all(sql, shelf=self.number, **among, **params)]
 
-    def _weighed(
-        self, parts: Sequence[tuple[Numbers, NDArray[np.uint8]]]
-    ) -> tuple[Numbers, Floats]:
+    def _weighed(self, parts: Sequence[_Part]) -> Entries:
         leaves = np.concatenate([part[0] for part in parts])
         times = np.concatenate([part[1] for part in parts]).astype(np.float32)
         if self._has_dead:

@@ -32,6 +32,9 @@ _FEW = 5_000
 _LOOKED_AT = 1_000
 """Where very many are near, those whose sketches are nearest will do; best by words are added."""
 
+_SAMPLED = 8
+"""Of so many sketches one tells how near the others are."""
+
 _SPREAD = 1.5
 """How many standard deviations a sketch may be off; of what is just near, 1 in 300 was more."""
 
@@ -138,8 +141,8 @@ class Vectors:
         share = math.acos(least) / math.pi
         most = int(parts * share + _SPREAD * math.sqrt(parts * share * (1 - share)))
         differ = self._differences(asked)
-        counts = np.cumsum(np.bincount(differ, minlength=most + 1)[: most + 1])
-        most = min(most, int(np.searchsorted(counts, _LOOKED_AT)))
+        counts = np.cumsum(np.bincount(differ[::_SAMPLED], minlength=most + 1)[: most + 1])
+        most = min(most, int(np.searchsorted(counts, _LOOKED_AT // _SAMPLED)))
         named = self._places[besides[besides < len(self._places)]]
         is_chosen = differ <= most
         is_chosen[named[named >= 0]] = True
