@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from postroom.store.search.masks import Counts, Mask, last_places
 from postroom.store.search.segments import Segment
@@ -36,7 +37,7 @@ class Pager:
     def page(self, wanted: Wanted) -> Answer:
         """The page that is asked for."""
         if wanted.after is not None:
-            offset = self.total - self._older(wanted.after)
+            offset = self._above(wanted.after, self._holders)
             found = self._newest(wanted.limit, wanted.after)
             return Answer(tuple(number for _, number in found), self.total, offset)
         if wanted.offset >= self.total:
@@ -44,19 +45,9 @@ class Pager:
         skip, bound = wanted.offset, None
         if skip > _FEW:
             bound = self._bound_at(skip)
-            skip -= self.total - self._older(bound)
+            skip -= self._above(bound, self._holders)
         found = self._newest(skip + wanted.limit, bound)[skip:]
         return Answer(tuple(number for _, number in found), self.total, wanted.offset)
-
-    def _older(self, bound: Match) -> int:
-        """How many matches are before a bound."""
-        older = bisect_left(self._tail, bound)
-        for segment, count in self._holders:
-            if segment.newest < bound[0]:
-                older += count
-            elif segment.oldest <= bound[0]:
-                older += self._before(segment, self._cut(segment, bound))
-        return older
 
     def _before(self, segment: Segment, place: int) -> int:
         """How many matches of a segment are before a place."""
@@ -66,6 +57,8 @@ class Pager:
         """The place in a segment from which on nothing is before a bound."""
         if bound is None or segment.newest < bound[0]:
             return segment.size
+        if segment.oldest > bound[0]:
+            return 0
         order = self._orders.of(self._tx, segment)
         first = int(order.dates.searchsorted(bound[0]))
         if not bound[1]:
@@ -83,18 +76,28 @@ class Pager:
         low = min([s.oldest for s, _ in self._holders] + [date for date, _ in ends])
         high = max([s.newest for s, _ in self._holders] + [date for date, _ in ends])
         above_low, above_high, guesses = self.total, 0, 0
+        holders, above_all = self._holders, 0
         while high - low > 1 and offset - above_high > _FEW:
             middle = (low + high) // 2
             if guesses % 2 == 0:
                 share = (offset - _FEW // 2 - above_high) / (above_low - above_high)
                 middle = min(max(high - round((high - low) * share), low + 1), high - 1)
-            above = self.total - self._older((middle + 1, 0))
+            above = above_all + self._above((middle + 1, 0), holders)
             if above <= offset:
                 high, above_high = middle, above
             else:
                 low, above_low = middle, above
+            above_all += sum(count for s, count in holders if s.oldest > high)
+            holders = [(s, count) for s, count in holders if s.oldest <= high and s.newest > low]
             guesses += 1
         return high + 1, 0
+
+    def _above(self, bound: Match, holders: Sequence[tuple[Segment, int]]) -> int:
+        """How many matches of the tail and of some segments are not before a bound."""
+        above = len(self._tail) - bisect_left(self._tail, bound)
+        for segment, count in holders:
+            above += count - self._before(segment, self._cut(segment, bound))
+        return above
 
     def _newest(self, count: int, bound: Match | None) -> list[Match]:
         """The newest matches before a bound, newest first."""
