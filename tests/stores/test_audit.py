@@ -177,6 +177,27 @@ async def test_a_damaged_mark_and_another_key_are_found(folder):
     assert await problems_of(folder)
 
 
+async def test_a_first_attempt_that_came_to_nothing_marks_nothing(app, ctx, monkeypatch):
+    inbox = await new_inbox(ctx)
+    engine = app.house.store._engine
+    write = engine.write
+
+    async def again(work):
+        def interrupted(tx):
+            work(tx)
+            raise ConnectionError
+
+        with pytest.raises(ConnectionError):
+            await write(interrupted)
+        return await write(work)
+
+    monkeypatch.setattr(engine, "write", again)
+    for number in range(3):
+        await call(ctx, inboxes.rename_inbox, {"inbox_id": inbox.id, "name": f"N{number}"})
+
+    assert () == (await app.house.store.check_audit()).problems
+
+
 async def test_the_log_cannot_be_changed_by_a_statement(app, ctx):
     inbox = await new_inbox(ctx)
     await call(ctx, inboxes.rename_inbox, {"inbox_id": inbox.id, "name": "New"})

@@ -61,6 +61,7 @@ class Audited:
             deed = replace(deed, targets=(about,))
 
         def audited(tx: Transaction) -> T:
+            sealed.clear()  # a first attempt may have been interrupted
             before = {} if deed is None else audit.inboxes_of(tx, deed.targets)
             result = work(tx)
             if deed is not None and is_act(result):

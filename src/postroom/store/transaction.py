@@ -16,7 +16,13 @@ Row = tuple[Any, ...]
 
 
 class Transaction(Protocol):
-    """One open transaction. `:name` parameters in the SQL take their values from the keywords."""
+    """One open transaction. `:name` parameters in the SQL take their values from the keywords.
+
+    `known` is what was looked up in it and will not be otherwise before its end.
+    """
+
+    @property
+    def known(self) -> dict[object, Any]: ...
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
         """Run a statement and return every row."""
@@ -44,13 +50,19 @@ class Transaction(Protocol):
 
 
 class Engine(Protocol):
-    """A database that runs functions inside transactions, off the event loop."""
+    """A database that runs functions inside transactions, off the event loop.
+
+    One that is interrupted may be run again, so it must change nothing but the database.
+    """
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* on one consistent snapshot."""
 
     async def scan(self, work: Callable[[Transaction], T]) -> T:
         """Run *work*, which reads much and reads it once, so that it takes little memory."""
+
+    async def compute(self, work: Callable[[], T]) -> T:
+        """Run *work*, which asks the database nothing, once, in a thread that scans."""
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""

@@ -77,6 +77,10 @@ class PostgresEngine:
         """Run *work*, which reads much and reads it once; the server has memory of its own."""
         return await self.read(work)
 
+    async def compute(self, work: Callable[[], T]) -> T:
+        """Run *work*, which asks the database nothing, once, beside those who read."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""
         return await self._writing.write(work)

@@ -68,8 +68,8 @@ class Vectors:
             self.start_anew(model)
         if self.is_current:
             return
-        self.is_current = True
         rows = tx.all(LEARNT, shelf=self._shelf, after=self._seen, model=model)
+        self.is_current = True
         if not rows:
             return
         size = len(rows[0][1])

@@ -10,6 +10,7 @@ import secrets
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from postroom.store.search.choice import SIZES, Sizes
@@ -89,18 +90,20 @@ async def _build(engine: Engine, job: Job, sizes: Sizes, now: Callable[[], float
     builder, sets, renewed_at = SegmentBuilder(), Membership(), now()
     numbers = list(job.messages) or await engine.scan(lambda tx: job_messages(tx, job.sources))
     for first in range(0, len(numbers), _READ_AT_ONCE):
-        await engine.scan(_taker(builder, sets, numbers[first : first + _READ_AT_ONCE]))
+        some = numbers[first : first + _READ_AT_ONCE]
+        rows = await engine.scan(partial(read_messages, numbers=some))
+        await engine.compute(partial(_take, builder, sets, rows))
         if builder.text_bytes > sizes.most_bytes and job.messages:
-            await engine.write(_releaser(job, numbers[first : first + _READ_AT_ONCE][-1]))
+            await engine.write(_releaser(job, some[-1]))
             break
         if now() - renewed_at > LEASE_S / 4:
             renewed_at = now()
             await engine.write(lambda tx: renew(tx, job, int(now())))
     made = builder.made()
     rows_of = builder.rows() if made.size else iter(())
-    while batch := await engine.scan(lambda _: _batch(rows_of)):
+    while batch := await engine.compute(partial(_batch, rows_of)):
         await _write(engine, _writer(job, batch, int(now())))
-    encoded = builder.sets | await engine.scan(lambda _: sets.encoded(builder))
+    encoded = builder.sets | await engine.compute(partial(sets.encoded, builder))
     await _write(engine, lambda tx: finish(tx, job, made, encoded, int(now())))
 
 
@@ -128,12 +131,6 @@ def read_messages(tx: Transaction, numbers: Sequence[int]) -> list[Row]:
     """What the index needs to know of some messages."""
     among, params = any_of("number", numbers)
     return tx.all(MESSAGES.format(among=among), **params)
-
-
-def _taker(
-    builder: SegmentBuilder, sets: Membership, numbers: Sequence[int]
-) -> Callable[[Transaction], None]:
-    return lambda tx: _take(builder, sets, read_messages(tx, numbers))
 
 
 def _releaser(job: Job, last: int) -> Callable[[Transaction], None]:

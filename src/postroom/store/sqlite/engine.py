@@ -69,6 +69,10 @@ class SqliteEngine:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._scanner, self._read, work)
 
+    async def compute(self, work: Callable[[], T]) -> T:
+        """Run *work*, which asks the database nothing, once, in the thread that scans."""
+        return await asyncio.get_running_loop().run_in_executor(self._scanner, work)
+
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""
         return await self._writing.write(work)

@@ -37,9 +37,24 @@ class Interrupted:
     async def scan(self, work: Callable[[Transaction], T]) -> T:
         return await self._engine.scan(work)
 
+    async def compute(self, work: Callable[[], T]) -> T:
+        return await self._engine.compute(work)
+
     async def write(self, work: Callable[[Transaction], T]) -> T:
         await self._happens()
         return await self._engine.write(work)
+
+
+class Repeating(Interrupted):
+    """An engine where the answer to every first attempt is lost, as on a server that restarts."""
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        await self._engine.read(work)
+        return await self._engine.read(work)
+
+    async def scan(self, work: Callable[[Transaction], T]) -> T:
+        await self._engine.scan(work)
+        return await self._engine.scan(work)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -55,6 +70,23 @@ async def test_what_changes_during_a_merge_is_not_lost(tmp_path: Path, seed: int
         await world.arrive(60)
         await merge_once(Interrupted(world.engine, happens), SMALL_SIZES)
         wrong += await wrong_answers(world, 40)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert [] == wrong
+    assert () == problems
+
+
+async def test_a_merge_that_must_read_again_loses_nothing(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 6)
+
+    async def happens() -> None:
+        await world.change(3)
+
+    for _ in range(4):
+        await world.arrive(300)
+        await merge_once(Repeating(world.engine, happens), SMALL_SIZES)
+    wrong = await wrong_answers(world, 60)
     problems = await world.store.problems()
     await world.engine.close()
 
