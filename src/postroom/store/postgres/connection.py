@@ -114,6 +114,7 @@ class PostgresTransaction:
     ) -> None:
         self._connection, self._pipeline = connection, pipeline
         self.announced: set[Topic] = set()
+        self.known: dict[object, Any] = {}
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
         return self._execute(sql, params).fetchall()

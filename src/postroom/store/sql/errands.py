@@ -37,6 +37,8 @@ ABOUT = """
     SELECT m.inbox, t.id, m.id FROM messages m JOIN threads t ON t.number = m.thread
      WHERE m.id = :id
 """
+BEYOND = frozenset({"webhook", "forward", "reply", "remember"})
+"""What an act does that leaves the message itself alone."""
 
 
 def carry_out(

@@ -22,6 +22,13 @@ def is_hidden(mailboxes: Sequence[str]) -> bool:
 def name_of(tx: Transaction, table: Table, inbox: int, name: str) -> tuple[int, str]:
     """The number of a label or mailbox and its name as first written; made if it is new."""
     folded = caseless(name)
+    known: tuple[int, str] | None = tx.known.get((table, inbox, folded))
+    if known is None:
+        known = tx.known[table, inbox, folded] = _look_up(tx, table, inbox, name, folded)
+    return known
+
+
+def _look_up(tx: Transaction, table: Table, inbox: int, name: str, folded: str) -> tuple[int, str]:
     row = tx.one(
         f"SELECT number, name FROM {table} WHERE inbox = :inbox AND folded = :folded",
         inbox=inbox,

@@ -15,7 +15,7 @@ from postroom.model.rule import Act, Plan, PlanItem, RuleEffect, shown_act
 from postroom.model.stored import Change
 from postroom.store.sql.audit import note
 from postroom.store.sql.changing import change_messages
-from postroom.store.sql.errands import ABOUT, cancel_errands, carry_out
+from postroom.store.sql.errands import ABOUT, BEYOND, cancel_errands, carry_out
 from postroom.store.sql.events import About
 from postroom.store.sql.values import any_of, dumps, flag_names, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
@@ -213,8 +213,10 @@ def apply_plan(
     _check_open(tx, plan, now)
     items = list(_every_item(tx, kept))
     _check_states(items, _states(tx, [item.message_id for item in items]))
-    for position, item in enumerate(items):
-        _apply(tx, kept, position, item, actor=actor, now=now)
+    for item in items:
+        if item.actions:
+            _apply(tx, plan, item, actor=actor, now=now)
+    _keep_states(tx, kept.number, items)
     tx.put(
         "UPDATE plans SET state = 'applied', expires_at = :until WHERE number = :n",
         until=seconds(now + UNDO_KEPT),
@@ -261,26 +263,28 @@ def _difference(before: State, now: State) -> str:
     return ", ".join(word for word, was, is_now in pairs if was != is_now)
 
 
-def _apply(
-    tx: Transaction, kept: _Kept, position: int, item: PlanItem, *, actor: str, now: datetime
-) -> None:
-    plan = kept.plan
-    if not item.actions:
-        return
+def _apply(tx: Transaction, plan: Plan, item: PlanItem, *, actor: str, now: datetime) -> None:
     _set_state(tx, item.message_id, item.after)
-    row = tx.one(ABOUT, id=item.message_id)
-    assert row is not None
-    effect = RuleEffect(plan.rule_id or plan.id, plan.name, item.actions)
-    failed = carry_out(tx, effect, About(*row), now, plan_id=plan.id)
-    # Names are kept as they were first written: undo compares with what is really there.
-    after = _states(tx, [item.message_id])[item.message_id]
-    tx.put(
-        "UPDATE plan_items SET after = :after WHERE plan = :plan AND position = :position",
-        after=dumps(after),
-        plan=kept.number,
-        position=position,
-    )
+    failed: list[str] = []
+    if any(act.type in BEYOND for act in item.actions):
+        row = tx.one(ABOUT, id=item.message_id)
+        assert row is not None
+        effect = RuleEffect(plan.rule_id or plan.id, plan.name, item.actions)
+        failed = carry_out(tx, effect, About(*row), now, plan_id=plan.id)
     _note(tx, plan, item, "apply_rule_plan", actor, now, failed)
+
+
+def _keep_states(tx: Transaction, plan: int, items: Sequence[PlanItem]) -> None:
+    """Names are kept as they were first written: undo compares with what is really there."""
+    states = _states(tx, [item.message_id for item in items])
+    tx.many(
+        "UPDATE plan_items SET after = :after WHERE plan = :plan AND position = :position",
+        [
+            {"after": dumps(states[item.message_id]), "plan": plan, "position": position}
+            for position, item in enumerate(items)
+            if item.actions
+        ],
+    )
 
 
 def _set_state(tx: Transaction, message_id: str, state: State) -> None:

@@ -37,8 +37,11 @@ class Origin:
 
 def origin_of(tx: Transaction, inbox: int) -> Origin | None:
     """The account that feeds an inbox; None if it is local."""
-    row = tx.one("SELECT number, provider FROM accounts WHERE inbox = :inbox", inbox=inbox)
-    return Origin(*row) if row else None
+    if (Origin, inbox) not in tx.known:
+        row = tx.one("SELECT number, provider FROM accounts WHERE inbox = :inbox", inbox=inbox)
+        tx.known[Origin, inbox] = Origin(*row) if row else None
+    origin: Origin | None = tx.known[Origin, inbox]
+    return origin
 
 
 def as_provider_has_it(origin: Origin, change: Change) -> Change:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -96,6 +97,7 @@ class SqliteTransaction:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self.announced: set[Topic] = set()
+        self.known: dict[object, Any] = {}
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
         return self._connection.execute(sql, params).fetchall()
