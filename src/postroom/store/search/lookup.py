@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from postroom.store.search.characters import split_query
 from postroom.store.search.junctions import find_junctions
 from postroom.store.search.kinds import COLUMNS
-from postroom.store.search.masks import Marks, Mask, keep_between, places_of
+from postroom.store.search.masks import Marks, Mask, keep_between
 from postroom.store.search.sets import (
     HIDDEN,
     REMOVED,
@@ -115,13 +115,9 @@ class Lookup:
     def _settle(self, stream: int, text: str, doubtful: Mask) -> Mask:
         """Read the texts of the doubtful: those that have what is wanted."""
         numbers = dict[int, tuple[int, int]]()
-        for segment in self._shelf.segments:
-            places = places_of(self._shelf.part(doubtful, segment.number))
-            if len(places):
-                own = self._orders.of(self._tx, segment).numbers[places].tolist()
-                numbers |= {
-                    n: (segment.number, p) for n, p in zip(own, places.tolist(), strict=True)
-                }
+        for segment, places in self._shelf.places(doubtful):
+            own = self._orders.of(self._tx, segment).numbers[places].tolist()
+            numbers |= {n: (segment.number, p) for n, p in zip(own, places.tolist(), strict=True)}
         settled = Marks(self._shelf)
         for number in self._having(stream, text, list(numbers)):
             holder, place = numbers[number]

@@ -88,19 +88,23 @@ def keep_between(part: Mask, first: int, last: int) -> None:
     part[high:] = 0
 
 
-def places_of(part: Mask) -> Int:
-    """The places of a segment that are set, in order."""
-    return np.flatnonzero(np.unpackbits(part.view(np.uint8), bitorder="little"))
+def places_of(words: Mask) -> Int:
+    """The places that are set, in order."""
+    used = words.nonzero()[0]
+    bits = np.unpackbits(words[used].view(np.uint8), bitorder="little")
+    rows, columns = np.divmod(bits.nonzero()[0], WORD_BITS)
+    places: Int = used[rows] * WORD_BITS + columns
+    return places
 
 
 def last_places(part: Mask, first: int, last: int, count: int) -> Int:
     """The last places between two that are set, at most so many."""
     low = first // WORD_BITS
     words = part[low : last // WORD_BITS + 1]
-    used = np.flatnonzero(words)[-count - 1 :]  # what is set in the last may all be too high
-    bits = np.unpackbits(words[used].view(np.uint8), bitorder="little")
-    rows, columns = np.divmod(np.flatnonzero(bits), WORD_BITS)
-    places = (used[rows] + low) * WORD_BITS + columns
+    used = words.nonzero()[0]
+    if len(used) > count:  # what is set in the last may all be too high
+        low, words = low + int(used[-count - 1]), words[used[-count - 1] :]
+    places = places_of(words) + low * WORD_BITS
     start, stop = places.searchsorted((first, last)).tolist()
     return places[max(start, stop - count) : stop]
 
@@ -112,6 +116,11 @@ class Counts:
         self._mask = mask
         self._before = np.zeros(len(mask) + 1, np.int64)
         np.cumsum(np.bitwise_count(mask), out=self._before[1:])
+
+    def of_each(self, edges: Int) -> list[int]:
+        """How many are set between each word and the next of some."""
+        counts: list[int] = np.diff(self._before[edges]).tolist()
+        return counts
 
     def between(self, word: int, place: int) -> int:
         """How many are set from a word on, in so many places."""

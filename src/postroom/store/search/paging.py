@@ -12,7 +12,7 @@ from postroom.store.search.wanted import Answer, Match, Wanted
 from postroom.store.transaction import Transaction
 
 _FEW = 300
-"""So many matches may stand between a bound and the page below it."""
+"""So many matches may stand between a bound and the page below it, or be sorted at once."""
 
 
 class Pager:
@@ -27,10 +27,9 @@ class Pager:
         self._shelf = shelf
         self._mask = mask
         self._counts = Counts(mask)
+        counts = self._counts.of_each(shelf.edges)
         self._holders = [
-            (segment, count)
-            for segment in shelf.segments
-            if (count := self._before(segment, segment.size))
+            (segment, count) for segment, count in zip(shelf.segments, counts, strict=True) if count
         ]
         self.total = len(tail) + sum(count for _, count in self._holders)
 
@@ -101,6 +100,8 @@ class Pager:
 
     def _newest(self, count: int, bound: Match | None) -> list[Match]:
         """The newest matches before a bound, newest first."""
+        if self.total <= _FEW:
+            return self._all(bound)[-count:][::-1]
         end = len(self._tail) if bound is None else bisect_left(self._tail, bound)
         best = self._tail[max(0, end - count) : end]
         for segment, _ in self._holders:
@@ -115,3 +116,13 @@ class Pager:
             dates, numbers = order.dates[places].tolist(), order.numbers[places].tolist()
             best = sorted([*best, *zip(dates, numbers, strict=True)])[-count:]
         return best[::-1]
+
+    def _all(self, bound: Match | None) -> list[Match]:
+        """All matches before a bound, oldest first."""
+        found = self._tail[:]
+        for segment, places in self._shelf.places(self._mask):
+            order = self._orders.of(self._tx, segment)
+            dates, numbers = order.dates[places].tolist(), order.numbers[places].tolist()
+            found += zip(dates, numbers, strict=True)
+        found.sort()
+        return found if bound is None else found[: bisect_left(found, bound)]

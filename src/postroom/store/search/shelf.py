@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from postroom.store.search.arrays import Int
 from postroom.store.search.kinds import Kind
-from postroom.store.search.masks import WORD, WORD_BITS, Mask, keep_between
+from postroom.store.search.masks import WORD, WORD_BITS, Mask, keep_between, places_of
 from postroom.store.search.segments import Segment
 from postroom.store.transaction import Transaction
 
@@ -53,11 +54,12 @@ class Shelf:
     def __init__(self, segments: list[Segment]) -> None:
         self.segments = segments
         words = [-(-segment.size // WORD_BITS) for segment in segments]
-        ends = list(accumulate(words, initial=0))
-        self._words = ends.pop()
+        edges = list(accumulate(words, initial=0))
+        self.edges: Int = np.array(edges)
+        """Where in a mask each segment begins, and where the last one ends."""
         self._spans = {
             segment.number: slice(first, first + count)
-            for segment, first, count in zip(segments, ends, words, strict=True)
+            for segment, first, count in zip(segments, edges, words, strict=False)
         }
 
     def first_word(self, segment: int) -> int:
@@ -71,7 +73,7 @@ class Shelf:
 
     def none(self) -> Mask:
         """A mask of nothing."""
-        return np.zeros(self._words, WORD)
+        return np.zeros(int(self.edges[-1]), WORD)
 
     def all(self) -> Mask:
         """A mask of everything."""
@@ -82,4 +84,13 @@ class Shelf:
 
     def holders(self, mask: Mask) -> list[int]:
         """The segments of which the mask has anything."""
-        return [s.number for s in self.segments if self.part(mask, s.number).any()]
+        has_any = np.bitwise_or.reduceat(mask, self.edges[:-1]).tolist()
+        return [s.number for s, some in zip(self.segments, has_any, strict=True) if some]
+
+    def places(self, mask: Mask) -> Iterator[tuple[Segment, Int]]:
+        """The places that are set, for each segment that has any."""
+        places = places_of(mask)
+        ends = places.searchsorted(self.edges * WORD_BITS).tolist()
+        for segment, first, last in zip(self.segments, ends, ends[1:], strict=False):
+            if last > first:
+                yield segment, places[first:last] - self.first_word(segment.number) * WORD_BITS

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.store.search import masks
-from postroom.store.search.masks import Counts, Marks, Mask, keep_between, last_places, places_of
+from postroom.store.search.masks import Counts, Marks, Mask, keep_between, last_places
 from postroom.store.search.rows import encode_places
 from postroom.store.search.segments import Segment
 from postroom.store.search.shelf import Shelf
@@ -36,7 +36,8 @@ def mask_of(places: Places) -> Mask:
 
 
 def read(mask: Mask) -> Places:
-    return {s.number: set(places_of(SHELF.part(mask, s.number)).tolist()) for s in SHELF.segments}
+    found = {segment.number: set(places.tolist()) for segment, places in SHELF.places(mask)}
+    return {segment.number: found.get(segment.number, set()) for segment in SHELF.segments}
 
 
 @unhurried
@@ -78,6 +79,7 @@ def test_what_is_between_two_places_is_kept_counted_and_found(
         word, part = SHELF.first_word(segment.number), SHELF.part(mask, segment.number)
         counts = Counts(mask)
 
+        assert counts.of_each(SHELF.edges) == [len(own) for own in places.values()]
         assert counts.between(word, last) - counts.between(word, first) == len(inside)
         assert last_places(part, first, last, count).tolist() == inside[-count:]
         keep_between(part, first, last)
