@@ -1,4 +1,4 @@
-"""Drills on PostgreSQL: four processes, a crowd, and a database that is killed or cut off.
+"""Drills with a crowd: eight processes on one file; four on PostgreSQL, which is killed or cut off.
 
     python -m tests.faults.database [MINUTES] [SCALE OF THE OTHER DRILLS]
 
@@ -28,6 +28,9 @@ from tests.servers import postgres
 from tests.servers.proxy import Proxy, proxied
 
 PROCESSES = 4
+ON_ONE_FILE, MAILS = 8, 16_000
+"""So many processes share one SQLite file, and so many mails are a full run of that."""
+
 EVERY_S = 20.0
 BACK_WITHIN_S = 5.0
 UNLIMITED = {
@@ -81,6 +84,18 @@ class Found:
         return max(self.back_after_s, default=0.0) <= BACK_WITHIN_S
 
 
+def shared(processes: int, mails: int, **settings: str) -> Found:
+    """Let a crowd bring so many mails to a house of several processes, undisturbed."""
+    found = Found()
+    with server("none", processes, **settings, **UNLIMITED) as house:
+        crowd = _entered(house)
+        while sum(len(writer.heard.acknowledged) for writer in crowd.writers) < mails:
+            crowd.stop.wait(0.1)
+        crowd.leave()
+        _count(found, crowd, house)
+    return found
+
+
 def restarted(restarts: int, every_s: float, defect: str = "none") -> Found:
     """Kill the database so many times while the crowd is there."""
     with postgres.running(is_durable=True) as database:
@@ -126,9 +141,7 @@ def _drilled(
 ) -> Found:
     found = Found()
     with server(defect, PROCESSES, POSTROOM_DATABASE_URL=url, **UNLIMITED) as house:
-        for name in ("bo", "ana"):
-            house.ask("POST", "/v1/inboxes", {"username": name})
-        crowd = Crowd.enter(house)
+        crowd = _entered(house)
         for _ in range(times):
             crowd.stop.wait(every_s)
             disturb()
@@ -139,6 +152,12 @@ def _drilled(
         crowd.leave()
         _count(found, crowd, house)
     return found
+
+
+def _entered(house: Server) -> Crowd:
+    for name in ("bo", "ana"):
+        house.ask("POST", "/v1/inboxes", {"username": name})
+    return Crowd.enter(house)
 
 
 def _plain_commit(url: str) -> float:
@@ -186,7 +205,9 @@ def _count_rule(found: Found, ruler: Ruler, house: Server) -> None:
 def main() -> int:
     given = [float(word) for word in sys.argv[1:]]
     minutes, scale = given[0] if given else 1.0, given[1] if given[1:] else 0.0
-    is_good = True
+    alone = shared(ON_ONE_FILE, max(200, round(MAILS * scale)))
+    print("on one file", alone, flush=True)
+    is_good = alone.is_clean
     for name, drill in (("restarted", restarted), ("cut off", cut_off)):
         found = drill(max(1, round(minutes * 60 / EVERY_S)), EVERY_S)
         print(name, found, flush=True)

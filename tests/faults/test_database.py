@@ -7,10 +7,18 @@ from functools import partial
 
 import pytest
 
-from tests.faults.database import cut_off, restarted
+from tests.faults.database import cut_off, restarted, shared
 from tests.faults.drilled import Tally
 from tests.faults.receiving import killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
+
+
+def test_many_processes_share_one_file() -> None:
+    found = shared(4, 60)
+
+    assert found.is_clean, found
+    assert found.reads > 0
+    assert found.plans > 0
 
 
 def test_a_database_that_is_killed_under_load_costs_time_and_nothing_else() -> None:
