@@ -6,7 +6,13 @@
 
 -- The rows of an inbox lie together, on one machine.
 SELECT create_distributed_table('messages', 'inbox');
+SELECT create_distributed_table('bodies', 'inbox', colocate_with => 'messages');
+SELECT create_distributed_table('search_texts', 'inbox', colocate_with => 'messages');
+SELECT create_distributed_table('message_labels', 'inbox', colocate_with => 'messages');
+SELECT create_distributed_table('message_mailboxes', 'inbox', colocate_with => 'messages');
+SELECT create_distributed_table('outbox', 'inbox', colocate_with => 'messages');
 SELECT create_distributed_table('threads', 'inbox', colocate_with => 'messages');
+SELECT create_distributed_table('thread_aliases', 'inbox', colocate_with => 'messages');
 SELECT create_distributed_table('thread_ids', 'inbox', colocate_with => 'messages');
 SELECT create_distributed_table('attachments', 'inbox', colocate_with => 'messages');
 SELECT create_distributed_table('mailboxes', 'inbox', colocate_with => 'messages');
@@ -28,11 +34,9 @@ SELECT create_reference_table('webhooks');
 SELECT create_reference_table('facts');
 
 -- Stay on the coordinator.
---   Keyed by the message alone. They must name the inbox before they can follow it, and they are
---   most of the bytes:                bodies search_texts message_labels message_mailboxes outbox
---                                     remotes pushes mail_texts
+--   By account:                       remotes pushes
 --   One for the whole house:          search_segments search_rows search_sets search_changes
---                                     sends drafts leases domain_sends thread_aliases
+--                                     sends drafts leases domain_sends mail_texts
 --                                     plans plan_items audit audit_pending audit_head
 --                                     schema_version write_marks
 --   By namespace, not by inbox:       shelves leaves dead_leaves segments postings

@@ -144,8 +144,10 @@ async def _took_over(ctx: Context, message_id: str, *addresses: str) -> None:
     """Let it be so that a relay took a mail."""
 
     def write(tx: Transaction) -> None:
-        [number] = tx.one("SELECT number FROM messages WHERE id = :id", id=message_id) or [0]
-        set_recipients(tx, number, {a: Recipient(a, "sent") for a in addresses}, ctx.clock())
+        place = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)
+        inbox, number = place or (0, 0)
+        sent = {address: Recipient(address, "sent") for address in addresses}
+        set_recipients(tx, inbox, number, sent, ctx.clock())
 
     assert isinstance(ctx.store, SqlStore)
     await ctx.store._engine.write(write)

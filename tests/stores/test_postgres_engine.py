@@ -10,6 +10,7 @@ import pytest
 
 from postroom.errors import InvalidInput, MailError, Unavailable
 from postroom.store.postgres import connection as connections
+from postroom.store.postgres import migrations
 from postroom.store.postgres import writer as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.postgres.migrations import migrate
@@ -186,11 +187,27 @@ def test_a_database_of_a_newer_postroom_is_refused(database_url: str) -> None:
             migrate(connection)
 
 
+def test_a_step_waits_for_who_writes(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = (*migrations.steps(), ("UPDATE facts SET value = value",))
+    monkeypatch.setattr(migrations, "steps", lambda partitions: known)
+    with connections.connect(database_url) as writer, connections.connect(database_url) as other:
+        other.execute("SET lock_timeout = '20ms'")
+        writer.execute(writers.BEGIN)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            migrate(other)
+        writer.execute("ROLLBACK")
+        migrate(other)
+        row = other.execute("SELECT version FROM schema_version").fetchone()
+
+    assert (len(known),) == row
+
+
 @pytest.mark.parametrize(
     ("sql", "expected", "names"),
     [
         ("SELECT :a, :b, :a", b"SELECT $1, $2, $1", ("a", "b")),
         ("SELECT ':a', x::text, :a_1", b"SELECT ':a', x::text, $1", ("a_1",)),
+        ("a + inbox = :n AND +m.inbox = :n", b"a + inbox = $1 AND m.inbox = $1", ("n",)),
     ],
 )
 def test_named_parameters_become_numbers(sql: str, expected: bytes, names: tuple[str]) -> None:

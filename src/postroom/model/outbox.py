@@ -32,8 +32,9 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class OutboxJob:
-    """A message that one worker hands over now. `number` is the message's own."""
+    """A message that one worker hands over now, by the numbers of its inbox and its own."""
 
+    inbox: int
     number: int
     message_id: str
     envelope: Envelope

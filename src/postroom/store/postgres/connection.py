@@ -48,6 +48,9 @@ _COMING_BACK = frozenset({"57P01", "57P02", "57P03", "53300", "25P03"})
 """The server stops, starts, has crashed, has too many connections, or thought us gone."""
 
 _NAME = re.compile(r"'[^']*'|(?<!:):([a-zA-Z_]\w*)")
+_BARRED = re.compile(r"\+(?=(\w+\.)?inbox\b)")
+"""A plus before the inbox keeps SQLite, which knows nothing of how many messages an inbox has, from
+looking for them by it. Here it would hide the partition that is meant."""
 
 
 def connect(url: str) -> psycopg.Connection:
@@ -100,7 +103,7 @@ def positional(sql: str) -> tuple[bytes, tuple[str, ...]]:
             return match[0]
         return f"${names.setdefault(match[1], len(names) + 1)}"
 
-    return _NAME.sub(place, sql).encode(), tuple(names)
+    return _NAME.sub(place, _BARRED.sub("", sql)).encode(), tuple(names)
 
 
 class PostgresTransaction:

@@ -35,6 +35,8 @@ def migrate(connection: psycopg.Connection, partitions: int = PARTITIONS) -> Non
             version = _version(connection)
             if version >= len(known):
                 break
+            # a step may copy rows: who writes waits, who reads goes on
+            connection.execute(f"SELECT pg_advisory_xact_lock({WRITING[0]}, {WRITING[1]})")
             for statement in known[version]:
                 connection.execute(statement.encode())
             if version == 0:

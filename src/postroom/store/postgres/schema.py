@@ -24,6 +24,12 @@ _GUARD = re.compile(
     r"CREATE TRIGGER (?P<name>\w+) BEFORE (?P<deed>UPDATE|DELETE) ON (?P<table>\w+)\s+"
     r"BEGIN SELECT RAISE\(ABORT, '(?P<sentence>[^']+)'\); END"
 )
+_HELP = re.compile(
+    r"CREATE TRIGGER (?P<name>\w+) AFTER INSERT ON (?P<table>\w+) WHEN (?P<condition>.*?)\s+"
+    r"BEGIN (?P<deed>.*); END",
+    re.DOTALL,
+)
+_RENAMING = re.compile(r"ALTER TABLE new_(?P<name>\w+) RENAME TO (?P=name)")
 _TYPES = {
     r"\bnumber INTEGER PRIMARY KEY( AUTOINCREMENT)?": f"number {_NUMBER}",
     r"\bINTEGER\b": "BIGINT",
@@ -43,10 +49,14 @@ def steps(partitions: int = PARTITIONS) -> tuple[tuple[str, ...], ...]:
 
 def translate(statement: str, partitions: int) -> Iterator[str]:
     """What PostgreSQL is told instead of one statement to SQLite."""
-    table, guard = _TABLE.fullmatch(statement.strip()), _GUARD.fullmatch(statement.strip())
-    if guard is not None:
-        yield from _guarded(**guard.groupdict())
+    for kind, said in ((_GUARD, _guarded), (_HELP, _helped)):
+        if trigger := kind.fullmatch(statement.strip()):
+            yield from said(**trigger.groupdict())
+            return
+    if renaming := _RENAMING.fullmatch(statement):
+        yield from _renamed(renaming["name"], partitions)
         return
+    table = _TABLE.fullmatch(statement.strip())
     if table is None:
         yield _with_types(statement)
         return
@@ -64,6 +74,25 @@ def _guarded(name: str, deed: str, table: str, sentence: str) -> Iterator[str]:
         f"$$ BEGIN RAISE EXCEPTION '{sentence}'; END $$"
     )
     yield f"CREATE TRIGGER {name} BEFORE {deed} ON {table} FOR EACH ROW EXECUTE FUNCTION {name}()"
+
+
+def _helped(name: str, table: str, condition: str, deed: str) -> Iterator[str]:
+    """What is done after a row came: a row that gets another inbox moves to its partition."""
+    yield (
+        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN {deed}; RETURN NULL; END $$"
+    )
+    yield (
+        f"CREATE TRIGGER {name} AFTER INSERT ON {table} FOR EACH ROW WHEN ({condition}) "
+        f"EXECUTE FUNCTION {name}()"
+    )
+
+
+def _renamed(name: str, partitions: int) -> Iterator[str]:
+    """A table that was made beside another takes its name, with all its partitions and keys."""
+    for table in (name, *(f"{name}_{part}" for part in range(partitions))):
+        yield f"ALTER TABLE new_{table} RENAME TO {table}"
+        yield f"ALTER INDEX new_{table}_pkey RENAME TO {table}_pkey"
 
 
 def is_cut(statement: str) -> bool:

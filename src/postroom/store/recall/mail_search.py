@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,14 +18,14 @@ from postroom.store.recall.ranking import Question, Ranked, rank
 from postroom.store.recall.shelf import Mask, Shelf
 from postroom.store.recall.shelves import find_shelf
 from postroom.store.search.find import Finder
-from postroom.store.sql.finding import matching_numbers, message_rows
+from postroom.store.sql.finding import message_rows, wanted_of
 from postroom.store.sql.rows import message_row
 from postroom.store.sql.values import any_of
-from postroom.store.transaction import Transaction
+from postroom.store.transaction import Row, Transaction
 
 EXCERPT_CHARS = 160
 TEXTS = """
-    SELECT message, coalesce(new_text, text) FROM bodies WHERE message {among}
+    SELECT message, coalesce(new_text, text) FROM bodies WHERE inbox {inboxes} AND message {among}
 """
 
 
@@ -38,16 +38,17 @@ def find_mail(
         NotFound: the inbox or thread does not exist for the caller.
     """
     filters = replace(query, q=None, page=Slice(limit=MOST_MAIL))
-    numbers = matching_numbers(tx, filters, finder)
+    scope = wanted_of(tx, filters)
+    numbers = finder.find(tx, scope).numbers
     shelf_number = find_shelf(tx, MAIL_SHELF)
     if shelf_number is None:
         return Found((), 0, query.page.offset, None)
     with library.shelf(tx, shelf_number) as shelf:
         ranked = rank(tx, shelf, question, _allowed(tx, shelf, numbers), query.page)
         wanted = [int(shelf.what[leaf]) for leaf in ranked.leaves]
-    return Found(
-        _rows(tx, wanted, ranked, set(question.terms)), ranked.total, ranked.offset, ranked.next
-    )
+    rows = {row[-1]: row for row in message_rows(tx, wanted, scope.inboxes)}
+    found = _shown(tx, wanted, rows, ranked, set(question.terms))
+    return Found(found, ranked.total, ranked.offset, ranked.next)
 
 
 def _allowed(tx: Transaction, shelf: Shelf, numbers: Sequence[int]) -> Mask:
@@ -55,12 +56,17 @@ def _allowed(tx: Transaction, shelf: Shelf, numbers: Sequence[int]) -> Mask:
     return np.isin(shelf.what[: shelf.size], np.array(numbers, np.int64))
 
 
-def _rows(
-    tx: Transaction, numbers: Sequence[int], ranked: Ranked, terms: set[str]
+def _shown(
+    tx: Transaction,
+    numbers: Sequence[int],
+    rows: Mapping[int, Row],
+    ranked: Ranked,
+    terms: set[str],
 ) -> tuple[MessageRow, ...]:
     among, params = any_of("number", numbers)
-    texts = {row[0]: row[1] for row in tx.all(TEXTS.format(among=among), **params)}
-    rows = {row[-1]: row for row in message_rows(tx, numbers)}
+    inboxes, scope = any_of("inbox", sorted({row[-2] for row in rows.values()}))
+    found = tx.all(TEXTS.format(inboxes=inboxes, among=among), **params, **scope)
+    texts = {row[0]: row[1] for row in found}
     return tuple(
         replace(
             message_row(rows[number], around(texts[number], terms, EXCERPT_CHARS)),

@@ -20,11 +20,15 @@ from postroom.store.search.sets import (
 from postroom.store.search.shelf import Orders, Shelf
 from postroom.store.search.wanted import EVERYWHERE, Wanted
 from postroom.store.search.words import find_words
+from postroom.store.sql.conditions import within
 from postroom.store.sql.values import CONTAINS, any_of, is_storable, pattern
 from postroom.store.transaction import Transaction
 
 SETS = "SELECT name, segment, value FROM search_sets WHERE name {among}"
-TEXTS = "SELECT message FROM search_texts WHERE message {among} AND {column} {contains}"
+TEXTS = """
+    SELECT message FROM search_texts
+     WHERE {within} AND message {among} AND {column} {contains}
+"""
 _AT_ONCE = 200
 
 
@@ -130,7 +134,8 @@ class Lookup:
         column, contains = COLUMNS[stream], CONTAINS.format(name="text")
         for first in range(0, len(numbers) if is_storable(text) else 0, _AT_ONCE):
             among, params = any_of("message", numbers[first : first + _AT_ONCE])
-            sql = TEXTS.format(column=column, among=among, contains=contains)
-            rows = self._tx.all(sql, **params, text=pattern(text))
+            where, scope = within("inbox", self._wanted.inboxes)
+            sql = TEXTS.format(within=where, column=column, among=among, contains=contains)
+            rows = self._tx.all(sql, **params, **scope, text=pattern(text))
             found.update(row[0] for row in rows)
         return found

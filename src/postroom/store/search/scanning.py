@@ -7,23 +7,27 @@ from dataclasses import dataclass
 
 from postroom.store.search.characters import split_query
 from postroom.store.search.wanted import EVERYWHERE, Answer, Match, Wanted
+from postroom.store.sql.conditions import within
 from postroom.store.sql.values import CONTAINS, any_of, is_storable, pattern
 from postroom.store.transaction import Transaction
 
 HAS_LABEL = """EXISTS (
-    SELECT 1 FROM message_labels x JOIN labels n ON n.number = x.label
-     WHERE x.message = m.number AND n.folded = :{name}
+    SELECT 1 FROM message_labels x JOIN labels n ON n.inbox = x.inbox AND n.number = x.label
+     WHERE x.inbox = m.inbox AND {within} AND x.message = m.number AND n.folded = :{name}
 )"""
 IN_MAILBOX = """EXISTS (
-    SELECT 1 FROM message_mailboxes x JOIN mailboxes n ON n.number = x.mailbox
-     WHERE x.message = m.number AND n.folded = :{name}
+    SELECT 1 FROM message_mailboxes x
+      JOIN mailboxes n ON n.inbox = x.inbox AND n.number = x.mailbox
+     WHERE x.inbox = m.inbox AND {within} AND x.message = m.number AND n.folded = :{name}
 )"""
 
 HAS_TEXTS = """EXISTS (
-    SELECT 1 FROM search_texts b WHERE b.message = m.number AND {texts} LIMIT 1 OFFSET 0
+    SELECT 1 FROM search_texts b
+     WHERE b.inbox = m.inbox AND {within} AND b.message = m.number AND {texts} LIMIT 1 OFFSET 0
 )"""
 """Not a join, nor what PostgreSQL makes one of (hence the offset): no plan may begin with the
-texts, and read those of every inbox."""
+texts, and read those of every inbox. The inboxes are said once more, because what is left out of a
+plan for good must stand in the query itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ def scan_tail(tx: Transaction, wanted: Wanted) -> list[Match]:
     # A cross join says to begin with the tail, which is short.
     tables = "search_tail tail CROSS JOIN messages m"
     scope, params = _scope(wanted, "tail")
-    return _matches(tx, wanted, tables, f"m.number = tail.message AND {scope}", params)
+    joined = "m.number = tail.message AND +m.inbox = tail.inbox"
+    return _matches(tx, wanted, tables, f"{joined} AND {scope}", params)
 
 
 def _scope(wanted: Wanted, table: str = "m") -> tuple[str, dict[str, object]]:
@@ -77,7 +82,8 @@ def _scope(wanted: Wanted, table: str = "m") -> tuple[str, dict[str, object]]:
         params["thread"] = wanted.thread
     if wanted.inboxes is not None:
         among, inboxes = any_of("inbox", wanted.inboxes)
-        clauses.append(f"{table}.inbox {among}")
+        # a thread is found by its own index
+        clauses.append(f"{'' if wanted.thread is None else '+'}{table}.inbox {among}")
         params |= inboxes
     return " AND ".join(clauses), params
 
@@ -92,7 +98,8 @@ def _matches(
     names = [f"text{position}" for position in range(len(texts))]
     if names:
         contain = [f"b.{c} {CONTAINS.format(name=n)}" for c, n in zip(columns, names, strict=True)]
-        conditions.append(HAS_TEXTS.format(texts=" AND ".join(contain)))
+        inboxes, _ = within("b.inbox", wanted.inboxes)
+        conditions.append(HAS_TEXTS.format(within=inboxes, texts=" AND ".join(contain)))
         more |= zip(names, map(pattern, texts), strict=True)
     where = " AND ".join([scope, *conditions])
     rows = tx.all(f"SELECT m.date, m.number FROM {tables} WHERE {where}", **params, **more)
@@ -102,13 +109,14 @@ def _matches(
 def _conditions(wanted: Wanted) -> tuple[list[str], dict[str, object]]:
     """All but the scope and the texts."""
     clauses, params = [], dict[str, object]()
+    inboxes, _ = within("x.inbox", wanted.inboxes)
     if wanted.mailbox is None:
         clauses.append("m.is_hidden = 0")
     elif wanted.mailbox != EVERYWHERE:
-        clauses.append(IN_MAILBOX.format(name="mailbox"))
+        clauses.append(IN_MAILBOX.format(name="mailbox", within=inboxes))
         params["mailbox"] = wanted.mailbox
     for position, label in enumerate(wanted.labels):
-        clauses.append(HAS_LABEL.format(name=f"label{position}"))
+        clauses.append(HAS_LABEL.format(name=f"label{position}", within=inboxes))
         params[f"label{position}"] = label
     for clause, name, value in (
         ("m.has_attachment = :file", "file", wanted.has_attachment),

@@ -17,9 +17,9 @@ REMOVED, HIDDEN, WITH_FILE = "removed", "hidden", "file"
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 
 ADD_TO_TAIL = "INSERT INTO search_tail (message, inbox) VALUES (:message, :inbox)"
-KEEP_IN_TAIL = "UPDATE search_tail SET merging = NULL WHERE message = :message"
-IN_TAIL = "SELECT merging FROM search_tail WHERE message = :message"
-DROP_FROM_TAIL = "DELETE FROM search_tail WHERE message = :message"
+KEEP_IN_TAIL = "UPDATE search_tail SET merging = NULL WHERE message = :message AND inbox = :inbox"
+IN_TAIL = "SELECT merging FROM search_tail WHERE message = :message AND inbox = :inbox"
+DROP_FROM_TAIL = "DELETE FROM search_tail WHERE message = :message AND inbox = :inbox"
 NOTE = """
     INSERT INTO search_changes (segment, message, name, is_in)
     VALUES (:segment, :message, :name, :is_in)
@@ -64,32 +64,34 @@ def index_message(tx: Transaction, number: int, inbox: int) -> None:
 
 def reindex_message(tx: Transaction, number: int, inbox: int) -> None:
     """Let searches find a message by its new text."""
-    if _leave(tx, number):
-        tx.put(KEEP_IN_TAIL, message=number)
+    if _leave(tx, number, inbox):
+        tx.put(KEEP_IN_TAIL, message=number, inbox=inbox)
     else:
         index_message(tx, number, inbox)
 
 
-def remove_message(tx: Transaction, number: int) -> None:
+def remove_message(tx: Transaction, number: int, inbox: int) -> None:
     """Let no search find a message any more."""
-    if _leave(tx, number):
-        tx.put(DROP_FROM_TAIL, message=number)
+    if _leave(tx, number, inbox):
+        tx.put(DROP_FROM_TAIL, message=number, inbox=inbox)
 
 
-def change_message(tx: Transaction, number: int, before: set[str], after: set[str]) -> None:
+def change_message(
+    tx: Transaction, number: int, inbox: int, before: set[str], after: set[str]
+) -> None:
     """Move a message out of some sets and into others."""
     changes = {name: name in after for name in sorted(before ^ after)}
     if changes:
-        _put_all(tx, number, changes)
+        _put_all(tx, number, inbox, changes)
 
 
-def _leave(tx: Transaction, number: int) -> bool:
+def _leave(tx: Transaction, number: int, inbox: int) -> bool:
     """Take a message out of its segment; say whether it is in the tail."""
-    return _put_all(tx, number, {REMOVED: True})
+    return _put_all(tx, number, inbox, {REMOVED: True})
 
 
-def _put_all(tx: Transaction, number: int, changes: Mapping[str, bool]) -> bool:
-    row = tx.one(IN_TAIL, message=number)
+def _put_all(tx: Transaction, number: int, inbox: int, changes: Mapping[str, bool]) -> bool:
+    row = tx.one(IN_TAIL, message=number, inbox=inbox)
     if row is None:
         for spot in spots_of(tx, number):
             for name, is_in in changes.items():

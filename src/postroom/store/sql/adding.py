@@ -22,12 +22,14 @@ ADDRESS_END = "\x1e"
 """Between an address and its name; like `FIELD_BORDER`, folding never leaves one inside."""
 
 SAME_MESSAGE_ID = """
-    SELECT m.id, t.id, m.fingerprint FROM messages m JOIN threads t ON t.number = m.thread
+    SELECT m.id, t.id, m.fingerprint
+      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
      WHERE m.inbox = :inbox AND m.internet_id = :internet_id AND m.is_outbound = :is_outbound
      ORDER BY m.number
 """
 SAME_BYTES = """
-    SELECT m.id, t.id FROM messages m JOIN threads t ON t.number = m.thread
+    SELECT m.id, t.id
+      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
      WHERE m.raw = :raw AND m.inbox = :inbox AND m.is_outbound = :is_outbound
      ORDER BY m.number
 """
@@ -43,11 +45,12 @@ INSERT_MESSAGE = """
     ) RETURNING number
 """
 INSERT_BODY = """
-    INSERT INTO bodies (message, text, new_text) VALUES (:message, :text, :new_text)
+    INSERT INTO bodies (message, inbox, text, new_text)
+    VALUES (:message, :inbox, :text, :new_text)
 """
 INSERT_TEXTS = """
-    INSERT INTO search_texts (message, searchable, senders, recipients)
-    VALUES (:message, :searchable, :senders, :recipients)
+    INSERT INTO search_texts (message, inbox, searchable, senders, recipients)
+    VALUES (:message, :inbox, :searchable, :senders, :recipients)
 """
 INSERT_ATTACHMENT = """
     INSERT INTO attachments (
@@ -55,6 +58,16 @@ INSERT_ATTACHMENT = """
     ) VALUES (
         :id, :message, :inbox, :position, :is_inline, :size, :filename, :content_type, :sha256
     )
+"""
+PUT_MAILBOX = """
+    INSERT INTO message_mailboxes (mailbox, message, inbox) VALUES (:mailbox, :message, :inbox)
+"""
+PUT_LABEL = """
+    INSERT INTO message_labels (label, message, inbox) VALUES (:label, :message, :inbox)
+"""
+SHOW_NAMES = """
+    UPDATE messages SET mailboxes = :mailboxes, labels = :labels
+     WHERE inbox = :inbox AND number = :message
 """
 
 
@@ -76,7 +89,7 @@ def add_message(tx: Transaction, message: NewMessage) -> Added:
     thread, thread_id = choose_thread(tx, message, inbox)
     hidden = is_hidden(message.mailboxes)
     number = _insert(tx, message, inbox, thread, defects)
-    count_in(tx, thread, seconds(message.date), is_hidden=hidden)
+    count_in(tx, inbox, thread, seconds(message.date), is_hidden=hidden)
     remember_ids(tx, message, inbox, thread)
     _named(tx, message, inbox, number)
     _tell(tx, message, inbox, thread_id)
@@ -171,18 +184,20 @@ def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, objec
 
 def _named(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
     """Put the texts, names and files of a message beside it, and let searches find it."""
-    put_texts(tx, message, number)
+    put_texts(tx, message, inbox, number)
     _put_names(tx, message, inbox, number)
     index_message(tx, number, inbox)
     insert_attachments(tx, message, inbox, number, [a.id for a in message.attachments])
 
 
-def put_texts(tx: Transaction, message: NewMessage, number: int) -> None:
+def put_texts(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
     """Write the texts of a message, as they are read and as they are searched."""
-    tx.put(INSERT_BODY, message=number, text=message.text, new_text=message.new_text)
+    texts = {"text": message.text, "new_text": message.new_text}
+    tx.put(INSERT_BODY, message=number, inbox=inbox, **texts)
     tx.put(
         INSERT_TEXTS,
         message=number,
+        inbox=inbox,
         searchable=message.searchable,
         senders=folded_addresses(message.addresses, ("from",)),
         recipients=folded_addresses(message.addresses, ("to", "cc", "bcc")),
@@ -214,31 +229,27 @@ def insert_attachments(
 def _put_names(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
     mailboxes = [name_of(tx, "mailboxes", inbox, name) for name in message.mailboxes]
     labels = [name_of(tx, "labels", inbox, name) for name in message.labels]
-    put_names(tx, number, mailboxes=mailboxes, labels=labels)
+    put_names(tx, inbox, number, mailboxes=mailboxes, labels=labels)
 
 
 def put_names(
     tx: Transaction,
+    inbox: int,
     number: int,
     *,
     mailboxes: Sequence[tuple[int, str]],
     labels: Sequence[tuple[int, str]],
 ) -> None:
     """Write the mailboxes and labels of a message, for filters and for display."""
-    tx.many(
-        "INSERT INTO message_mailboxes (mailbox, message) VALUES (:mailbox, :message)",
-        [{"mailbox": mailbox, "message": number} for mailbox, _ in mailboxes],
-    )
+    message = {"inbox": inbox, "message": number}
+    tx.many(PUT_MAILBOX, [{"mailbox": mailbox, **message} for mailbox, _ in mailboxes])
     if labels:
-        tx.many(
-            "INSERT INTO message_labels (label, message) VALUES (:label, :message)",
-            [{"label": label, "message": number} for label, _ in labels],
-        )
+        tx.many(PUT_LABEL, [{"label": label, **message} for label, _ in labels])
     tx.put(
-        "UPDATE messages SET mailboxes = :mailboxes, labels = :labels WHERE number = :number",
+        SHOW_NAMES,
         mailboxes=dumps([name for _, name in mailboxes]),
         labels=dumps([name for _, name in labels]),
-        number=number,
+        **message,
     )
 
 

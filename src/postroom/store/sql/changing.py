@@ -35,9 +35,24 @@ FIND = """
     SELECT m.number, m.inbox, m.thread, m.is_hidden, m.labels, m.mailboxes, i.id, m.raw, m.flags
       FROM messages m JOIN inboxes i ON i.number = m.inbox WHERE m.id = :id
 """
-STANDING = (
-    "SELECT flags, labels, mailboxes, inbox, thread, is_hidden FROM messages WHERE number = :n"
+STANDING = """
+    SELECT flags, labels, mailboxes, thread, is_hidden FROM messages
+     WHERE inbox = :inbox AND number = :n
+"""
+HIDE = "UPDATE messages SET is_hidden = :hidden WHERE inbox = :inbox AND number = :n"
+FLAG = "UPDATE messages SET flags = :flags WHERE inbox = :inbox AND number = :n"
+OF_MESSAGES = (
+    "bodies",
+    "search_texts",
+    "message_labels",
+    "message_mailboxes",
+    "attachments",
+    "outbox",
 )
+"""The tables with what belongs to a message."""
+
+_IT = "inbox = :inbox AND number = :number"
+_OF_IT = "inbox = :inbox AND message = :number"
 
 
 class Standing(NamedTuple):
@@ -83,7 +98,7 @@ def _change(tx: Transaction, message_id: str, row: Row, change: Change) -> None:
         labels,
         tuple(_mailboxes(list(before.mailboxes), change)),
     )
-    set_standing(tx, number, after)
+    set_standing(tx, inbox, number, after)
     if origin is not None:
         put_push(tx, origin, number, message_id, _delta(before, after))
 
@@ -104,36 +119,32 @@ def _less(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if caseless(name) not in gone)
 
 
-def standing(tx: Transaction, number: int) -> Standing:
+def standing(tx: Transaction, inbox: int, number: int) -> Standing:
     """How a message stands now."""
-    row = tx.one(STANDING, n=number)
+    row = tx.one(STANDING, inbox=inbox, n=number)
     if row is None:
         return Standing((), (), ())
     return Standing(flag_names(row[0]), tuple(from_text(row[1])), tuple(from_text(row[2])))
 
 
-def set_standing(tx: Transaction, number: int, after: Standing) -> None:
+def set_standing(tx: Transaction, inbox: int, number: int, after: Standing) -> None:
     """Give a message these flags, labels and mailboxes, and let searches follow."""
-    row = tx.one(STANDING, n=number)
+    row = tx.one(STANDING, inbox=inbox, n=number)
     if row is None:
         return
-    bits, inbox, thread, was_hidden = row[0], row[3], row[4], bool(row[5])
+    bits, thread, was_hidden = row[0], row[3], bool(row[4])
     if flag_bits(after.flags) != bits:
-        set_flags(tx, number, after.flags)
+        tx.put(FLAG, flags=flag_bits(after.flags), inbox=inbox, n=number)
     labels, mailboxes = list(after.labels), list(after.mailboxes)
     if labels == from_text(row[1]) and mailboxes == from_text(row[2]):
         return
     _rename(tx, number, inbox, labels, mailboxes)
     hidden = is_hidden(mailboxes)
     before = _sets(from_text(row[1]), from_text(row[2]), is_hidden=was_hidden)
-    change_message(tx, number, before, _sets(labels, mailboxes, is_hidden=hidden))
+    change_message(tx, number, inbox, before, _sets(labels, mailboxes, is_hidden=hidden))
     if hidden != was_hidden:
-        tx.put(
-            "UPDATE messages SET is_hidden = :hidden WHERE number = :number",
-            hidden=int(hidden),
-            number=number,
-        )
-        recount(tx, thread)
+        tx.put(HIDE, hidden=int(hidden), inbox=inbox, n=number)
+        recount(tx, inbox, thread)
 
 
 def _sets(labels: Sequence[str], mailboxes: Sequence[str], *, is_hidden: bool) -> set[str]:
@@ -159,31 +170,25 @@ def _labels(present: list[str], change: Change) -> list[str]:
     return list(kept.values())
 
 
-def set_flags(tx: Transaction, number: int, flags: Sequence[str]) -> None:
-    """Give a message exactly these flags."""
-    tx.put(
-        "UPDATE messages SET flags = :flags WHERE number = :number",
-        flags=flag_bits(flags),
-        number=number,
-    )
-
-
 def _rename(
     tx: Transaction, number: int, inbox: int, labels: list[str], mailboxes: list[str]
 ) -> None:
     for table in ("message_labels", "message_mailboxes"):
-        tx.put(f"DELETE FROM {table} WHERE message = :message", message=number)
+        tx.put(f"DELETE FROM {table} WHERE inbox = :inbox AND message = :n", inbox=inbox, n=number)
     put_names(
         tx,
+        inbox,
         number,
         mailboxes=[name_of(tx, "mailboxes", inbox, name) for name in mailboxes],
         labels=[name_of(tx, "labels", inbox, name) for name in labels],
     )
 
 
-def number_of(tx: Transaction, message_id: str) -> int:
+def number_of(tx: Transaction, inbox: int, message_id: str) -> int:
     """The number of a message that is there."""
-    row = tx.one("SELECT number FROM messages WHERE id = :id", id=message_id)
+    row = tx.one(
+        "SELECT number FROM messages WHERE +inbox = :inbox AND id = :id", inbox=inbox, id=message_id
+    )
     return int(row[0]) if row else 0
 
 
@@ -197,30 +202,24 @@ def remove_message(
     origin = origin_of(tx, row[1])
     if origin is not None:
         put_deletion(tx, origin, row[0], message_id)
-    return remove_number(tx, row[0])
+    return remove_number(tx, row[1], row[0])
 
 
-def remove_number(tx: Transaction, number: int) -> tuple[BlobKey, ...]:
+def remove_number(tx: Transaction, inbox: int, number: int) -> tuple[BlobKey, ...]:
     """Remove a message for good, by its number; return the blobs that nothing uses any more."""
-    row = tx.one("SELECT id, thread, raw FROM messages WHERE number = :n", n=number)
+    it = {"inbox": inbox, "number": number}
+    row = tx.one(f"SELECT id, thread, raw FROM messages WHERE {_IT}", **it)
     if row is None:
         return ()
     message_id, thread, raw = row
-    learnt = learnt_from(tx, "number = :number", number=number)
-    files = tx.all("SELECT sha256 FROM attachments WHERE message = :message", message=number)
-    for table in (
-        "bodies",
-        "search_texts",
-        "message_labels",
-        "message_mailboxes",
-        "attachments",
-        "outbox",
-    ):
-        tx.put(f"DELETE FROM {table} WHERE message = :message", message=number)
-    tx.put("DELETE FROM events WHERE message = :id", id=message_id)
-    tx.put("DELETE FROM messages WHERE number = :number", number=number)
-    unindex_message(tx, number)
-    recount(tx, thread)
+    learnt = learnt_from(tx, _IT, **it)
+    files = tx.all(f"SELECT sha256 FROM attachments WHERE {_OF_IT}", **it)
+    for table in OF_MESSAGES:
+        tx.put(f"DELETE FROM {table} WHERE {_OF_IT}", **it)
+    tx.put("DELETE FROM events WHERE +inbox = :inbox AND message = :id", inbox=inbox, id=message_id)
+    tx.put(f"DELETE FROM messages WHERE {_IT}", **it)
+    unindex_message(tx, number, inbox)
+    recount(tx, inbox, thread)
     unshelve_mail(tx, [number])
     forget_without_mail(tx, learnt)
     return unused_of(tx, [raw, *(file[0] for file in files)])

@@ -8,11 +8,12 @@ from postroom.store.transaction import Row, Transaction
 CHECKS = {
     "message {} has no text": """
         SELECT id FROM messages m
-        WHERE NOT EXISTS (SELECT 1 FROM bodies b WHERE b.message = m.number)
+        WHERE NOT EXISTS (SELECT 1 FROM bodies b WHERE b.message = m.number AND b.inbox = m.inbox)
     """,
     "message {} has no text to search": """
         SELECT id FROM messages m
-        WHERE NOT EXISTS (SELECT 1 FROM search_texts s WHERE s.message = m.number)
+        WHERE NOT EXISTS (SELECT 1 FROM search_texts s WHERE s.message = m.number AND s.inbox =
+            m.inbox)
     """,
     "message {} is in no thread": """
         SELECT id FROM messages m
@@ -26,7 +27,7 @@ CHECKS = {
     "message {} is in no mailbox": """
         SELECT id FROM messages m
         WHERE NOT EXISTS (SELECT 1 FROM message_mailboxes x JOIN mailboxes b ON b.number =
-            x.mailbox WHERE x.message = m.number AND b.inbox = m.inbox)
+            x.mailbox AND b.inbox = x.inbox WHERE x.message = m.number AND x.inbox = m.inbox)
     """,
     "thread {} counts its messages wrong": """
         SELECT t.id FROM threads t LEFT JOIN (SELECT thread, count(*) AS n, min(date) AS a,
@@ -45,15 +46,33 @@ CHECKS = {
     """,
     "text of message number {} belongs to no message": """
         SELECT message FROM bodies b
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = b.message)
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = b.message AND m.inbox =
+            b.inbox)
     """,
     "text to search of message number {} belongs to no message": """
         SELECT message FROM search_texts s
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = s.message)
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = s.message AND m.inbox =
+            s.inbox)
     """,
     "a label is on message number {}, which does not exist": """
         SELECT message FROM message_labels x
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = x.message)
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = x.message AND m.inbox =
+            x.inbox)
+    """,
+    "message number {} is in a mailbox, and does not exist": """
+        SELECT message FROM message_mailboxes x
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = x.message AND m.inbox =
+            x.inbox)
+    """,
+    "message number {} is in the outbox, and does not exist": """
+        SELECT message FROM outbox o
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = o.message AND m.inbox =
+            o.inbox)
+    """,
+    "thread id {} leads to no thread": """
+        SELECT id FROM thread_aliases a
+        WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.number = a.thread AND t.inbox =
+            a.inbox)
     """,
     "contact {} belongs to no inbox": """
         SELECT address FROM contacts c
@@ -128,8 +147,8 @@ CHECKS = {
 READINGS = """
     SELECT m.number, m.id, m.raw, m.subject, m.from_address, m.internet_id, m.snippet, b.text,
            s.searchable
-      FROM messages m JOIN bodies b ON b.message = m.number
-      JOIN search_texts s ON s.message = m.number
+      FROM messages m JOIN bodies b ON b.inbox = m.inbox AND b.message = m.number
+      JOIN search_texts s ON s.inbox = m.inbox AND s.message = m.number
      WHERE m.number > :after AND m.parser_version = :version
      ORDER BY m.number LIMIT :limit
 """

@@ -7,6 +7,17 @@ from collections.abc import Sequence
 from postroom.store.sql.values import any_of
 
 
+def within(column: str, inboxes: Sequence[int] | None) -> tuple[str, dict[str, object]]:
+    """A condition that keeps a query to some inboxes, and so to where their rows are; None is all.
+
+    It begins with a plus where the rows are found by their numbers, see `postgres.connection`.
+    """
+    if inboxes is None:
+        return "1 = 1", {}
+    among, params = any_of("inbox", inboxes)
+    return f"{column} {among}", params
+
+
 class Conditions:
     """Conditions of a WHERE clause with their parameters, all of which must hold."""
 

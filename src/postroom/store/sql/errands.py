@@ -34,7 +34,8 @@ NEXT = """
      WHERE state = 'waiting'
 """
 ABOUT = """
-    SELECT m.inbox, t.id, m.id FROM messages m JOIN threads t ON t.number = m.thread
+    SELECT m.inbox, t.id, m.id
+      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
      WHERE m.id = :id
 """
 BEYOND = frozenset({"webhook", "forward", "reply", "remember"})

@@ -84,10 +84,11 @@ def find_events(tx: Transaction, query: EventQuery) -> Found[Event]:
 def _conditions(tx: Transaction, query: EventQuery) -> Conditions:
     where = Conditions()
     inboxes = visible_numbers(tx, query.visible)
-    if inboxes is not None:
-        where.among("e.inbox", "inbox", inboxes)
     if query.inbox_id is not None:
-        where.add("i.id = :inbox_id", inbox_id=query.inbox_id)
+        asked = visible_numbers(tx, frozenset([query.inbox_id])) or []
+        inboxes = [number for number in asked if inboxes is None or number in inboxes]
+    if inboxes is not None:
+        where.among("e.inbox" if query.message_id is None else "+e.inbox", "inbox", inboxes)
     if query.message_id is not None:
         where.add("e.message = :message_id", message_id=query.message_id)
     if query.types:

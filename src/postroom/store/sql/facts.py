@@ -18,8 +18,9 @@ ALL = Slice(limit=2**31 - 1)
 FACTS = """
     SELECT m.number, m.id, i.id, t.id, m.is_outbound, m.subject, m.addresses, m.date, m.size_bytes,
            m.labels, m.flags, m.mailboxes, m.has_attachment, m.details, m.raw, s.searchable
-      FROM messages m JOIN threads t ON t.number = m.thread JOIN inboxes i ON i.number = m.inbox
-      JOIN search_texts s ON s.message = m.number
+      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
+      JOIN inboxes i ON i.number = m.inbox
+      JOIN search_texts s ON s.inbox = m.inbox AND s.message = m.number
      WHERE m.number {among} ORDER BY m.date DESC, m.number DESC
 """
 FILES = """

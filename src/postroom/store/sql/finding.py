@@ -12,16 +12,21 @@ from postroom.model.stored import FIELD_BORDER, MessageQuery
 from postroom.store.search.find import Finder
 from postroom.store.search.wanted import Wanted
 from postroom.store.sql.adding import ADDRESS_END
+from postroom.store.sql.conditions import within
 from postroom.store.sql.excerpts import excerpt
 from postroom.store.sql.rows import ROW_COLUMNS, ROW_TABLES, message_row
 from postroom.store.sql.threading import NAMED
 from postroom.store.sql.values import any_of, caseless, seconds, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
-FILENAMES = "SELECT message, filename FROM attachments WHERE message {among} ORDER BY number"
+FILENAMES = """
+    SELECT message, filename FROM attachments
+     WHERE {within} AND message {among} ORDER BY number
+"""
 BODIES = """
-    SELECT b.message, b.text, s.searchable FROM bodies b
-      JOIN search_texts s ON s.message = b.message WHERE b.message {among}
+    SELECT b.message, b.text, s.searchable
+      FROM bodies b JOIN search_texts s ON s.inbox = b.inbox AND s.message = b.message
+     WHERE {within} AND b.message {among}
 """
 
 
@@ -31,8 +36,9 @@ def find_messages(tx: Transaction, query: MessageQuery, finder: Finder) -> Found
     Raises:
         NotFound: the inbox or thread does not exist for the caller.
     """
-    answer = finder.find(tx, wanted_of(tx, query))
-    rows = message_rows(tx, answer.numbers)
+    wanted = wanted_of(tx, query)
+    answer = finder.find(tx, wanted)
+    rows = message_rows(tx, answer.numbers, wanted.inboxes)
     excerpts = _excerpts(tx, rows, query.q) if query.q else {}
     found = tuple(message_row(row, excerpts.get(row[-1])) for row in rows)
     has_more = rows and answer.offset + len(rows) < answer.total
@@ -52,7 +58,8 @@ def wanted_of(tx: Transaction, query: MessageQuery) -> Wanted:
         inboxes = [inbox_number(tx, query.inbox_id, query.visible)]
     thread = None
     if query.thread_id is not None:
-        thread, _ = thread_number(tx, query.thread_id, query.visible)
+        thread, inbox = thread_number(tx, query.thread_id, query.visible)
+        inboxes = [inbox] if inboxes is None or inbox in inboxes else []
     after = query.page.after
     return Wanted(
         inboxes=None if inboxes is None else tuple(inboxes),
@@ -96,22 +103,29 @@ def address_pattern(folded: str) -> str:
     return f"{FIELD_BORDER if local else ''}{folded}{ADDRESS_END}"
 
 
-def message_rows(tx: Transaction, numbers: Sequence[int]) -> list[Row]:
-    """The rows of some messages, newest first; the last column is the number."""
+def message_rows(
+    tx: Transaction, numbers: Sequence[int], inboxes: Sequence[int] | None
+) -> list[Row]:
+    """The rows of some messages, newest first; the last columns are the inbox and the number."""
     among, params = any_of("number", numbers)
+    where, scope = within("+m.inbox", inboxes)
     return tx.all(
-        f"""SELECT {ROW_COLUMNS}, m.number FROM {ROW_TABLES} WHERE m.number {among}
-             ORDER BY m.date DESC, m.number DESC""",
+        f"""SELECT {ROW_COLUMNS}, m.inbox, m.number FROM {ROW_TABLES}
+             WHERE {where} AND m.number {among} ORDER BY m.date DESC, m.number DESC""",
         **params,
+        **scope,
     )
 
 
 def _excerpts(tx: Transaction, rows: Sequence[Row], q: str) -> dict[int, str]:
     among, params = any_of("number", [row[-1] for row in rows])
+    inboxes, scope = any_of("inbox", sorted({row[-2] for row in rows}))
     files: dict[int, list[str]] = {}
-    for message, filename in tx.all(FILENAMES.format(among=among), **params):
+    filenames = FILENAMES.format(within=f"+inbox {inboxes}", among=among)
+    for message, filename in tx.all(filenames, **params, **scope):
         files.setdefault(message, []).append(filename)
-    bodies = {row[0]: row for row in tx.all(BODIES.format(among=among), **params)}
+    texts = BODIES.format(within=f"b.inbox {inboxes}", among=among)
+    bodies = {row[0]: row for row in tx.all(texts, **params, **scope)}
     return {
         row[-1]: excerpt(
             bodies[row[-1]][2],

@@ -11,6 +11,7 @@ from postroom.model.page import Found, Slice
 from postroom.store.recall.mail import unshelve_mail
 from postroom.store.search.jobs import remove_inbox as unindex_inbox
 from postroom.store.sql.blobs import unused_of
+from postroom.store.sql.changing import OF_MESSAGES
 from postroom.store.sql.identities import add_own_identity, is_taken
 from postroom.store.sql.memories import forget_without_mail
 from postroom.store.sql.memory_links import learnt_from
@@ -119,14 +120,6 @@ def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) ->
     return get_inbox(tx, inbox_id, visible)
 
 
-_OF_MESSAGES = (
-    "bodies",
-    "search_texts",
-    "message_labels",
-    "message_mailboxes",
-    "attachments",
-    "outbox",
-)
 _OF_INBOX = (
     "messages",
     "threads",
@@ -159,14 +152,15 @@ def remove_inbox(
     )
     learnt = learnt_from(tx, "inbox = :inbox", inbox=number)
     gone = tx.all("SELECT number FROM messages WHERE inbox = :inbox", inbox=number)
-    for table in _OF_MESSAGES:
+    # by their numbers: in SQLite there is no index on the inbox of these
+    for table in OF_MESSAGES:
         tx.run(
-            f"DELETE FROM {table} WHERE message IN "
+            f"DELETE FROM {table} WHERE +inbox = :inbox AND message IN "
             "(SELECT number FROM messages WHERE inbox = :inbox)",
             inbox=number,
         )
     tx.run(
-        "DELETE FROM thread_aliases WHERE thread IN "
+        "DELETE FROM thread_aliases WHERE +inbox = :inbox AND thread IN "
         "(SELECT number FROM threads WHERE inbox = :inbox)",
         inbox=number,
     )

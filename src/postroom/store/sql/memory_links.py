@@ -209,13 +209,14 @@ def is_from_mail(tx: Transaction, text: str) -> bool:
 def learnt_from(tx: Transaction, which: str, **params: object) -> list[int]:
     """The memories that link to some messages, or to their threads, as long as these exist.
 
-    *which* is a condition on the table `messages`.
+    *which* is a condition on the table `messages`, of one `:inbox`.
     """
     rows = tx.all(
         f"""SELECT memory FROM memory_links WHERE target IN (
                 SELECT id FROM messages WHERE {which}
                 UNION SELECT t.id FROM threads t
-                 WHERE t.number IN (SELECT thread FROM messages WHERE {which}))""",
+                 WHERE +t.inbox = :inbox
+                   AND t.number IN (SELECT thread FROM messages WHERE {which}))""",
         **params,
     )
     return sorted({row[0] for row in rows})
@@ -245,14 +246,14 @@ def _exists(tx: Transaction, link: Link) -> bool:
     return tx.one(SEEN_MESSAGE if is_message else SEEN_THREAD, id=link.to) is not None
 
 
-def follow_threads(tx: Transaction, into: int, others: Sequence[int]) -> None:
+def follow_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
     """Let links to threads that become part of another lead there."""
     among, params = any_of("thread", others)
+    there = "SELECT id FROM threads WHERE +inbox = :inbox AND number"
     tx.run(
-        f"""UPDATE memory_links SET
-                target = (SELECT id FROM threads WHERE number = :into),
-                shown = (SELECT id FROM threads WHERE number = :into)
-             WHERE target IN (SELECT id FROM threads WHERE number {among})""",
+        f"""UPDATE memory_links SET target = ({there} = :into), shown = ({there} = :into)
+             WHERE target IN ({there} {among})""",
+        inbox=inbox,
         into=into,
         **params,
     )

@@ -31,17 +31,17 @@ _BEYOND_S = int(timedelta(hours=12).total_seconds())
 """A retry that lies further ahead than any back-off was planned before the clock was set back."""
 
 INSERT = """
-    INSERT INTO outbox (message, state, status, attempts, queued_at, next_at, is_scheduled)
-    VALUES (:message, 'waiting', :status, 0, :start, :start, :is_scheduled)
+    INSERT INTO outbox (message, inbox, state, status, attempts, queued_at, next_at, is_scheduled)
+    VALUES (:message, :inbox, 'waiting', :status, 0, :start, :start, :is_scheduled)
 """
 STALE = """
-    SELECT message, state, pending FROM outbox
+    SELECT inbox, message, state, pending FROM outbox
      WHERE state IN ('claimed', 'handing_over') AND until <= :now AND holder <> :holder
 """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
-           o.is_scheduled, i.account_id
-      FROM outbox o JOIN messages m ON m.number = o.message
+           o.is_scheduled, i.account_id, o.inbox
+      FROM outbox o JOIN messages m ON +m.inbox = o.inbox AND m.number = o.message
       JOIN inboxes i ON i.number = m.inbox
      WHERE o.state = 'waiting'
        AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond))
@@ -50,7 +50,8 @@ DUE = """
 DOMAIN_HOUR = "SELECT count(*), min(at) FROM domain_sends WHERE domain = :domain"
 HOUR_S = 3600
 CLAIM = """
-    UPDATE outbox SET state = 'claimed', holder = :holder, until = :until WHERE message = :message
+    UPDATE outbox SET state = 'claimed', holder = :holder, until = :until
+     WHERE inbox = :inbox AND message = :message
 """
 PAUSE = """
     INSERT INTO facts (name, value) VALUES ('outbox_paused', :value) ON CONFLICT (name) DO NOTHING
@@ -60,14 +61,17 @@ NEXT = """
      WHERE state <> 'done'
 """
 FIND = """
-    SELECT m.number, i.id, m.details, o.state, o.is_scheduled FROM messages m
-      JOIN inboxes i ON i.number = m.inbox LEFT JOIN outbox o ON o.message = m.number
+    SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox FROM messages m
+      JOIN inboxes i ON i.number = m.inbox
+      LEFT JOIN outbox o ON o.inbox = m.inbox AND o.message = m.number
      WHERE m.id = :id AND m.is_outbound = 1
 """
+_IT = "inbox = :inbox AND message = :message"
 
 
 def put_in_outbox(
     tx: Transaction,
+    inbox: int,
     number: int,
     recipients: tuple[Recipient, ...],
     start: int,
@@ -79,6 +83,7 @@ def put_in_outbox(
         return
     tx.run(
         INSERT,
+        inbox=inbox,
         message=number,
         status=overall_status(recipients),
         start=start,
@@ -97,15 +102,15 @@ def claim_mail(
     most_per_domain: int,
 ) -> list[OutboxJob]:
     """Take over what is due, and what a worker that is gone has left behind."""
-    for number, state, pending in tx.all(STALE, now=seconds(now), holder=holder):
-        _abandon(tx, number, state, pending, now)
+    for inbox, number, state, pending in tx.all(STALE, now=seconds(now), holder=holder):
+        _abandon(tx, (inbox, number), state, pending, now)
     if is_paused(tx):
         return []
     due = tx.claimable(DUE, "o", now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
     jobs = [_job(row, holder) for row in due]
     taken = [job for job in jobs if job.is_scheduled or _has_room(tx, job, now, most_per_domain)]
     for job in taken:
-        tx.run(CLAIM, message=job.number, holder=holder, until=seconds(until))
+        tx.run(CLAIM, **_of(job), holder=holder, until=seconds(until))
     return taken
 
 
@@ -118,9 +123,9 @@ def _has_room(tx: Transaction, job: OutboxJob, now: datetime, most: int) -> bool
     full = [int(row[1]) for row in rows if row is not None and row[0] >= most]
     if full:
         tx.run(
-            "UPDATE outbox SET next_at = :at WHERE message = :n",
+            f"UPDATE outbox SET next_at = :at WHERE {_IT}",
             at=max(full) + HOUR_S,
-            n=job.number,
+            **_of(job),
         )
         return False
     for domain in domains:
@@ -128,21 +133,28 @@ def _has_room(tx: Transaction, job: OutboxJob, now: datetime, most: int) -> bool
     return True
 
 
-def _abandon(tx: Transaction, number: int, state: str, pending: str | None, now: datetime) -> None:
+def _of(job: OutboxJob) -> dict[str, object]:
+    return {"inbox": job.inbox, "message": job.number}
+
+
+def _abandon(
+    tx: Transaction, at: tuple[int, int], state: str, pending: str | None, now: datetime
+) -> None:
     """A worker died: what it was only asking for waits again, the rest is unknown."""
     if state == "handing_over":
         lost = {
             address: Recipient(address, "unknown", UNKNOWN)
             for address in from_text(pending or "[]")
         }
-        set_recipients(tx, number, lost, now)
-    _wait_again(tx, number, seconds(now))
+        set_recipients(tx, *at, lost, now)
+    _wait_again(tx, *at, seconds(now))
 
 
 def _job(row: Row, holder: str) -> OutboxJob:
     recipients = from_text(row[4])["recipients"]
     addresses = tuple(r["address"] for r in recipients if r["status"] in OPEN)
     return OutboxJob(
+        inbox=row[9],
         number=row[0],
         message_id=row[1],
         envelope=Envelope(row[2], addresses),
@@ -165,9 +177,9 @@ def renew_mail(tx: Transaction, jobs: Sequence[OutboxJob], until: datetime) -> N
     """Keep what a worker has claimed and still works on."""
     for job in jobs:
         tx.run(
-            """UPDATE outbox SET until = :until
-                WHERE message = :message AND holder = :holder AND state <> 'done'""",
-            message=job.number,
+            f"""UPDATE outbox SET until = :until
+                WHERE {_IT} AND holder = :holder AND state <> 'done'""",
+            **_of(job),
             holder=job.holder,
             until=seconds(until),
         )
@@ -176,10 +188,10 @@ def renew_mail(tx: Transaction, jobs: Sequence[OutboxJob], until: datetime) -> N
 def begin_handing_over(tx: Transaction, job: OutboxJob, accepted: Sequence[str]) -> bool:
     """Write down that the mail itself goes out now; False if the claim was lost."""
     changed = tx.run(
-        """UPDATE outbox SET state = 'handing_over', pending = :pending
-            WHERE message = :message AND holder = :holder AND state = 'claimed'""",
+        f"""UPDATE outbox SET state = 'handing_over', pending = :pending
+            WHERE {_IT} AND holder = :holder AND state = 'claimed'""",
         pending=dumps(list(accepted)),
-        message=job.number,
+        **_of(job),
         holder=job.holder,
     )
     return changed > 0
@@ -188,12 +200,12 @@ def begin_handing_over(tx: Transaction, job: OutboxJob, accepted: Sequence[str])
 def release_mail(tx: Transaction, job: OutboxJob) -> None:
     """Give a claim back before anything was handed over."""
     row = tx.one(
-        "SELECT 1 FROM outbox WHERE message = :n AND holder = :h AND state = 'claimed'",
-        n=job.number,
+        f"SELECT 1 FROM outbox WHERE {_IT} AND holder = :h AND state = 'claimed'",
+        **_of(job),
         h=job.holder,
     )
     if row is not None:
-        _wait_again(tx, job.number, seconds(job.queued_at))
+        _wait_again(tx, job.inbox, job.number, seconds(job.queued_at))
 
 
 def settle_mail(
@@ -208,23 +220,22 @@ def settle_mail(
 
     Whoever took over because we seemed dead has called these recipients unknown; now we know.
     """
-    row = tx.one("SELECT holder FROM outbox WHERE message = :n", n=job.number)
+    row = tx.one(f"SELECT holder FROM outbox WHERE {_IT}", **_of(job))
     if row is None:
         return
     if row[0] != job.holder:
         recipients = {a: r for a, r in recipients.items() if r.status in ("sent", "failed")}
-    set_recipients(tx, job.number, recipients, now)
+    set_recipients(tx, job.inbox, job.number, recipients, now)
     if job.account_id is not None and any(r.status == "sent" for r in recipients.values()):
         _keep_a_copy(tx, job)
-    tx.run("UPDATE outbox SET attempts = attempts + 1 WHERE message = :n", n=job.number)
+    tx.run(f"UPDATE outbox SET attempts = attempts + 1 WHERE {_IT}", **_of(job))
     if row[0] == job.holder:
-        _wait_again(tx, job.number, seconds(next_at))
+        _wait_again(tx, job.inbox, job.number, seconds(next_at))
 
 
 def _keep_a_copy(tx: Transaction, job: OutboxJob) -> None:
     """Have a copy put into Sent once, where the provider does not do so by itself."""
-    row = tx.one("SELECT inbox FROM messages WHERE number = :n", n=job.number)
-    origin = origin_of(tx, row[0]) if row else None
+    origin = origin_of(tx, job.inbox)
     if origin is None or origin.provider != "imap":
         return
     known = tx.one(
@@ -246,21 +257,22 @@ def deliver_scheduled(
     """The time of a scheduled mail has come: local copies arrive, the rest waits for the relay."""
     for copy in copies:
         add_message(tx, copy)
-    set_recipients(tx, job.number, recipients, now)
-    tx.run("UPDATE outbox SET is_scheduled = 0 WHERE message = :n", n=job.number)
-    _wait_again(tx, job.number, seconds(now))
+    set_recipients(tx, job.inbox, job.number, recipients, now)
+    tx.run(f"UPDATE outbox SET is_scheduled = 0 WHERE {_IT}", **_of(job))
+    _wait_again(tx, job.inbox, job.number, seconds(now))
 
 
-def _wait_again(tx: Transaction, number: int, next_at: int) -> None:
+def _wait_again(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
     """Let a message wait until *next_at*, or be done if nobody is left to send it to."""
-    row = tx.one(ABOUT, number=number)
+    row = tx.one(ABOUT, inbox=inbox, number=number)
     recipients = from_text(row[3])["recipients"] if row else []
     is_open = any(recipient["status"] in OPEN for recipient in recipients)
     tx.run(
-        """UPDATE outbox SET state = :state, next_at = :next_at, holder = NULL, until = NULL,
-                  pending = NULL WHERE message = :message""",
+        f"""UPDATE outbox SET state = :state, next_at = :next_at, holder = NULL, until = NULL,
+                  pending = NULL WHERE {_IT}""",
         state="waiting" if is_open else "done",
         next_at=next_at,
+        inbox=inbox,
         message=number,
     )
     if is_open:
@@ -316,8 +328,9 @@ def find_outbox(tx: Transaction, query: OutboxQuery) -> Found[OutboxEntry]:
     )
 
 
-_TABLES = """outbox o JOIN messages m ON m.number = o.message
-    JOIN threads t ON t.number = m.thread JOIN inboxes i ON i.number = m.inbox"""
+_TABLES = """outbox o JOIN messages m ON +m.inbox = o.inbox AND m.number = o.message
+    JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
+    JOIN inboxes i ON i.number = m.inbox"""
 _COLUMNS = """o.message, m.id, t.id, i.id, m.subject, m.details, o.attempts, o.queued_at, o.next_at,
     o.state"""
 
@@ -326,7 +339,7 @@ def _conditions(tx: Transaction, query: OutboxQuery) -> Conditions:
     where = Conditions()
     inboxes = visible_numbers(tx, query.visible)
     if inboxes is not None:
-        where.among("m.inbox", "inbox", inboxes)
+        where.among("o.inbox", "inbox", inboxes)
     where.among("o.status", "status", [query.status] if query.status else NOT_OUT)
     return where
 
@@ -362,13 +375,14 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
     if row[3] is None:
         raise Conflict(f"{message_id} never was in the outbox; send it again instead")
     changes = {r.address: Recipient(r.address, "queued") for r in again}
-    set_recipients(tx, row[0], changes, now)
+    set_recipients(tx, row[5], row[0], changes, now)
     tx.run(
-        "UPDATE outbox SET queued_at = :now, attempts = 0 WHERE message = :n",
+        f"UPDATE outbox SET queued_at = :now, attempts = 0 WHERE {_IT}",
         now=seconds(now),
-        n=row[0],
+        inbox=row[5],
+        message=row[0],
     )
-    _wait_again(tx, row[0], seconds(now))
+    _wait_again(tx, row[5], row[0], seconds(now))
 
 
 def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
@@ -385,10 +399,9 @@ def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetim
     if row[3] in ("claimed", "handing_over"):
         raise Conflict(f"{message_id} is being handed over right now")
     detail = "cancelled before it was sent"
-    set_recipients(
-        tx, row[0], {r.address: Recipient(r.address, "failed", detail) for r in waiting}, now
-    )
-    _wait_again(tx, row[0], seconds(now))
+    cancelled = {r.address: Recipient(r.address, "failed", detail) for r in waiting}
+    set_recipients(tx, row[5], row[0], cancelled, now)
+    _wait_again(tx, row[5], row[0], seconds(now))
 
 
 def _found(tx: Transaction, message_id: str, visible: Visible) -> Row:

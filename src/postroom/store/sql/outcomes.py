@@ -13,8 +13,9 @@ from postroom.store.sql.values import dumps, from_text
 from postroom.store.transaction import Transaction
 
 ABOUT = """
-    SELECT m.inbox, t.id, m.id, m.details FROM messages m JOIN threads t ON t.number = m.thread
-     WHERE m.number = :number
+    SELECT m.inbox, t.id, m.id, m.details
+      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
+     WHERE m.inbox = :inbox AND m.number = :number
 """
 REPORTED = """
     SELECT number, details FROM messages
@@ -24,21 +25,26 @@ REPORTED = """
 
 
 def set_recipients(
-    tx: Transaction, number: int, changes: Mapping[str, Recipient], now: datetime
+    tx: Transaction, inbox: int, number: int, changes: Mapping[str, Recipient], now: datetime
 ) -> None:
     """Change what is said of some recipients, and tell of it."""
-    row = tx.one(ABOUT, number=number)
+    row = tx.one(ABOUT, inbox=inbox, number=number)
     if row is None or not changes:
         return
     about, details = About(*row[:3]), from_text(row[3])
     before = {r["address"]: r["status"] for r in details["recipients"]}
     after = tuple(changes.get(r["address"], Recipient(**r)) for r in details["recipients"])
     details["recipients"] = after
-    tx.run("UPDATE messages SET details = :d WHERE number = :n", d=dumps(details), n=number)
+    it = {"inbox": inbox, "n": number}
     tx.run(
-        "UPDATE outbox SET status = :status WHERE message = :n",
+        "UPDATE messages SET details = :d WHERE inbox = :inbox AND number = :n",
+        d=dumps(details),
+        **it,
+    )
+    tx.run(
+        "UPDATE outbox SET status = :status WHERE inbox = :inbox AND message = :n",
         status=overall_status(after),
-        n=number,
+        **it,
     )
     moved = [r for r in changes.values() if before.get(r.address) not in (None, r.status)]
     add_outcomes(tx, moved, now, about)
@@ -61,4 +67,4 @@ def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datet
         for r in from_text(row[1])["recipients"] or ()
         if (found := told.get(r["address"].lower())) and r["status"] in ("sent", "unknown")
     }
-    set_recipients(tx, row[0], changes, now)
+    set_recipients(tx, inbox, row[0], changes, now)

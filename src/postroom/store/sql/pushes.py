@@ -25,6 +25,7 @@ PLACES = """
     SELECT scope, key, mailboxes FROM remotes WHERE message = :message AND is_gone = 0
      ORDER BY scope, key
 """
+RAW = "SELECT raw, internet_id FROM messages WHERE inbox = :inbox AND number = :n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +108,16 @@ def _insert(
 
 def due_pushes(tx: Transaction, account_id: str, now: datetime, limit: int) -> list[Push]:
     """What is to be told next, in the order in which it was done."""
-    row = tx.one("SELECT number FROM accounts WHERE id = :id", id=account_id)
-    rows = tx.all(DUE, account=row[0] if row else 0, now=seconds(now), limit=limit)
-    return [_push(tx, *row) for row in rows]
+    row = tx.one("SELECT number, inbox FROM accounts WHERE id = :id", id=account_id)
+    if row is None:
+        return []
+    rows = tx.all(DUE, account=row[0], now=seconds(now), limit=limit)
+    return [_push(tx, row[1], *push) for push in rows]
 
 
 def _push(
     tx: Transaction,
+    inbox: int,
     number: int,
     message: int | None,
     message_id: str,
@@ -125,7 +129,7 @@ def _push(
     places = change.pop("places", None)
     if places is None:
         places = tx.all(PLACES, message=message)
-    found = tx.one("SELECT raw, internet_id FROM messages WHERE number = :n", n=message)
+    found = tx.one(RAW, inbox=inbox, n=message)
     delta = Delta(**{name: _fixed(value) for name, value in change.items()})
     return Push(
         number=number,

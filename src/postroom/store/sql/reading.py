@@ -21,24 +21,30 @@ from postroom.store.sql.threading import NAMED
 from postroom.store.sql.values import flag_names, from_text, moment
 from postroom.store.transaction import Row, Transaction
 
-MESSAGE = f"SELECT {MESSAGE_COLUMNS}, m.number FROM {MESSAGE_TABLES} WHERE m.id = :id"
+PLACE = "SELECT inbox, number FROM messages WHERE id = :id"
+"""A message is asked for by its id once, then by its inbox and number."""
+
+MESSAGE = f"""
+    SELECT {MESSAGE_COLUMNS}, m.inbox, m.number FROM {MESSAGE_TABLES}
+     WHERE m.inbox = :inbox AND m.number = :number
+"""
 MESSAGE_BY_INTERNET_ID = f"""
-    SELECT {MESSAGE_COLUMNS}, m.number FROM {MESSAGE_TABLES}
-     WHERE i.id = :inbox_id AND m.internet_id = :internet_id
+    SELECT {MESSAGE_COLUMNS}, m.inbox, m.number FROM {MESSAGE_TABLES}
+     WHERE m.inbox = :inbox AND m.internet_id = :internet_id
      ORDER BY m.is_outbound, m.number DESC LIMIT 1
 """
 NEWEST = f"""
-    SELECT {MESSAGE_COLUMNS}, m.number FROM {MESSAGE_TABLES}
-     WHERE t.number = (SELECT number FROM ({NAMED}) AS named)
+    SELECT {MESSAGE_COLUMNS}, m.inbox, m.number FROM {MESSAGE_TABLES}
+     WHERE +m.inbox = :inbox AND m.thread = :thread
      ORDER BY m.is_hidden, m.is_outbound, m.date DESC, m.number DESC LIMIT 1
 """
+FILE_TABLES = "attachments a JOIN messages m ON +m.inbox = a.inbox AND m.number = a.message"
 ATTACHMENTS_OF = f"""
-    SELECT {ATTACHMENT_COLUMNS} FROM attachments a JOIN messages m ON m.number = a.message
-     WHERE a.message = :message ORDER BY a.position
+    SELECT {ATTACHMENT_COLUMNS} FROM {FILE_TABLES}
+     WHERE a.inbox = :inbox AND a.message = :message ORDER BY a.position
 """
 ATTACHMENT = f"""
-    SELECT {ATTACHMENT_COLUMNS}, i.id FROM attachments a
-      JOIN messages m ON m.number = a.message JOIN inboxes i ON i.number = m.inbox
+    SELECT {ATTACHMENT_COLUMNS}, i.id FROM {FILE_TABLES} JOIN inboxes i ON i.number = m.inbox
      WHERE a.id = :id
 """
 RAW_AFTER = """
@@ -50,26 +56,31 @@ RAW_AFTER = """
 
 def get_message(tx: Transaction, message_id: str, visible: Visible) -> Message | None:
     """A message by its id."""
-    return _whole(tx, tx.one(MESSAGE, id=message_id), visible)
+    place = tx.one(PLACE, id=message_id)
+    row = place and tx.one(MESSAGE, inbox=place[0], number=place[1])
+    return _whole(tx, row, visible)
 
 
 def message_by_internet_id(
     tx: Transaction, inbox_id: str, internet_message_id: str
 ) -> Message | None:
     """The newest message of an inbox with this Message-ID, a received one if there is one."""
-    row = tx.one(MESSAGE_BY_INTERNET_ID, inbox_id=inbox_id, internet_id=internet_message_id)
+    inbox = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
+    row = inbox and tx.one(MESSAGE_BY_INTERNET_ID, inbox=inbox[0], internet_id=internet_message_id)
     return _whole(tx, row, None)
 
 
 def newest_message(tx: Transaction, thread_id: str, visible: Visible) -> Message | None:
     """The newest inbound message of a thread; if there is none, the newest."""
-    return _whole(tx, tx.one(NEWEST, id=thread_id), visible)
+    named = tx.one(NAMED, id=thread_id)
+    row = named and tx.one(NEWEST, thread=named[0], inbox=named[1])
+    return _whole(tx, row, visible)
 
 
 def _whole(tx: Transaction, row: Row | None, visible: Visible) -> Message | None:
     if row is None or (visible is not None and row[2] not in visible):
         return None
-    files = tx.all(ATTACHMENTS_OF, message=row[-1])
+    files = tx.all(ATTACHMENTS_OF, inbox=row[-2], message=row[-1])
     return message(row, tuple(attachment(file) for file in files))
 
 
@@ -85,8 +96,7 @@ def find_attachments(tx: Transaction, query: AttachmentQuery) -> Found[Attachmen
     """Attachments of the newest messages first, those of one message in its order."""
     where = _conditions(tx, query)
     counted = tx.one(
-        f"""SELECT count(*) FROM attachments a JOIN messages m ON m.number = a.message
-             WHERE {where.sql}""",
+        f"SELECT count(*) FROM {FILE_TABLES} WHERE {where.sql}",
         **where.params,
     )
     total = int(counted[0]) if counted else 0
@@ -102,7 +112,9 @@ def _conditions(tx: Transaction, query: AttachmentQuery) -> Conditions:
     if query.inbox_id is not None:
         where.add("a.inbox = :inbox", inbox=inbox_number(tx, query.inbox_id, query.visible))
     if query.thread_id is not None:
-        where.add("m.thread = :thread", thread=thread_number(tx, query.thread_id, query.visible)[0])
+        thread, inbox = thread_number(tx, query.thread_id, query.visible)
+        where.add("m.thread = :thread", thread=thread)
+        where.add("+m.inbox = :inbox_of_thread", inbox_of_thread=inbox)
     if query.message_id is None:
         where.add("m.is_hidden = 0")
         return where
@@ -110,6 +122,10 @@ def _conditions(tx: Transaction, query: AttachmentQuery) -> Conditions:
     if message is None:
         raise NotFound(f"no message {query.message_id}")
     where.add("m.id = :message_id", message_id=query.message_id)
+    where.add(
+        "+m.inbox = :inbox_of_message",
+        inbox_of_message=inbox_number(tx, message.inbox_id, query.visible),
+    )
     return where
 
 
@@ -127,8 +143,7 @@ def _before(tx: Transaction, where: Conditions, page: Slice) -> int:
     if page.after is None:
         return page.offset
     row = tx.one(
-        f"""SELECT count(*) FROM attachments a JOIN messages m ON m.number = a.message
-             WHERE {where.sql} AND NOT {_AFTER}""",
+        f"SELECT count(*) FROM {FILE_TABLES} WHERE {where.sql} AND NOT {_AFTER}",
         **where.params,
         **_place(page),
     )
@@ -139,8 +154,7 @@ def _page(tx: Transaction, where: Conditions, page: Slice) -> list[Row]:
     start = _AFTER if page.after else "1 = 1"
     return tx.all(
         f"""SELECT {ATTACHMENT_COLUMNS}, m.date, m.number, a.position
-              FROM attachments a JOIN messages m ON m.number = a.message
-             WHERE {where.sql} AND {start}
+              FROM {FILE_TABLES} WHERE {where.sql} AND {start}
              ORDER BY m.date DESC, m.number DESC, a.position LIMIT :limit OFFSET :offset""",
         **where.params,
         **(_place(page) if page.after else {}),

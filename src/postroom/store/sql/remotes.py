@@ -34,7 +34,8 @@ FIND = """
 """
 LIVE = "SELECT mailboxes FROM remotes WHERE message = :message AND is_gone = 0 ORDER BY scope, key"
 SENT_BY_US = """
-    SELECT m.number, m.id, t.id FROM messages m JOIN threads t ON t.number = m.thread
+    SELECT m.number, m.id, t.id
+      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
      WHERE m.inbox = :inbox AND m.internet_id = :internet_id AND m.is_outbound = 1
        AND NOT EXISTS (SELECT 1 FROM remotes r WHERE r.message = m.number)
      ORDER BY m.number LIMIT 1
@@ -101,10 +102,10 @@ def _add(
         message, flags=remote.flags, labels=remote.labels or (), mailboxes=remote.mailboxes
     )
     added = _sent_by_us(tx, inbox, message) or add_message(tx, as_there)
-    number = number_of(tx, added.message_id)
+    number = number_of(tx, inbox, added.message_id)
     _place(tx, account, remote.ref, number, remote.mailboxes)
     if added.is_duplicate:
-        _follow(tx, number, remote)
+        _follow(tx, inbox, number, remote)
     elif (change := _by_rules(as_there, message)) != Change():
         change_messages(tx, [added.message_id], change, None)
     return added
@@ -142,17 +143,17 @@ def _place(
 
 def apply_changes(tx: Transaction, account_id: str, changes: RemoteChanges) -> None:
     """Let what we know follow what the provider says, and write down how far we have read."""
-    account, _ = account_number(tx, account_id)
+    account, inbox = account_number(tx, account_id)
     for remote in changes.messages:
         row = tx.one(FIND, account=account, scope=remote.ref.scope, key=remote.ref.key)
         if row is not None and row[0] is not None:
             _place(tx, account, remote.ref, row[0], remote.mailboxes)
-            _follow(tx, row[0], remote)
+            _follow(tx, inbox, row[0], remote)
     for ref in changes.gone:
-        _leave(tx, account, ref)
+        _leave(tx, account, inbox, ref)
     for scope in changes.dropped:
         for key in keys(tx, account_id, scope):
-            _leave(tx, account, RemoteRef(scope, key))
+            _leave(tx, account, inbox, RemoteRef(scope, key))
     tx.run(
         """UPDATE accounts SET checkpoint = :checkpoint, total = coalesce(:total, total)
             WHERE number = :account""",
@@ -162,7 +163,7 @@ def apply_changes(tx: Transaction, account_id: str, changes: RemoteChanges) -> N
     )
 
 
-def _leave(tx: Transaction, account: int, ref: RemoteRef) -> None:
+def _leave(tx: Transaction, account: int, inbox: int, ref: RemoteRef) -> None:
     """A message is not in this place any more; whether it is anywhere is seen at the end."""
     row = tx.one(FIND, account=account, scope=ref.scope, key=ref.key)
     if row is None:
@@ -179,20 +180,20 @@ def _leave(tx: Transaction, account: int, ref: RemoteRef) -> None:
             WHERE account = :account AND scope = :scope AND key = :key""",
         **place,
     )
-    now = standing(tx, row[0])
+    now = standing(tx, inbox, row[0])
     mailboxes = _mailboxes(tx, row[0])
     if mailboxes and not _is_being_pushed(tx, row[0]):
-        set_standing(tx, row[0], Standing(now.flags, now.labels, mailboxes))
+        set_standing(tx, inbox, row[0], Standing(now.flags, now.labels, mailboxes))
 
 
-def _follow(tx: Transaction, number: int, remote: RemoteMessage) -> None:
+def _follow(tx: Transaction, inbox: int, number: int, remote: RemoteMessage) -> None:
     """Take over how a message stands, unless a change of ours is still on its way there."""
     if _is_being_pushed(tx, number):
         return
-    now = standing(tx, number)
+    now = standing(tx, inbox, number)
     labels = now.labels if remote.labels is None else _spelled(remote.labels, now.labels)
     flags = (*remote.flags, *(flag for flag in now.flags if flag in remote.untold))
-    set_standing(tx, number, Standing(flags, labels, _mailboxes(tx, number)))
+    set_standing(tx, inbox, number, Standing(flags, labels, _mailboxes(tx, number)))
 
 
 def _spelled(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
@@ -215,11 +216,11 @@ def _is_being_pushed(tx: Transaction, number: int) -> bool:
 
 def settle_places(tx: Transaction, account_id: str, number: int | None, pushed: Pushed) -> None:
     """Write down where a push has put a message."""
-    account, _ = account_number(tx, account_id)
+    account, inbox = account_number(tx, account_id)
     for ref, mailboxes in pushed.entered:
         _place(tx, account, ref, number, mailboxes)
     for ref in pushed.left:
-        _leave(tx, account, ref)
+        _leave(tx, account, inbox, ref)
 
 
 def sweep_gone(tx: Transaction, account_id: str, limit: int) -> tuple[int, tuple[BlobKey, ...]]:
@@ -227,11 +228,11 @@ def sweep_gone(tx: Transaction, account_id: str, limit: int) -> tuple[int, tuple
 
     A message that was moved is in its new place by then.
     """
-    account, _ = account_number(tx, account_id)
+    account, inbox = account_number(tx, account_id)
     unused: list[BlobKey] = []
     rows = tx.all(ABANDONED, account=account, limit=limit)
     for (number,) in rows:
-        unused += remove_number(tx, number)
+        unused += remove_number(tx, inbox, number)
         tx.run("DELETE FROM remotes WHERE message = :n", n=number)
         tx.run("DELETE FROM pushes WHERE message = :n", n=number)
     if not rows:

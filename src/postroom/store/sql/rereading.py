@@ -16,14 +16,15 @@ from postroom.store.transaction import Row, Transaction
 
 OUTDATED = """
     SELECT m.number, m.id, i.id, t.id, m.is_outbound, m.received_at, m.addresses, m.raw
-      FROM messages m JOIN inboxes i ON i.number = m.inbox JOIN threads t ON t.number = m.thread
+      FROM messages m JOIN inboxes i ON i.number = m.inbox
+      JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
      WHERE m.number > :after AND m.parser_version < :version
      ORDER BY m.number LIMIT :limit
 """
 COUNT_OUTDATED = "SELECT count(*) FROM messages WHERE parser_version < :version"
 FIND = """
     SELECT m.number, m.inbox, m.thread, m.details, t.is_pinned FROM messages m
-      JOIN threads t ON t.number = m.thread WHERE m.id = :id
+      JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread WHERE m.id = :id
 """
 UPDATE_MESSAGE = """
     UPDATE messages
@@ -31,7 +32,7 @@ UPDATE_MESSAGE = """
            parser_version = :parser_version, subject = :subject, from_address = :from_address,
            from_name = :from_name, addresses = :addresses, snippet = :snippet,
            internet_id = :internet_id, fingerprint = :fingerprint, details = :details
-     WHERE number = :number
+     WHERE inbox = :inbox AND number = :number
 """
 
 
@@ -72,25 +73,26 @@ def _reread(tx: Transaction, message: NewMessage, row: Row) -> None:
     remember_ids(tx, message, inbox, old_thread)
     # what somebody has split by hand stays where it was put
     thread = old_thread if row[4] else choose_thread(tx, message, inbox)[0]
-    _update(tx, message, number, thread, from_text(row[3]))
+    _update(tx, message, (inbox, number), thread, from_text(row[3]))
     for table in ("bodies", "search_texts"):
-        tx.run(f"DELETE FROM {table} WHERE message = :message", message=number)
-    put_texts(tx, message, number)
+        tx.run(f"DELETE FROM {table} WHERE inbox = :inbox AND message = :n", inbox=inbox, n=number)
+    put_texts(tx, message, inbox, number)
     _replace_attachments(tx, message, inbox, number)
     reindex_message(tx, number, inbox)
     for touched in {old_thread, thread}:
-        recount(tx, touched)
+        recount(tx, inbox, touched)
 
 
 def _update(
-    tx: Transaction, message: NewMessage, number: int, thread: int, old: dict[str, Any]
+    tx: Transaction, message: NewMessage, at: tuple[int, int], thread: int, old: dict[str, Any]
 ) -> None:
     sender = message.sender
     security = {k: v for k, v in (old["security"] or {}).items() if k in NOTICED}
     kept = {"recipients": old["recipients"], "security": {**message.security, **security}}
     tx.run(
         UPDATE_MESSAGE,
-        number=number,
+        inbox=at[0],
+        number=at[1],
         thread=thread,
         has_attachment=int(message.has_attachment),
         date=seconds(message.date),
@@ -109,12 +111,14 @@ def _update(
 def _replace_attachments(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
     """Attachments that are still there keep their ids."""
     rows = tx.all(
-        "SELECT sha256, id FROM attachments WHERE message = :message ORDER BY position DESC",
+        """SELECT sha256, id FROM attachments WHERE inbox = :inbox AND message = :message
+            ORDER BY position DESC""",
+        inbox=inbox,
         message=number,
     )
     ids: dict[str, list[str]] = {}
     for sha256, attachment_id in rows:
         ids.setdefault(sha256, []).append(attachment_id)
-    tx.run("DELETE FROM attachments WHERE message = :message", message=number)
+    tx.run("DELETE FROM attachments WHERE inbox = :inbox AND message = :n", inbox=inbox, n=number)
     kept = [ids[a.sha256].pop() if ids.get(a.sha256) else a.id for a in message.attachments]
     insert_attachments(tx, message, inbox, number, kept)

@@ -58,7 +58,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
     recipients = send.message.recipients or ()
     put_in_outbox(
         tx,
-        _number(tx, added.message_id),
+        *_place(tx, added.message_id),
         recipients,
         seconds(send.send_at or send.message.received_at),
         is_scheduled=send.send_at is not None,
@@ -87,15 +87,19 @@ def _mark_answered(tx: Transaction, message_id: str) -> None:
     row = tx.one("SELECT number, inbox, flags FROM messages WHERE id = :id", id=message_id)
     if row is None or row[2] & _ANSWERED:
         return
-    tx.put(f"UPDATE messages SET flags = flags | {_ANSWERED} WHERE number = :n", n=row[0])
+    tx.put(
+        f"UPDATE messages SET flags = flags | {_ANSWERED} WHERE inbox = :inbox AND number = :n",
+        inbox=row[1],
+        n=row[0],
+    )
     origin = origin_of(tx, row[1])
     if origin is not None:
         put_push(tx, origin, row[0], message_id, Delta(add_flags=("answered",)))
 
 
-def _number(tx: Transaction, message_id: str) -> int:
-    row = tx.one("SELECT number FROM messages WHERE id = :id", id=message_id)
-    return int(row[0]) if row else 0
+def _place(tx: Transaction, message_id: str) -> tuple[int, int]:
+    row = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)
+    return (row[0], row[1]) if row else (0, 0)
 
 
 def earlier_send(

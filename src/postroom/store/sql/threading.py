@@ -33,31 +33,34 @@ COUNT_IN = """
        SET message_count = message_count + 1,
            first_date = CASE WHEN first_date < :date THEN first_date ELSE :date END,
            last_date = CASE WHEN last_date > :date THEN last_date ELSE :date END
-     WHERE number = :thread
+     WHERE inbox = :inbox AND number = :thread
 """
 RECOUNT = """
     UPDATE threads SET (message_count, first_date, last_date) = (
         SELECT count(*), min(date), max(date) FROM messages
-         WHERE thread = :thread AND is_hidden = 0
-    ) WHERE number = :thread
+         WHERE +inbox = :inbox AND thread = :thread AND is_hidden = 0
+    ) WHERE inbox = :inbox AND number = :thread
 """
+HAS_MESSAGES = "SELECT 1 FROM messages WHERE +inbox = :inbox AND thread = :thread LIMIT 1"
 REMEMBER_ID = """
     INSERT INTO thread_ids (inbox, internet_id, thread) VALUES (:inbox, :internet_id, :thread)
     ON CONFLICT (inbox, internet_id) DO NOTHING
 """
 REMEMBER_THREADS = """
-    INSERT INTO thread_aliases (id, thread)
-    SELECT id, CAST(:into AS BIGINT) FROM threads WHERE number {among}
+    INSERT INTO thread_aliases (id, thread, inbox)
+    SELECT id, CAST(:into AS BIGINT), inbox FROM threads WHERE +inbox = :inbox AND number {among}
 """
 NAMED = """
     SELECT number, inbox FROM threads WHERE id = :id
     UNION ALL
-    SELECT t.number, t.inbox FROM thread_aliases a JOIN threads t ON t.number = a.thread
-     WHERE a.id = :id
+    SELECT thread, inbox FROM thread_aliases WHERE id = :id
 """
+"""The number and inbox of a thread: a thread is asked for by its id once, then by both."""
+
+ID_OF = "SELECT id FROM threads WHERE inbox = :inbox AND number = :number"
 KNOWN_IDS = """
     SELECT i.internet_id, t.number, t.id, t.is_pinned FROM thread_ids i
-      JOIN threads t ON t.number = i.thread
+      JOIN threads t ON +t.inbox = i.inbox AND t.number = i.thread
      WHERE i.inbox = :inbox AND i.internet_id {among}
 """
 SAME_SUBJECT = """
@@ -67,7 +70,7 @@ SAME_SUBJECT = """
      ORDER BY last_date DESC, number DESC LIMIT :limit
 """
 ADDRESSES = """
-    SELECT addresses FROM messages WHERE thread = :thread
+    SELECT addresses FROM messages WHERE +inbox = :inbox AND thread = :thread
      ORDER BY date DESC, number DESC LIMIT :limit
 """
 
@@ -87,12 +90,11 @@ def _named_thread(tx: Transaction, thread_id: str) -> tuple[int, str]:
     row = tx.one(NAMED, id=thread_id)
     if row is None:
         raise NotFound(f"no thread {thread_id}")
-    return row[0], _id_of(tx, row[0])
-
-
-def _id_of(tx: Transaction, number: int) -> str:
-    row = tx.one("SELECT id FROM threads WHERE number = :number", number=number)
-    return str(row[0]) if row else ""
+    number, inbox = row
+    now = tx.one(
+        "SELECT id FROM threads WHERE inbox = :inbox AND number = :n", inbox=inbox, n=number
+    )
+    return number, str(now[0]) if now else ""
 
 
 def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
@@ -109,19 +111,24 @@ def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int
     if chosen is None:
         return None
     if merged:
-        join_threads(tx, numbers[chosen], [numbers[other] for other in merged])
+        join_threads(tx, inbox, numbers[chosen], [numbers[other] for other in merged])
     return numbers[chosen], chosen
 
 
-def join_threads(tx: Transaction, into: int, others: Sequence[int]) -> None:
+def join_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
     """Move all messages of some threads into one, which the ids of the others then mean."""
-    follow_threads(tx, into, others)
+    follow_threads(tx, inbox, into, others)
     among, params = any_of("thread", others)
-    tx.put(REMEMBER_THREADS.format(among=among), into=into, **params)
+    tx.put(REMEMBER_THREADS.format(among=among), inbox=inbox, into=into, **params)
     for table in ("messages", "thread_ids", "thread_aliases"):
-        tx.put(f"UPDATE {table} SET thread = :into WHERE thread {among}", into=into, **params)
-    tx.put(f"DELETE FROM threads WHERE number {among}", **params)
-    tx.put(RECOUNT, thread=into)
+        tx.put(
+            f"UPDATE {table} SET thread = :into WHERE +inbox = :inbox AND thread {among}",
+            inbox=inbox,
+            into=into,
+            **params,
+        )
+    tx.put(f"DELETE FROM threads WHERE +inbox = :inbox AND number {among}", inbox=inbox, **params)
+    tx.put(RECOUNT, inbox=inbox, thread=into)
 
 
 def _by_subject(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
@@ -135,18 +142,15 @@ def _by_subject(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, 
         latest=seconds(message.date + WINDOW),
         limit=_MOST_CANDIDATES,
     )
-    candidates = [_candidate(tx, row) for row in rows]
+    candidates = [_candidate(tx, inbox, row) for row in rows]
     own = tx.one("SELECT address FROM inboxes WHERE number = :inbox", inbox=inbox)
     chosen = choose_by_subject(message, candidates, date=message.date, own=frozenset(own or ()))
     return next(((row[0], row[1]) for row in rows if row[1] == chosen), None)
 
 
-def _candidate(tx: Transaction, row: Row) -> Candidate:
-    lines = [
-        line
-        for (addresses,) in tx.all(ADDRESSES, thread=row[0], limit=_MOST_MESSAGES)
-        for line in from_text(addresses)
-    ]
+def _candidate(tx: Transaction, inbox: int, row: Row) -> Candidate:
+    found = tx.all(ADDRESSES, inbox=inbox, thread=row[0], limit=_MOST_MESSAGES)
+    lines = [line for (addresses,) in found for line in from_text(addresses)]
     return Candidate(
         thread_id=row[1],
         authors=frozenset(line[2] for line in lines if line[0] == "from"),
@@ -173,20 +177,21 @@ def thread_id_of(message_id: str) -> str:
     return "thr_" + b32encode(digest[:16]).decode().rstrip("=").lower()
 
 
-def count_in(tx: Transaction, thread: int, date: int, *, is_hidden: bool) -> None:
+def count_in(tx: Transaction, inbox: int, thread: int, date: int, *, is_hidden: bool) -> None:
     """Let a thread know of one more message."""
     if not is_hidden:
-        tx.put(COUNT_IN, thread=thread, date=date)
+        tx.put(COUNT_IN, inbox=inbox, thread=thread, date=date)
 
 
-def recount(tx: Transaction, thread: int) -> None:
+def recount(tx: Transaction, inbox: int, thread: int) -> None:
     """Count the messages of a thread again; one without any message is forgotten."""
-    if tx.one("SELECT 1 FROM messages WHERE thread = :thread LIMIT 1", thread=thread):
-        tx.put(RECOUNT, thread=thread)
+    which = {"inbox": inbox, "thread": thread}
+    if tx.one(HAS_MESSAGES, **which):
+        tx.put(RECOUNT, **which)
         return
     for table in ("thread_ids", "thread_aliases"):
-        tx.put(f"DELETE FROM {table} WHERE thread = :thread", thread=thread)
-    tx.put("DELETE FROM threads WHERE number = :thread", thread=thread)
+        tx.put(f"DELETE FROM {table} WHERE +inbox = :inbox AND thread = :thread", **which)
+    tx.put("DELETE FROM threads WHERE inbox = :inbox AND number = :thread", **which)
 
 
 def remember_ids(tx: Transaction, message: NewMessage, inbox: int, thread: int) -> None:

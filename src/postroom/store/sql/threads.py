@@ -10,7 +10,7 @@ from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.model.stored import ThreadQuery
 from postroom.model.thread import Thread, ThreadRow
-from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.conditions import Conditions, within
 from postroom.store.sql.finding import inbox_number, thread_number
 from postroom.store.sql.names import numbers_named
 from postroom.store.sql.rows import MESSAGE_TABLES, ROW_COLUMNS, thread_message
@@ -23,17 +23,30 @@ _PEOPLE_SHOWN = 20
 _SUBJECT_SHOWN = 250
 
 THREAD_COLUMNS = """
-    t.number, t.id, i.id, t.subject, t.message_count, t.first_date, t.last_date
+    t.number, t.id, i.id, t.subject, t.message_count, t.first_date, t.last_date, t.inbox
+"""
+THREAD = f"""
+    SELECT {THREAD_COLUMNS} FROM threads t JOIN inboxes i ON i.number = t.inbox
+     WHERE t.inbox = :inbox AND t.number = :thread
 """
 NEWEST_OF = """
     SELECT addresses, labels, snippet FROM messages
-     WHERE thread = :thread AND is_hidden = :is_hidden
+     WHERE +inbox = :inbox AND thread = :thread AND is_hidden = :is_hidden
      ORDER BY date DESC, number DESC LIMIT :limit
 """
 SPLIT_OFF = """
     INSERT INTO threads (id, inbox, subject, base_subject, is_pinned, message_count)
-    SELECT :id, inbox, :subject, :base_subject, 1, 0 FROM threads WHERE number = :thread
+    VALUES (:id, :inbox, :subject, :base_subject, 1, 0)
     RETURNING number
+"""
+PIN = "UPDATE threads SET is_pinned = 1 WHERE inbox = :inbox AND number = :thread"
+MOVE = "UPDATE messages SET thread = :new WHERE inbox = :inbox AND number = :number"
+MOVE_ID = """
+    UPDATE thread_ids SET thread = :new
+     WHERE inbox = :inbox AND internet_id = :internet_id AND thread = :thread
+"""
+COUNT_ALL = """
+    SELECT count(*), min(date), max(date) FROM messages WHERE +inbox = :inbox AND thread = :thread
 """
 
 
@@ -61,8 +74,9 @@ def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
         among, params = any_of("label", numbers_named(tx, "labels", query.label, inboxes))
         where.add(
             f"""t.number IN (SELECT m.thread FROM messages m
-                  JOIN message_labels ml ON ml.message = m.number
-                 WHERE ml.label {among} AND m.is_hidden = 0)""",
+                  JOIN message_labels ml ON ml.inbox = m.inbox AND ml.message = m.number
+                 WHERE {within("+m.inbox", inboxes)[0]} AND ml.label {among}
+                   AND m.is_hidden = 0)""",
             **params,
         )
     return where
@@ -96,7 +110,7 @@ def _page(tx: Transaction, where: Conditions, page: Slice) -> list[Row]:
 
 
 def _thread_row(tx: Transaction, row: Row) -> ThreadRow:
-    newest = tx.all(NEWEST_OF, thread=row[0], is_hidden=0, limit=_PEOPLE_SEEN)
+    newest = _newest(tx, row, is_hidden=0)
     return ThreadRow(
         id=row[1],
         inbox_id=row[2],
@@ -108,6 +122,11 @@ def _thread_row(tx: Transaction, row: Row) -> ThreadRow:
         labels=_labels(newest),
         snippet=newest[0][2] if newest else "",
     )
+
+
+def _newest(tx: Transaction, row: Row, *, is_hidden: int) -> list[Row]:
+    """What is told of a thread by its newest messages."""
+    return tx.all(NEWEST_OF, inbox=row[7], thread=row[0], is_hidden=is_hidden, limit=_PEOPLE_SEEN)
 
 
 def _people(newest: Sequence[Row]) -> tuple[str, ...]:
@@ -126,18 +145,15 @@ def get_thread(
     tx: Transaction, thread_id: str, visible: Visible, *, limit: int, before: str | None
 ) -> Thread | None:
     """A thread with its newest messages; one wholly in Trash or Junk shows those."""
-    row = tx.one(
-        f"""SELECT {THREAD_COLUMNS} FROM threads t JOIN inboxes i ON i.number = t.inbox
-             WHERE t.number = (SELECT number FROM ({NAMED}) AS named)""",
-        id=thread_id,
-    )
+    named = tx.one(NAMED, id=thread_id)
+    row = named and tx.one(THREAD, thread=named[0], inbox=named[1])
     if row is None or (visible is not None and row[2] not in visible):
         return None
     is_hidden = int(row[6] is None)
     if is_hidden:
         row = _hidden_counts(tx, row)
-    rows = _messages(tx, row[0], is_hidden, limit + 1, _place(tx, row[0], before))
-    newest = tx.all(NEWEST_OF, thread=row[0], is_hidden=is_hidden, limit=_PEOPLE_SEEN)
+    rows = _messages(tx, row, is_hidden, limit + 1, _place(tx, row, before))
+    newest = _newest(tx, row, is_hidden=is_hidden)
     messages = tuple(thread_message(r, r[-2], r[-1]) for r in reversed(rows[:limit]))
     return Thread(
         id=row[1],
@@ -154,19 +170,19 @@ def get_thread(
 
 
 def _hidden_counts(tx: Transaction, row: Row) -> Row:
-    counts = tx.one(
-        "SELECT count(*), min(date), max(date) FROM messages WHERE thread = :thread", thread=row[0]
-    )
-    return (*row[:4], *counts) if counts else row
+    counts = tx.one(COUNT_ALL, inbox=row[7], thread=row[0])
+    return (*row[:4], *counts, row[7]) if counts else row
 
 
-def _place(tx: Transaction, thread: int, before: str | None) -> tuple[int, int] | None:
+def _place(tx: Transaction, thread: Row, before: str | None) -> tuple[int, int] | None:
     if before is None:
         return None
     row = tx.one(
-        "SELECT date, number FROM messages WHERE id = :id AND thread = :thread",
+        """SELECT date, number FROM messages
+            WHERE +inbox = :inbox AND id = :id AND thread = :thread""",
+        inbox=thread[7],
         id=before,
-        thread=thread,
+        thread=thread[0],
     )
     if row is None:
         raise NotFound(f"before: no message {before} in this thread")
@@ -174,14 +190,16 @@ def _place(tx: Transaction, thread: int, before: str | None) -> tuple[int, int] 
 
 
 def _messages(
-    tx: Transaction, thread: int, is_hidden: int, limit: int, place: tuple[int, int] | None
+    tx: Transaction, thread: Row, is_hidden: int, limit: int, place: tuple[int, int] | None
 ) -> list[Row]:
     start = "(m.date, m.number) < (:date, :number)" if place else "1 = 1"
     return tx.all(
         f"""SELECT {ROW_COLUMNS}, b.text, b.new_text FROM {MESSAGE_TABLES}
-             WHERE m.thread = :thread AND m.is_hidden = :is_hidden AND {start}
+             WHERE +m.inbox = :inbox AND m.thread = :thread AND m.is_hidden = :is_hidden
+               AND {start}
              ORDER BY m.date DESC, m.number DESC LIMIT :limit""",
-        thread=thread,
+        inbox=thread[7],
+        thread=thread[0],
         is_hidden=is_hidden,
         **({"date": place[0], "number": place[1]} if place else {}),
         limit=limit,
@@ -193,10 +211,10 @@ def merge_threads(tx: Transaction, thread_ids: Sequence[str], visible: Visible) 
     found = [thread_number(tx, thread_id, visible) for thread_id in thread_ids]
     if len({inbox for _, inbox in found}) > 1:
         raise InvalidInput("thread_ids: threads of different inboxes cannot be merged")
-    into = found[0][0]
+    into, inbox = found[0]
     others = [number for number, _ in found[1:] if number != into]
     if others:
-        join_threads(tx, into, list(dict.fromkeys(others)))
+        join_threads(tx, inbox, into, list(dict.fromkeys(others)))
     return thread_ids[0]
 
 
@@ -213,41 +231,39 @@ def split_thread(
         NotFound: the thread does not exist, or one of the messages is not in it.
         InvalidInput: nothing would be left behind.
     """
-    thread, _ = thread_number(tx, thread_id, visible)
+    thread, inbox = thread_number(tx, thread_id, visible)
     among, params = any_of("id", message_ids)
     rows = tx.all(
         f"""SELECT number, internet_id, id, subject FROM messages
-             WHERE thread = :thread AND id {among} ORDER BY date, number""",
+             WHERE +inbox = :inbox AND thread = :thread AND id {among} ORDER BY date, number""",
+        inbox=inbox,
         thread=thread,
         **params,
     )
     missing = set(message_ids) - {row[2] for row in rows}
     if missing:
         raise NotFound(f"no message {min(missing)} in the thread {thread_id}")
-    counted = tx.one("SELECT count(*) FROM messages WHERE thread = :thread", thread=thread)
+    counted = tx.one(COUNT_ALL, inbox=inbox, thread=thread)
     if counted and counted[0] == len(rows):
         raise InvalidInput("message_ids: that is the whole thread; leave at least one message")
-    _split_off(tx, thread, new_thread_id, rows)
+    _split_off(tx, inbox, thread, new_thread_id, rows)
 
 
-def _split_off(tx: Transaction, thread: int, new_thread_id: str, rows: Sequence[Row]) -> None:
+def _split_off(
+    tx: Transaction, inbox: int, thread: int, new_thread_id: str, rows: Sequence[Row]
+) -> None:
     subject = rows[0][3]
     made = tx.one(
         SPLIT_OFF,
         id=new_thread_id,
-        thread=thread,
+        inbox=inbox,
         subject=subject,
         base_subject=subject_key(subject),
     )
     new = made[0] if made else 0
-    tx.run("UPDATE threads SET is_pinned = 1 WHERE number = :thread", thread=thread)
-    tx.many(
-        "UPDATE messages SET thread = :new WHERE number = :number",
-        [{"new": new, "number": row[0]} for row in rows],
-    )
-    tx.many(
-        "UPDATE thread_ids SET thread = :new WHERE thread = :thread AND internet_id = :internet_id",
-        [{"new": new, "thread": thread, "internet_id": row[1]} for row in rows if row[1]],
-    )
-    recount(tx, thread)
-    recount(tx, new)
+    tx.run(PIN, inbox=inbox, thread=thread)
+    tx.many(MOVE, [{"new": new, "inbox": inbox, "number": row[0]} for row in rows])
+    moved = {"new": new, "inbox": inbox, "thread": thread}
+    tx.many(MOVE_ID, [{**moved, "internet_id": row[1]} for row in rows if row[1]])
+    recount(tx, inbox, thread)
+    recount(tx, inbox, new)

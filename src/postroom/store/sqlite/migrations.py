@@ -13,6 +13,7 @@ import apsw
 from postroom.errors import MailError
 from postroom.store.recall import schema as recall
 from postroom.store.search import schema as search
+from postroom.store.sqlite import inbox_keys
 
 STEPS: tuple[tuple[str, ...], ...] = (
     (
@@ -417,6 +418,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
         """INSERT INTO identities (id, inbox, email, name, signature, is_default)
            SELECT 'idn_' || substr(id, 5), number, address, '', '', 1 FROM inboxes""",
     ),
+    inbox_keys.BODIES,
+    inbox_keys.SEARCH_TEXTS,
+    inbox_keys.MESSAGE_LABELS,
+    inbox_keys.MESSAGE_MAILBOXES,
+    inbox_keys.OUTBOX,
+    inbox_keys.THREAD_ALIASES,
 )
 
 
