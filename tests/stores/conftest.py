@@ -15,17 +15,32 @@ from postroom.ports.store import Store
 from postroom.store import postgres, sqlite
 from postroom.store.store import SqlStore
 from tests.mails import new_inbox
+from tests.stores import shards
 
 OpenAgain = Callable[[], Awaitable[SqlStore]]
 
 
+@pytest.fixture(scope="session")
+def known(request: pytest.FixtureRequest) -> Iterator[shards.Known]:
+    """The queries that ask every shard, and those that were looked at in this session."""
+    found = shards.Known(is_updated=request.config.getoption("--update-golden"))
+    yield found
+    found.write()
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAgain:
+def open_again(
+    request: pytest.FixtureRequest, tmp_path: Path, known: shards.Known
+) -> Iterator[OpenAgain]:
     """Opens the store of this test once more, as another process would."""
     if request.param == "sqlite":
-        return lambda: sqlite.open_store(tmp_path / "postroom.db")
+        yield lambda: sqlite.open_store(tmp_path / "postroom.db")
+        return
     url = request.getfixturevalue("database_url")
-    return lambda: postgres.open_store(url, tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        asked = shards.record(patch)
+        yield lambda: postgres.open_store(url, tmp_path)
+    assert [] == known.unknown(url, asked)
 
 
 @pytest.fixture

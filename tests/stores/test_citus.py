@@ -7,10 +7,22 @@ from pathlib import Path
 
 import psycopg
 
-SCRIPT = Path(__file__).parents[2] / "deploy" / "citus.sql"
+HOUSE = Path(__file__).parents[2]
+SCRIPT = HOUSE / "deploy" / "citus.sql"
 TABLES = """
     SELECT relname, relkind = 'p' FROM pg_class
      WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+"""
+OF_MESSAGES = """
+    SELECT DISTINCT c.relname, c.relkind = 'p' FROM pg_class c JOIN pg_attribute a
+        ON a.attrelid = c.oid AND a.attname IN ('message', 'thread')
+       AND format_type(a.atttypid, NULL) = 'bigint'
+     WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+       AND NOT c.relispartition
+"""
+TRIGGERS = """
+    SELECT t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+     WHERE c.relkind = 'p' AND NOT c.relispartition AND NOT t.tgisinternal
 """
 
 
@@ -31,3 +43,23 @@ def test_every_table_has_a_place(database_url: str) -> None:
 
     assert sorted(name for name, cut in is_cut.items() if cut) == sorted(distributed)
     assert sorted(is_cut) == sorted([*distributed, *copied, *left])
+    told = " ".join((HOUSE / "docs" / "operations.md").read_text().split())
+    assert f"{len(distributed)} tables follow the inbox, {len(copied)} small ones" in told
+
+
+def test_no_table_goes_with_a_trigger(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        triggers = connection.execute(TRIGGERS).fetchall()
+
+    dropped = re.findall(r"DROP TRIGGER (\w+) ON (\w+);", SCRIPT.read_text())
+    assert dropped
+    assert sorted(triggers) == sorted(dropped)
+
+
+def test_the_rows_of_a_message_lie_with_it(database_url: str) -> None:
+    """All tables that name a message or a thread by its number follow the inbox, or an account."""
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(OF_MESSAGES).fetchall()
+
+    assert {"bodies", "search_texts", "outbox", "attachments"} <= {row[0] for row in rows if row[1]}
+    assert {"remotes", "pushes", "search_changes"} == {row[0] for row in rows if not row[1]}

@@ -105,8 +105,12 @@ class RuleEffect:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """A forward or a reply that a rule asks for, claimed by one worker."""
+    """A forward or a reply that a rule asks for, claimed by one worker.
 
+    It has the numbers of its inbox and its own.
+    """
+
+    inbox: int
     number: int
     id: str
     rule_id: str

@@ -48,8 +48,9 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True)
 class WebhookJob:
-    """A delivery that one worker makes now."""
+    """A delivery that one worker makes now, by the numbers of its inbox and its own."""
 
+    inbox: int
     number: int
     url: str
     secrets: tuple[str, ...] = field(metadata=INTERNAL)

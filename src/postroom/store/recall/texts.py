@@ -17,7 +17,7 @@ _MEANING_CHARS = 2_000
 OF_MEMORY = "SELECT key, summary, text, tags FROM memories WHERE number = :what"
 OF_MESSAGE = """
     SELECT m.subject, m.from_name, coalesce(b.new_text, b.text)
-      FROM messages m JOIN bodies b ON b.inbox = m.inbox AND b.message = m.number
+      FROM messages m JOIN bodies b ON +b.inbox = +m.inbox AND b.message = m.number
      WHERE m.number = :what
 """
 

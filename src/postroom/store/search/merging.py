@@ -54,7 +54,7 @@ NUMBERS = """
 MESSAGES = f"""
     SELECT m.number, m.date, {", ".join(f"b.{column}" for column in COLUMNS)},
            m.inbox, m.is_hidden, m.has_attachment, m.mailboxes, m.labels
-      FROM messages m JOIN search_texts b ON b.inbox = m.inbox AND b.message = m.number
+      FROM messages m JOIN search_texts b ON +b.inbox = +m.inbox AND b.message = m.number
      WHERE m.number {{among}} ORDER BY m.number
 """
 

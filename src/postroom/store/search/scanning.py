@@ -12,18 +12,18 @@ from postroom.store.sql.values import CONTAINS, any_of, is_storable, pattern
 from postroom.store.transaction import Transaction
 
 HAS_LABEL = """EXISTS (
-    SELECT 1 FROM message_labels x JOIN labels n ON n.inbox = x.inbox AND n.number = x.label
-     WHERE x.inbox = m.inbox AND {within} AND x.message = m.number AND n.folded = :{name}
+    SELECT 1 FROM message_labels x JOIN labels n ON +n.inbox = +x.inbox AND n.number = x.label
+     WHERE +x.inbox = +m.inbox AND {within} AND x.message = m.number AND n.folded = :{name}
 )"""
 IN_MAILBOX = """EXISTS (
     SELECT 1 FROM message_mailboxes x
-      JOIN mailboxes n ON n.inbox = x.inbox AND n.number = x.mailbox
-     WHERE x.inbox = m.inbox AND {within} AND x.message = m.number AND n.folded = :{name}
+      JOIN mailboxes n ON +n.inbox = +x.inbox AND n.number = x.mailbox
+     WHERE +x.inbox = +m.inbox AND {within} AND x.message = m.number AND n.folded = :{name}
 )"""
 
 HAS_TEXTS = """EXISTS (
     SELECT 1 FROM search_texts b
-     WHERE b.inbox = m.inbox AND {within} AND b.message = m.number AND {texts} LIMIT 1 OFFSET 0
+     WHERE +b.inbox = +m.inbox AND {within} AND b.message = m.number AND {texts} LIMIT 1 OFFSET 0
 )"""
 """Not a join, nor what PostgreSQL makes one of (hence the offset): no plan may begin with the
 texts, and read those of every inbox. The inboxes are said once more, because what is left out of a
@@ -71,7 +71,7 @@ def scan_tail(tx: Transaction, wanted: Wanted) -> list[Match]:
     # A cross join says to begin with the tail, which is short.
     tables = "search_tail tail CROSS JOIN messages m"
     scope, params = _scope(wanted, "tail")
-    joined = "m.number = tail.message AND +m.inbox = tail.inbox"
+    joined = "m.number = tail.message AND +m.inbox = +tail.inbox"
     return _matches(tx, wanted, tables, f"{joined} AND {scope}", params)
 
 

@@ -23,13 +23,13 @@ ADDRESS_END = "\x1e"
 
 SAME_MESSAGE_ID = """
     SELECT m.id, t.id, m.fingerprint
-      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.inbox = :inbox AND m.internet_id = :internet_id AND m.is_outbound = :is_outbound
      ORDER BY m.number
 """
 SAME_BYTES = """
     SELECT m.id, t.id
-      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.raw = :raw AND m.inbox = :inbox AND m.is_outbound = :is_outbound
      ORDER BY m.number
 """

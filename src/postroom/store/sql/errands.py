@@ -24,7 +24,7 @@ INSERT = """
     VALUES (:id, :rule, :name, :plan, :message, :inbox, :act, 'waiting', 0, :now)
 """
 DUE = """
-    SELECT e.number, e.id, e.rule, e.name, e.message, i.id, e.act, e.attempts
+    SELECT e.inbox, e.number, e.id, e.rule, e.name, e.message, i.id, e.act, e.attempts
       FROM errands e JOIN inboxes i ON i.number = e.inbox
      WHERE e.state = 'waiting' AND e.next_at <= :now AND (e.holder IS NULL OR e.until <= :now)
      ORDER BY e.number LIMIT :limit
@@ -35,11 +35,12 @@ NEXT = """
 """
 ABOUT = """
     SELECT m.inbox, t.id, m.id
-      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.id = :id
 """
 BEYOND = frozenset({"webhook", "forward", "reply", "remember"})
 """What an act does that leaves the message itself alone."""
+_IT = "inbox = :inbox AND number = :n"
 
 
 def carry_out(
@@ -139,18 +140,28 @@ def claim_errands(
     rows = tx.all(DUE, now=seconds(now), limit=limit)
     for row in rows:
         tx.run(
-            "UPDATE errands SET holder = :holder, until = :until WHERE number = :n",
+            f"UPDATE errands SET holder = :holder, until = :until WHERE {_IT}",
             holder=holder,
             until=seconds(until),
-            n=row[0],
+            inbox=row[0],
+            n=row[1],
         )
     return [_errand(row, holder) for row in rows]
 
 
 def _errand(row: Row, holder: str) -> Errand:
-    number, errand_id, rule, name, message, inbox, act, attempts = row
+    inbox, number, errand_id, rule, name, message, inbox_id, act, attempts = row
     return Errand(
-        number, errand_id, rule, name, message, inbox, Act(*from_text(act)), attempts, holder
+        inbox=inbox,
+        number=number,
+        id=errand_id,
+        rule_id=rule,
+        rule_name=name,
+        message_id=message,
+        inbox_id=inbox_id,
+        act=Act(*from_text(act)),
+        attempts=attempts,
+        holder=holder,
     )
 
 
@@ -171,15 +182,17 @@ def settle_errand(
     """Write down how it went: done, to be tried again, or given up with an event."""
     if failed is not None and next_at is not None:
         tx.run(
-            """UPDATE errands SET attempts = attempts + 1, next_at = :at, holder = NULL,
-                      until = NULL WHERE number = :n AND holder = :holder""",
+            f"""UPDATE errands SET attempts = attempts + 1, next_at = :at, holder = NULL,
+                      until = NULL WHERE {_IT} AND holder = :holder""",
             at=seconds(next_at),
+            inbox=errand.inbox,
             n=errand.number,
             holder=errand.holder,
         )
         return
     gone = tx.run(
-        "DELETE FROM errands WHERE number = :n AND holder = :holder",
+        f"DELETE FROM errands WHERE {_IT} AND holder = :holder",
+        inbox=errand.inbox,
         n=errand.number,
         holder=errand.holder,
     )

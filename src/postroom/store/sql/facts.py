@@ -17,16 +17,17 @@ from postroom.store.transaction import Row, Transaction
 ALL = Slice(limit=2**31 - 1)
 FACTS = """
     SELECT m.number, m.id, i.id, t.id, m.is_outbound, m.subject, m.addresses, m.date, m.size_bytes,
-           m.labels, m.flags, m.mailboxes, m.has_attachment, m.details, m.raw, s.searchable
-      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
-      JOIN inboxes i ON i.number = m.inbox
-      JOIN search_texts s ON s.inbox = m.inbox AND s.message = m.number
+           m.labels, m.flags, m.mailboxes, m.has_attachment, m.details, m.raw, s.searchable, m.inbox
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+      JOIN inboxes i ON i.number = +m.inbox
+      JOIN search_texts s ON +s.inbox = +m.inbox AND s.message = m.number
      WHERE m.number {among} ORDER BY m.date DESC, m.number DESC
 """
 FILES = """
-    SELECT message, filename, content_type FROM attachments WHERE message {among} ORDER BY number
+    SELECT message, filename, content_type FROM attachments
+     WHERE +inbox {inboxes} AND message {among} ORDER BY number
 """
-TEXTS = "SELECT message, text FROM bodies WHERE message {among}"
+TEXTS = "SELECT message, text FROM bodies WHERE inbox {inboxes} AND message {among}"
 
 
 def candidates(tx: Transaction, queries: Sequence[MessageQuery], finder: Finder) -> list[int]:
@@ -42,14 +43,17 @@ def read_facts(
 ) -> list[Facts]:
     """What is known of some messages; texts and files only if somebody looks at them."""
     among, params = any_of("number", numbers)
+    rows = tx.all(FACTS.format(among=among), **params)
+    inboxes, scope = any_of("inbox", sorted({row[16] for row in rows}))
     files: dict[int, list[tuple[str, str]]] = {}
     if with_files:
-        for number, filename, kind in tx.all(FILES.format(among=among), **params):
+        sql = FILES.format(inboxes=inboxes, among=among)
+        for number, filename, kind in tx.all(sql, **params, **scope):
             files.setdefault(number, []).append((filename, kind))
     texts: dict[int, str] = {}
     if with_text:
-        texts.update((row[0], row[1]) for row in tx.all(TEXTS.format(among=among), **params))
-    rows = tx.all(FACTS.format(among=among), **params)
+        sql = TEXTS.format(inboxes=inboxes, among=among)
+        texts.update((row[0], row[1]) for row in tx.all(sql, **params, **scope))
     return [_facts(row, texts.get(row[0], ""), files.get(row[0], ())) for row in rows]
 
 

@@ -25,7 +25,7 @@ FILENAMES = """
 """
 BODIES = """
     SELECT b.message, b.text, s.searchable
-      FROM bodies b JOIN search_texts s ON s.inbox = b.inbox AND s.message = b.message
+      FROM bodies b JOIN search_texts s ON +s.inbox = +b.inbox AND s.message = b.message
      WHERE {within} AND b.message {among}
 """
 

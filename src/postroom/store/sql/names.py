@@ -64,8 +64,8 @@ def list_labels(tx: Transaction, visible: Visible, page: Slice) -> Found[Label]:
     among, params = ("IS NOT NULL", {}) if inboxes is None else any_of("inbox", inboxes)
     rows = tx.all(
         f"""SELECT min(l.name), l.folded, count(*)
-              FROM labels l JOIN message_labels ml ON ml.inbox = l.inbox AND ml.label = l.number
-              JOIN messages m ON +m.inbox = ml.inbox AND m.number = ml.message
+              FROM labels l JOIN message_labels ml ON +ml.inbox = +l.inbox AND ml.label = l.number
+              JOIN messages m ON +m.inbox = +ml.inbox AND m.number = ml.message
              WHERE l.inbox {among} AND m.is_hidden = 0
              GROUP BY l.folded ORDER BY l.folded""",
         **params,

@@ -41,8 +41,8 @@ STALE = """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
            o.is_scheduled, i.account_id, o.inbox
-      FROM outbox o JOIN messages m ON +m.inbox = o.inbox AND m.number = o.message
-      JOIN inboxes i ON i.number = m.inbox
+      FROM outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
+      JOIN inboxes i ON i.number = +m.inbox
      WHERE o.state = 'waiting'
        AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond))
      ORDER BY o.next_at, o.message LIMIT :limit
@@ -62,8 +62,8 @@ NEXT = """
 """
 FIND = """
     SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox FROM messages m
-      JOIN inboxes i ON i.number = m.inbox
-      LEFT JOIN outbox o ON o.inbox = m.inbox AND o.message = m.number
+      JOIN inboxes i ON i.number = +m.inbox
+      LEFT JOIN outbox o ON +o.inbox = +m.inbox AND o.message = m.number
      WHERE m.id = :id AND m.is_outbound = 1
 """
 _IT = "inbox = :inbox AND message = :message"
@@ -328,9 +328,9 @@ def find_outbox(tx: Transaction, query: OutboxQuery) -> Found[OutboxEntry]:
     )
 
 
-_TABLES = """outbox o JOIN messages m ON +m.inbox = o.inbox AND m.number = o.message
-    JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
-    JOIN inboxes i ON i.number = m.inbox"""
+_TABLES = """outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
+    JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+    JOIN inboxes i ON i.number = +m.inbox"""
 _COLUMNS = """o.message, m.id, t.id, i.id, m.subject, m.details, o.attempts, o.queued_at, o.next_at,
     o.state"""
 

@@ -14,7 +14,7 @@ from postroom.store.transaction import Transaction
 
 ABOUT = """
     SELECT m.inbox, t.id, m.id, m.details
-      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.inbox = :inbox AND m.number = :number
 """
 REPORTED = """

@@ -38,7 +38,7 @@ NEWEST = f"""
      WHERE +m.inbox = :inbox AND m.thread = :thread
      ORDER BY m.is_hidden, m.is_outbound, m.date DESC, m.number DESC LIMIT 1
 """
-FILE_TABLES = "attachments a JOIN messages m ON +m.inbox = a.inbox AND m.number = a.message"
+FILE_TABLES = "attachments a JOIN messages m ON +m.inbox = +a.inbox AND m.number = a.message"
 ATTACHMENTS_OF = f"""
     SELECT {ATTACHMENT_COLUMNS} FROM {FILE_TABLES}
      WHERE a.inbox = :inbox AND a.message = :message ORDER BY a.position

@@ -35,7 +35,7 @@ FIND = """
 LIVE = "SELECT mailboxes FROM remotes WHERE message = :message AND is_gone = 0 ORDER BY scope, key"
 SENT_BY_US = """
     SELECT m.number, m.id, t.id
-      FROM messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.inbox = :inbox AND m.internet_id = :internet_id AND m.is_outbound = 1
        AND NOT EXISTS (SELECT 1 FROM remotes r WHERE r.message = m.number)
      ORDER BY m.number LIMIT 1

@@ -16,15 +16,15 @@ from postroom.store.transaction import Row, Transaction
 
 OUTDATED = """
     SELECT m.number, m.id, i.id, t.id, m.is_outbound, m.received_at, m.addresses, m.raw
-      FROM messages m JOIN inboxes i ON i.number = m.inbox
-      JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
+      FROM messages m JOIN inboxes i ON i.number = +m.inbox
+      JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.number > :after AND m.parser_version < :version
      ORDER BY m.number LIMIT :limit
 """
 COUNT_OUTDATED = "SELECT count(*) FROM messages WHERE parser_version < :version"
 FIND = """
     SELECT m.number, m.inbox, m.thread, m.details, t.is_pinned FROM messages m
-      JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread WHERE m.id = :id
+      JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread WHERE m.id = :id
 """
 UPDATE_MESSAGE = """
     UPDATE messages

@@ -20,8 +20,8 @@ ROW_COLUMNS = """
     m.snippet, m.labels, m.mailboxes, m.flags, m.has_attachment
 """
 ROW_TABLES = """
-    messages m JOIN threads t ON +t.inbox = m.inbox AND t.number = m.thread
-      JOIN inboxes i ON i.number = m.inbox
+    messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+      JOIN inboxes i ON i.number = +m.inbox
 """
 ATTACHMENT_COLUMNS = "a.id, m.id, a.filename, a.content_type, a.size, a.is_inline, a.sha256"
 
@@ -67,7 +67,7 @@ def thread_message(row: Row, text: str, new_text: str | None) -> ThreadMessage:
 
 MESSAGE_COLUMNS = f"""{ROW_COLUMNS}, m.received_at, m.internet_id, m.size_bytes, m.raw, m.details,
     b.text, b.new_text"""
-MESSAGE_TABLES = f"{ROW_TABLES} JOIN bodies b ON b.inbox = m.inbox AND b.message = m.number"
+MESSAGE_TABLES = f"{ROW_TABLES} JOIN bodies b ON +b.inbox = +m.inbox AND b.message = m.number"
 
 
 def message(row: Row, attachments: tuple[Attachment, ...]) -> Message:

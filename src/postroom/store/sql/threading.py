@@ -60,7 +60,7 @@ NAMED = """
 ID_OF = "SELECT id FROM threads WHERE inbox = :inbox AND number = :number"
 KNOWN_IDS = """
     SELECT i.internet_id, t.number, t.id, t.is_pinned FROM thread_ids i
-      JOIN threads t ON +t.inbox = i.inbox AND t.number = i.thread
+      JOIN threads t ON +t.inbox = +i.inbox AND t.number = i.thread
      WHERE i.inbox = :inbox AND i.internet_id {among}
 """
 SAME_SUBJECT = """

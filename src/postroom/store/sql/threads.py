@@ -74,7 +74,7 @@ def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
         among, params = any_of("label", numbers_named(tx, "labels", query.label, inboxes))
         where.add(
             f"""t.number IN (SELECT m.thread FROM messages m
-                  JOIN message_labels ml ON ml.inbox = m.inbox AND ml.message = m.number
+                  JOIN message_labels ml ON +ml.inbox = +m.inbox AND ml.message = m.number
                  WHERE {within("+m.inbox", inboxes)[0]} AND ml.label {among}
                    AND m.is_hidden = 0)""",
             **params,

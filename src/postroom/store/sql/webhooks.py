@@ -35,9 +35,10 @@ INSERT_DELIVERY = """
 """
 DUE = """
     SELECT d.number, w.url, w.secret, w.old_secret, w.renewed_at, d.attempts, d.first_at,
-           e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data
+           e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data, d.inbox
       FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
-      LEFT JOIN events e ON e.number = d.event LEFT JOIN inboxes i ON i.number = e.inbox
+      LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event
+      LEFT JOIN inboxes i ON i.number = +e.inbox
      WHERE d.status = 'pending' AND d.next_at <= :now AND (d.holder IS NULL OR d.until <= :now)
        AND NOT EXISTS (
            SELECT 1 FROM webhook_deliveries b
@@ -84,7 +85,9 @@ def tell(tx: Transaction, target: str, event: int, inbox: int, now: datetime) ->
         row = tx.one("SELECT number FROM webhooks WHERE url = :url", url=target)
     assert row is not None
     told = tx.one(
-        "SELECT 1 FROM webhook_deliveries WHERE webhook = :webhook AND event = :event",
+        """SELECT 1 FROM webhook_deliveries
+            WHERE inbox = :inbox AND webhook = :webhook AND event = :event""",
+        inbox=inbox,
         webhook=row[0],
         event=event,
     )
@@ -181,9 +184,11 @@ def claim_webhooks(
     rows = tx.claimable(DUE, "d", now=seconds(now), limit=limit)
     for row in rows:
         tx.run(
-            "UPDATE webhook_deliveries SET holder = :holder, until = :until WHERE number = :n",
+            """UPDATE webhook_deliveries SET holder = :holder, until = :until
+                WHERE inbox = :inbox AND number = :n""",
             holder=holder,
             until=seconds(until),
+            inbox=row[15],
             n=row[0],
         )
     return [_job(row, holder, now) for row in rows]
@@ -198,7 +203,8 @@ def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
         event = Event(
             row[8], row[9], moment(row[10]), row[11], row[12], row[13], from_text(row[14]), row[7]
         )
-    return WebhookJob(row[0], row[1], tuple(secrets), event, row[5], moment(row[6]), holder)
+    told = (tuple(secrets), event, row[5], moment(row[6]))
+    return WebhookJob(row[15], row[0], row[1], *told, holder)
 
 
 def next_webhook_at(tx: Transaction) -> datetime | None:
@@ -216,11 +222,12 @@ def settle_webhook(
         """UPDATE webhook_deliveries
               SET status = :status, attempts = attempts + 1, code = :code, detail = :detail,
                   next_at = :next_at, holder = NULL, until = NULL
-            WHERE number = :n AND holder = :holder""",
+            WHERE inbox = :inbox AND number = :n AND holder = :holder""",
         status=status,
         code=posted.code,
         detail=posted.detail,
         next_at=seconds(next_at or now),
+        inbox=job.inbox,
         n=job.number,
         holder=job.holder,
     )
@@ -233,9 +240,9 @@ def settle_webhook(
 
 _DELIVERY = """
     SELECT d.number, d.id, w.id, coalesce(e.id, ''), coalesce(e.type, ''), d.status, d.attempts,
-           d.code, d.detail, d.created_at, d.next_at
+           d.code, d.detail, d.created_at, d.next_at, d.inbox
       FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
-      LEFT JOIN events e ON e.number = d.event
+      LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event
 """
 
 
@@ -294,11 +301,13 @@ def redeliver(
         raise Conflict(f"{delivery_id} is on its way already")
     tx.run(
         """UPDATE webhook_deliveries SET status = 'pending', first_at = :now, next_at = :now
-            WHERE number = :n""",
+            WHERE inbox = :inbox AND number = :n""",
         now=seconds(now),
+        inbox=row[11],
         n=row[0],
     )
     tx.announce("webhooks")
-    again = tx.one(f"{_DELIVERY} WHERE d.number = :n", n=row[0])
+    which = "d.inbox = :inbox AND d.number = :n"
+    again = tx.one(f"{_DELIVERY} WHERE {which}", inbox=row[11], n=row[0])
     assert again is not None
     return _delivery(again)
