@@ -38,7 +38,7 @@ SLOW_MS = 500
 
 SCAN = """
     SELECT count(*) OVER (), m.number
-      FROM messages m JOIN search_texts s ON s.message = m.number
+      FROM messages m JOIN search_texts s ON s.inbox = m.inbox AND s.message = m.number
      WHERE m.is_hidden = 0 AND (%(inbox)s::bigint IS NULL OR m.inbox = %(inbox)s)
        AND s.searchable ILIKE %(pattern)s
      ORDER BY m.date DESC, m.number DESC LIMIT 50
@@ -50,9 +50,11 @@ TRIGRAMS = (
     "ANALYZE",
 )
 SIZES = """
-    SELECT pg_database_size(current_database()), pg_relation_size('bench_trigrams'),
+    SELECT pg_database_size(current_database()),
+           (SELECT sum(pg_relation_size(relid))::bigint FROM pg_partition_tree('bench_trigrams')),
            (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
-             WHERE relkind = 'r' AND relname LIKE 'search\\_%' AND relname <> 'search_texts')
+             WHERE relkind = 'r' AND relname LIKE 'search\\_%'
+               AND relname NOT LIKE 'search\\_texts%')
 """
 
 
