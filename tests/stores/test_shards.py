@@ -133,6 +133,7 @@ def test_every_query_that_asks_all_shards_has_a_reason() -> None:
     told = " ".join(OPERATIONS.read_text().split())
 
     assert [] == unexplained
+    assert [] == [line for line in shards.golden() if "FOR UPDATE" in line]
     assert [] == [reason for reason, _ in shards.REASONS if reason not in used]
     assert [] == [reason for reason, _ in shards.REASONS if reason not in told]
 

@@ -41,6 +41,11 @@ ABOUT = """
 BEYOND = frozenset({"webhook", "forward", "reply", "remember"})
 """What an act does that leaves the message itself alone."""
 _IT = "inbox = :inbox AND number = :n"
+FREE = f"""
+    SELECT 1 FROM errands e
+     WHERE {_IT} AND state = 'waiting' AND (holder IS NULL OR until <= :now)
+"""
+"""Locked one by one, each in its own inbox: over several machines no lock reaches all rows."""
 
 
 def carry_out(
@@ -137,7 +142,8 @@ def claim_errands(
     tx: Transaction, holder: str, *, now: datetime, until: datetime, limit: int
 ) -> list[Errand]:
     """Take what is due, and what a worker that is gone has left behind."""
-    rows = tx.all(DUE, now=seconds(now), limit=limit)
+    due = tx.all(DUE, now=seconds(now), limit=limit)
+    rows = [row for row in due if tx.claimable(FREE, "e", inbox=row[0], n=row[1], now=seconds(now))]
     for row in rows:
         tx.run(
             f"UPDATE errands SET holder = :holder, until = :until WHERE {_IT}",

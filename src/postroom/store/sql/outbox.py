@@ -47,6 +47,12 @@ DUE = """
        AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond))
      ORDER BY o.next_at, o.message LIMIT :limit
 """
+FREE = """
+    SELECT 1 FROM outbox o
+     WHERE o.inbox = :inbox AND o.message = :message AND o.state = 'waiting'
+"""
+"""Locked one by one, each in its own inbox: over several machines no lock reaches all rows."""
+
 DOMAIN_HOUR = "SELECT count(*), min(at) FROM domain_sends WHERE domain = :domain"
 HOUR_S = 3600
 CLAIM = """
@@ -106,8 +112,9 @@ def claim_mail(
         _abandon(tx, (inbox, number), state, pending, now)
     if is_paused(tx):
         return []
-    due = tx.claimable(DUE, "o", now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
-    jobs = [_job(row, holder) for row in due]
+    due = tx.all(DUE, now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
+    found = [_job(row, holder) for row in due]
+    jobs = [job for job in found if tx.claimable(FREE, "o", **_of(job))]
     taken = [job for job in jobs if job.is_scheduled or _has_room(tx, job, now, most_per_domain)]
     for job in taken:
         tx.run(CLAIM, **_of(job), holder=holder, until=seconds(until))

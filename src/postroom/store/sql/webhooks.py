@@ -46,6 +46,13 @@ DUE = """
               AND b.number < d.number)
      ORDER BY d.number LIMIT :limit
 """
+FREE = """
+    SELECT 1 FROM webhook_deliveries d
+     WHERE d.inbox = :inbox AND d.number = :n AND d.status = 'pending'
+       AND (d.holder IS NULL OR d.until <= :now)
+"""
+"""Locked one by one, each in its own inbox: over several machines no lock reaches all rows."""
+
 NEXT = """
     SELECT min(CASE WHEN holder IS NULL THEN next_at ELSE until END) FROM webhook_deliveries
      WHERE status = 'pending'
@@ -181,7 +188,10 @@ def claim_webhooks(
     tx: Transaction, holder: str, *, now: datetime, until: datetime, limit: int
 ) -> list[WebhookJob]:
     """Take what is due; of one inbox only the oldest, so that events come in their order."""
-    rows = tx.claimable(DUE, "d", now=seconds(now), limit=limit)
+    due = tx.all(DUE, now=seconds(now), limit=limit)
+    rows = [
+        row for row in due if tx.claimable(FREE, "d", inbox=row[15], n=row[0], now=seconds(now))
+    ]
     for row in rows:
         tx.run(
             """UPDATE webhook_deliveries SET holder = :holder, until = :until
