@@ -13,14 +13,15 @@ from postroom.errors import Conflict
 from postroom.store.search.choice import Candidate, Sizes, choose_sources
 from postroom.store.search.kinds import SegmentRow
 from postroom.store.search.schema import INDEX_ALL
-from postroom.store.search.segments import BUILDING, GONE, LIVE, Spot, place_in
+from postroom.store.search.segments import BUILDING, GONE, LIVE, find_places
 from postroom.store.search.sets import (
     READ_SET,
     REMOVED,
     WRITE_SET,
+    Mark,
     inbox_set,
     places_in,
-    put,
+    put_marks,
     write_places,
 )
 from postroom.store.sql.values import any_of
@@ -206,10 +207,14 @@ def finish(tx: Transaction, job: Job, made: Made, sets: Mapping[str, bytes], now
 
 def _catch_up(tx: Transaction, job: Job, size: int) -> None:
     """Do to the new segment what was done to the old ones since it was begun."""
-    for message, name, is_in in tx.all(NOTED, number=job.number):
-        place = place_in(tx, job.number, message)
-        if place is not None:
-            put(tx, Spot(job.number, size, place, None), message, name, is_in=bool(is_in))
+    noted = {(row[0], row[1]): bool(row[2]) for row in tx.all(NOTED, number=job.number)}
+    places = dict(find_places(tx, job.number, sorted({message for message, _ in noted})))
+    marks: dict[str, list[Mark]] = {}
+    for (message, name), is_in in noted.items():
+        if message in places:
+            marks.setdefault(name, []).append((places[message], is_in))
+    for name, own in marks.items():
+        put_marks(tx, job.number, size, name, own)
     tx.run("DELETE FROM search_changes WHERE segment = :number", number=job.number)
 
 

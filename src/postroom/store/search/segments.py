@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from postroom.store.search.kinds import Kind
@@ -15,9 +16,9 @@ BUILDING, LIVE, GONE = range(3)
 LIVE_SEGMENTS = """
     SELECT number, size, oldest, newest FROM search_segments WHERE state = 1 ORDER BY newest DESC
 """
-WITH_MESSAGE = """
-    SELECT number, size, merging FROM search_segments
-     WHERE state = 1 AND first <= :message AND last >= :message
+WITH_MESSAGES = """
+    SELECT number, size, merging, first, last FROM search_segments
+     WHERE state = 1 AND first <= :last AND last >= :first
 """
 PLACES = """
     SELECT value FROM search_rows
@@ -50,25 +51,29 @@ def live_segments(tx: Transaction) -> list[Segment]:
     return [Segment(*row) for row in tx.all(LIVE_SEGMENTS)]
 
 
-def spots_of(tx: Transaction, message: int) -> list[Spot]:
-    """The places of a message; more than one if it was indexed again."""
-    spots = []
-    for number, size, merging in tx.all(WITH_MESSAGE, message=message):
-        place = place_in(tx, number, message)
-        if place is not None:
-            spots.append(Spot(number, size, place, merging))
-    return spots
+def spots_of(tx: Transaction, messages: Sequence[int]) -> Iterator[tuple[int, Spot]]:
+    """The places of some messages, in order; one that was indexed again has more than one."""
+    if not messages:
+        return
+    rows = tx.all(WITH_MESSAGES, first=messages[0], last=messages[-1])
+    for number, size, merging, first, last in rows:
+        own = messages[bisect_left(messages, first) : bisect_right(messages, last)]
+        for message, place in find_places(tx, number, own):
+            yield message, Spot(number, size, place, merging)
 
 
-def place_in(tx: Transaction, segment: int, message: int) -> int | None:
-    """The place of a message in a segment."""
-    key = message.to_bytes(8, "big")
-    row = tx.one(PLACES, segment=segment, kind=Kind.PLACE, key=key)
-    if row is None:
-        return None
-    count = len(row[0]) // 10
-    messages, places = array("q"), array("H")
-    messages.frombytes(row[0][: 8 * count])
-    places.frombytes(row[0][8 * count :])
-    found = bisect_left(messages, message)
-    return places[found] if found < count and messages[found] == message else None
+def find_places(
+    tx: Transaction, segment: int, messages: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Those of some messages, in order, that are in a segment, and their places."""
+    known, places = array("q"), array("H")
+    for message in messages:
+        if not known or message > known[-1]:
+            key = message.to_bytes(8, "big")
+            row = tx.one(PLACES, segment=segment, kind=Kind.PLACE, key=key)
+            value = row[0] if row else b""
+            end = 8 * (len(value) // 10)
+            known, places = array("q", value[:end]), array("H", value[end:])
+        found = bisect_left(known, message)
+        if found < len(known) and known[found] == message:
+            yield message, places[found]

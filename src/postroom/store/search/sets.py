@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from postroom.store.search.segments import Spot, spots_of
+from postroom.store.search.segments import spots_of
+from postroom.store.sql.values import any_of
 from postroom.store.transaction import Transaction
 
+Mark = tuple[int, bool]
+"""A place, and whether it is in a set."""
+
+_AT_ONCE = 500
 REMOVED, HIDDEN, WITH_FILE = "removed", "hidden", "file"
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 
 ADD_TO_TAIL = "INSERT INTO search_tail (message, inbox) VALUES (:message, :inbox)"
 KEEP_IN_TAIL = "UPDATE search_tail SET merging = NULL WHERE message = :message AND inbox = :inbox"
-IN_TAIL = "SELECT merging FROM search_tail WHERE message = :message AND inbox = :inbox"
+IN_TAIL = "SELECT message, merging FROM search_tail WHERE inbox {inboxes} AND message {messages}"
 DROP_FROM_TAIL = "DELETE FROM search_tail WHERE message = :message AND inbox = :inbox"
 NOTE = """
     INSERT INTO search_changes (segment, message, name, is_in)
@@ -76,39 +82,82 @@ def remove_message(tx: Transaction, number: int, inbox: int) -> None:
         tx.put(DROP_FROM_TAIL, message=number, inbox=inbox)
 
 
-def change_message(
-    tx: Transaction, number: int, inbox: int, before: set[str], after: set[str]
-) -> None:
-    """Move a message out of some sets and into others."""
-    changes = {name: name in after for name in sorted(before ^ after)}
-    if changes:
-        _put_all(tx, number, inbox, changes)
+class Move(NamedTuple):
+    """The sets that a message was in, and those that it is in now."""
+
+    number: int
+    inbox: int
+    before: set[str]
+    after: set[str]
+
+
+def move_messages(tx: Transaction, moves: Sequence[Move]) -> None:
+    """Move messages out of some sets and into others."""
+    changes: dict[int, dict[str, bool]] = {}
+    for number, _, before, after in moves:
+        own = {name: name in after for name in sorted(before ^ after)}
+        changes.setdefault(number, {}).update(own)
+    _put_all(tx, {n: own for n, own in changes.items() if own}, {move.inbox for move in moves})
 
 
 def _leave(tx: Transaction, number: int, inbox: int) -> bool:
     """Take a message out of its segment; say whether it is in the tail."""
-    return _put_all(tx, number, inbox, {REMOVED: True})
+    return number in _put_all(tx, {number: {REMOVED: True}}, {inbox})
 
 
-def _put_all(tx: Transaction, number: int, inbox: int, changes: Mapping[str, bool]) -> bool:
-    row = tx.one(IN_TAIL, message=number, inbox=inbox)
-    if row is None:
-        for spot in spots_of(tx, number):
-            for name, is_in in changes.items():
-                put(tx, spot, number, name, is_in=is_in)
-    elif row[0] is not None:
-        for name, is_in in changes.items():
-            tx.put(NOTE, segment=row[0], message=number, name=name, is_in=int(is_in))
-    return row is not None
+def _put_all(
+    tx: Transaction, changes: Mapping[int, Mapping[str, bool]], inboxes: Collection[int]
+) -> Collection[int]:
+    """Put messages into sets, or take them out; return those that are in the tail."""
+    tail = dict(_in_tail(tx, sorted(changes), sorted(inboxes)))
+    notes = [(n, target) for n, target in tail.items() if target is not None]
+    marks: dict[tuple[int, str], list[Mark]] = {}
+    sizes: dict[int, int] = {}
+    for number, spot in spots_of(tx, sorted(changes.keys() - tail.keys())):
+        sizes[spot.segment] = spot.size
+        for name, is_in in changes[number].items():
+            marks.setdefault((spot.segment, name), []).append((spot.place, is_in))
+        if spot.merging is not None:
+            notes.append((number, spot.merging))
+    for (segment, name), own in marks.items():
+        put_marks(tx, segment, sizes[segment], name, own)
+    _note(tx, changes, notes)
+    return tail.keys()
 
 
-def put(tx: Transaction, spot: Spot, message: int, name: str, *, is_in: bool) -> None:
-    """Put the message at a place into a set, or take it out."""
-    row = tx.one(READ_SET, name=name, segment=spot.segment)
-    value = with_place(row[0] if row else b"\0", spot.place, spot.size, is_in=is_in)
-    tx.put(WRITE_SET, name=name, segment=spot.segment, value=value)
-    if spot.merging is not None:
-        tx.put(NOTE, segment=spot.merging, message=message, name=name, is_in=int(is_in))
+def _in_tail(
+    tx: Transaction, numbers: Sequence[int], inboxes: Sequence[int]
+) -> Iterator[tuple[int, int | None]]:
+    """Those of some messages that are in the tail, and what they are merged into."""
+    of_them, owners = any_of("inbox", inboxes)
+    for first in range(0, len(numbers), _AT_ONCE):
+        among, params = any_of("message", numbers[first : first + _AT_ONCE])
+        sql = IN_TAIL.format(inboxes=of_them, messages=among)
+        yield from ((row[0], row[1]) for row in tx.all(sql, **owners, **params))
+
+
+def _note(
+    tx: Transaction,
+    changes: Mapping[int, Mapping[str, bool]],
+    notes: Iterable[tuple[int, int]],
+) -> None:
+    """Write down what is to be done to segments that are being made."""
+    rows = [
+        {"segment": target, "message": number, "name": name, "is_in": int(is_in)}
+        for number, target in notes
+        for name, is_in in changes[number].items()
+    ]
+    if rows:
+        tx.many(NOTE, rows)
+
+
+def put_marks(tx: Transaction, segment: int, size: int, name: str, marks: Iterable[Mark]) -> None:
+    """Put the messages at some places of a segment into a set, or take them out."""
+    row = tx.one(READ_SET, name=name, segment=segment)
+    value = row[0] if row else b"\0"
+    for place, is_in in marks:
+        value = with_place(value, place, size, is_in=is_in)
+    tx.put(WRITE_SET, name=name, segment=segment, value=value)
 
 
 def with_place(value: bytes, place: int, size: int, *, is_in: bool) -> bytes:

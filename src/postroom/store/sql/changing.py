@@ -11,7 +11,7 @@ from postroom.model.inbox import Visible
 from postroom.model.message import ActionResult, FailedAction
 from postroom.model.stored import Change
 from postroom.store.recall.mail import unshelve_mail
-from postroom.store.search.sets import change_message, moving_sets
+from postroom.store.search.sets import Move, move_messages, moving_sets
 from postroom.store.search.sets import remove_message as unindex_message
 from postroom.store.sql.adding import put_names
 from postroom.store.sql.blobs import unused_of
@@ -26,19 +26,18 @@ from postroom.store.sql.pushes import (
     put_push,
 )
 from postroom.store.sql.threading import recount
-from postroom.store.sql.values import caseless, flag_bits, flag_names, from_text
+from postroom.store.sql.values import any_of, caseless, flag_bits, flag_names, from_text
 from postroom.store.transaction import Row, Transaction
 
 _MOST_LABELS = 100
+_AT_ONCE = 500
 
-FIND = """
-    SELECT m.number, m.inbox, m.thread, m.is_hidden, m.labels, m.mailboxes, i.id, m.raw, m.flags
-      FROM messages m JOIN inboxes i ON i.number = m.inbox WHERE m.id = :id
+_STANDING = "m.inbox, m.number, m.thread, m.is_hidden, m.flags, m.labels, m.mailboxes"
+FIND = f"""
+    SELECT {_STANDING}, m.id, i.id FROM messages m JOIN inboxes i ON i.number = m.inbox
+     WHERE m.id {{among}}
 """
-STANDING = """
-    SELECT flags, labels, mailboxes, thread, is_hidden FROM messages
-     WHERE inbox = :inbox AND number = :n
-"""
+STANDING = f"SELECT {_STANDING} FROM messages m WHERE m.inbox = :inbox AND m.number = :n"
 HIDE = "UPDATE messages SET is_hidden = :hidden WHERE inbox = :inbox AND number = :n"
 FLAG = "UPDATE messages SET flags = :flags WHERE inbox = :inbox AND number = :n"
 OF_MESSAGES = (
@@ -67,29 +66,63 @@ def change_messages(
     tx: Transaction, message_ids: Sequence[str], change: Change, visible: Visible
 ) -> ActionResult:
     """Change each message; one that cannot be changed does not stop the others."""
-    succeeded, failed = [], []
-    for message_id in message_ids:
-        try:
-            _change(tx, message_id, _found(tx, message_id, visible), change)
-            succeeded.append(message_id)
-        except MailError as error:
-            failed.append(FailedAction(message_id, error.code, str(error)))
+    return change_each(tx, [(message_id, change) for message_id in message_ids], visible)
+
+
+def change_each(
+    tx: Transaction, changes: Sequence[tuple[str, Change]], visible: Visible
+) -> ActionResult:
+    """The same, if each message is changed in its own way."""
+    succeeded: list[str] = []
+    failed: list[FailedAction] = []
+    for first in range(0, len(changes), _AT_ONCE):
+        some = changes[first : first + _AT_ONCE]
+        found, moves = _find(tx, [message_id for message_id, _ in some], visible), list[Move]()
+        for message_id, change in some:
+            try:
+                # One that is named again is looked up again: it has changed.
+                known = found.pop(message_id, None) or _one(tx, message_id, visible)
+                moves += _change(tx, message_id, known, change)
+                succeeded.append(message_id)
+            except MailError as error:
+                failed.append(FailedAction(message_id, error.code, str(error)))
+        move_messages(tx, moves)
     return ActionResult.of(tuple(succeeded), tuple(failed))
 
 
-def _found(tx: Transaction, message_id: str, visible: Visible) -> Row:
-    row = tx.one(FIND, id=message_id)
-    if row is None or (visible is not None and row[6] not in visible):
+def _find(tx: Transaction, message_ids: Sequence[str], visible: Visible) -> dict[str, _Known]:
+    """Those of some messages that are there and may be seen."""
+    among, params = any_of("id", message_ids)
+    rows = tx.all(FIND.format(among=among), **params)
+    return {row[7]: _known(row) for row in rows if visible is None or row[8] in visible}
+
+
+def _one(tx: Transaction, message_id: str, visible: Visible) -> _Known:
+    known = _find(tx, [message_id], visible).get(message_id)
+    if known is None:
         raise NotFound(f"no message {message_id}")
-    return row
+    return known
 
 
-def _change(tx: Transaction, message_id: str, row: Row, change: Change) -> None:
-    number, inbox = row[:2]
-    origin = origin_of(tx, inbox)
+class _Known(NamedTuple):
+    """A message, and how it stands."""
+
+    inbox: int
+    number: int
+    thread: int
+    is_hidden: bool
+    standing: Standing
+
+
+def _known(row: Row) -> _Known:
+    standing = Standing(flag_names(row[4]), tuple(from_text(row[5])), tuple(from_text(row[6])))
+    return _Known(row[0], row[1], row[2], bool(row[3]), standing)
+
+
+def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> list[Move]:
+    origin, before = origin_of(tx, known.inbox), known.standing
     if origin is not None:
         change = as_provider_has_it(origin, change)
-    before = Standing(flag_names(row[8]), tuple(from_text(row[4])), tuple(from_text(row[5])))
     labels = tuple(_labels(list(before.labels), change))
     if len(labels) > _MOST_LABELS:
         raise InvalidInput(f"a message can carry {_MOST_LABELS} labels at most")
@@ -98,9 +131,10 @@ def _change(tx: Transaction, message_id: str, row: Row, change: Change) -> None:
         labels,
         tuple(_mailboxes(list(before.mailboxes), change)),
     )
-    set_standing(tx, inbox, number, after)
+    moves = _stand(tx, known, after)
     if origin is not None:
-        put_push(tx, origin, number, message_id, _delta(before, after))
+        put_push(tx, origin, known.number, message_id, _delta(before, after))
+    return moves
 
 
 def _delta(before: Standing, after: Standing) -> Delta:
@@ -122,29 +156,30 @@ def _less(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
 def standing(tx: Transaction, inbox: int, number: int) -> Standing:
     """How a message stands now."""
     row = tx.one(STANDING, inbox=inbox, n=number)
-    if row is None:
-        return Standing((), (), ())
-    return Standing(flag_names(row[0]), tuple(from_text(row[1])), tuple(from_text(row[2])))
+    return Standing((), (), ()) if row is None else _known(row).standing
 
 
 def set_standing(tx: Transaction, inbox: int, number: int, after: Standing) -> None:
     """Give a message these flags, labels and mailboxes, and let searches follow."""
     row = tx.one(STANDING, inbox=inbox, n=number)
-    if row is None:
-        return
-    bits, thread, was_hidden = row[0], row[3], bool(row[4])
-    if flag_bits(after.flags) != bits:
+    if row is not None:
+        move_messages(tx, _stand(tx, _known(row), after))
+
+
+def _stand(tx: Transaction, known: _Known, after: Standing) -> list[Move]:
+    """Let a message stand in another way, and tell how the sets of searches must follow."""
+    inbox, number, thread, was_hidden, before = known
+    if set(after.flags) != set(before.flags):
         tx.put(FLAG, flags=flag_bits(after.flags), inbox=inbox, n=number)
-    labels, mailboxes = list(after.labels), list(after.mailboxes)
-    if labels == from_text(row[1]) and mailboxes == from_text(row[2]):
-        return
-    _rename(tx, number, inbox, labels, mailboxes)
-    hidden = is_hidden(mailboxes)
-    before = _sets(from_text(row[1]), from_text(row[2]), is_hidden=was_hidden)
-    change_message(tx, number, inbox, before, _sets(labels, mailboxes, is_hidden=hidden))
+    if (after.labels, after.mailboxes) == (before.labels, before.mailboxes):
+        return []
+    _rename(tx, number, inbox, list(after.labels), list(after.mailboxes))
+    hidden = is_hidden(after.mailboxes)
     if hidden != was_hidden:
         tx.put(HIDE, hidden=int(hidden), inbox=inbox, n=number)
         recount(tx, inbox, thread)
+    were = _sets(before.labels, before.mailboxes, is_hidden=was_hidden)
+    return [Move(number, inbox, were, _sets(after.labels, after.mailboxes, is_hidden=hidden))]
 
 
 def _sets(labels: Sequence[str], mailboxes: Sequence[str], *, is_hidden: bool) -> set[str]:
@@ -196,13 +231,13 @@ def remove_message(
     tx: Transaction, message_id: str, visible: Visible
 ) -> tuple[BlobKey, ...] | None:
     """Remove a message for good; return the blobs that nothing uses any more."""
-    row = tx.one(FIND, id=message_id)
-    if row is None or (visible is not None and row[6] not in visible):
+    known = _find(tx, [message_id], visible).get(message_id)
+    if known is None:
         return None
-    origin = origin_of(tx, row[1])
+    origin = origin_of(tx, known.inbox)
     if origin is not None:
-        put_deletion(tx, origin, row[0], message_id)
-    return remove_number(tx, row[1], row[0])
+        put_deletion(tx, origin, known.number, message_id)
+    return remove_number(tx, known.inbox, known.number)
 
 
 def remove_number(tx: Transaction, inbox: int, number: int) -> tuple[BlobKey, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ from postroom.model.page import Found, Slice
 from postroom.model.rule import Act, Plan, PlanItem, RuleEffect, shown_act
 from postroom.model.stored import Change
 from postroom.store.sql.audit import note
-from postroom.store.sql.changing import change_messages
+from postroom.store.sql.changing import change_each
 from postroom.store.sql.errands import ABOUT, BEYOND, cancel_errands, carry_out
 from postroom.store.sql.events import About
 from postroom.store.sql.values import any_of, dumps, flag_names, from_text, moment, seconds
@@ -213,9 +213,10 @@ def apply_plan(
     _check_open(tx, plan, now)
     items = list(_every_item(tx, kept))
     _check_states(items, _states(tx, [item.message_id for item in items]))
-    for item in items:
-        if item.actions:
-            _apply(tx, plan, item, actor=actor, now=now)
+    done = [item for item in items if item.actions]
+    _set_states(tx, [(item.message_id, item.after) for item in done])
+    for item in done:
+        _apply(tx, plan, item, actor=actor, now=now)
     _keep_states(tx, kept.number, items)
     tx.put(
         "UPDATE plans SET state = 'applied', expires_at = :until WHERE number = :n",
@@ -264,7 +265,6 @@ def _difference(before: State, now: State) -> str:
 
 
 def _apply(tx: Transaction, plan: Plan, item: PlanItem, *, actor: str, now: datetime) -> None:
-    _set_state(tx, item.message_id, item.after)
     failed: list[str] = []
     if any(act.type in BEYOND for act in item.actions):
         row = tx.one(ABOUT, id=item.message_id)
@@ -287,11 +287,15 @@ def _keep_states(tx: Transaction, plan: int, items: Sequence[PlanItem]) -> None:
     )
 
 
-def _set_state(tx: Transaction, message_id: str, state: State) -> None:
-    change = Change(labels=state.labels, flags=state.flags, mailboxes=state.mailboxes)
-    result = change_messages(tx, [message_id], change, None)
+def _set_states(tx: Transaction, states: Sequence[tuple[str, State]]) -> None:
+    changes = [
+        (message_id, Change(labels=to.labels, flags=to.flags, mailboxes=to.mailboxes))
+        for message_id, to in states
+    ]
+    result = change_each(tx, changes, None)
     if result.failed:
-        raise Conflict(f"{message_id}: {result.failed[0].message}; nothing was done")
+        first = result.failed[0]
+        raise Conflict(f"{first.message_id}: {first.message}; nothing was done")
 
 
 def _note(
@@ -336,14 +340,15 @@ def undo_plan(
         raise Conflict(f"the rule of {plan_id} says `undo: false`; it cannot be undone")
     restored: list[str] = []
     failed: list[FailedAction] = []
-    for item in _every_item(tx, kept):
-        if not item.actions:
-            continue
-        problems = _undo(tx, kept.plan, item)
-        if problems is None:
+    items = [item for item in _every_item(tx, kept) if item.actions]
+    states = _states(tx, [item.message_id for item in items])
+    _set_states(tx, list(_to_restore(items, states)))
+    for item in items:
+        if item.message_id not in states:
             gone = f"no message {item.message_id} any more"
             failed.append(FailedAction(item.message_id, NotFound.code, gone))
             continue
+        problems = _not_undone(tx, kept.plan, item, states[item.message_id])
         restored.append(item.message_id)
         failed += [FailedAction(item.message_id, Conflict.code, text) for text in problems]
         _note(tx, kept.plan, item, "undo_rule_plan", actor, now, problems)
@@ -351,15 +356,20 @@ def undo_plan(
     return ActionResult.of(tuple(restored), tuple(failed), plan_id)
 
 
-def _undo(tx: Transaction, plan: Plan, item: PlanItem) -> list[str] | None:
-    """What could not be undone on one message; None if it is gone."""
-    state = _states(tx, [item.message_id]).get(item.message_id)
-    if state is None:
-        return None
+def _to_restore(
+    items: Iterable[PlanItem], states: Mapping[str, State]
+) -> Iterator[tuple[str, State]]:
+    """The messages that are still there and not as they were, and how they were."""
+    for item in items:
+        state = states.get(item.message_id)
+        if state is not None and (wanted := _restored(item, state)[0]) != state:
+            yield item.message_id, wanted
+
+
+def _not_undone(tx: Transaction, plan: Plan, item: PlanItem, state: State) -> list[str]:
+    """Take back what is still to be done for one message; what of the rest stays, in words."""
     problems = []
-    wanted, kept_changes = _restored(item, state)
-    if wanted != state:
-        _set_state(tx, item.message_id, wanted)
+    kept_changes = _restored(item, state)[1]
     if kept_changes:
         problems.append(f"not undone, since it was changed afterwards: {kept_changes}")
     cancelled = cancel_errands(tx, plan.id, item.message_id)
