@@ -42,6 +42,8 @@ from tests.servers.dovecot import PASSWORD, Dovecot, _roles
 
 KILLS = 3
 NEWS = 20
+REST_S = 1.0
+"""Between two news: a mail that comes while the one before it is read need not be told of."""
 
 
 def mails(count: int) -> Iterator[bytes]:
@@ -160,6 +162,7 @@ async def one_mail(app: App, client: imaplib.IMAP4, number: int) -> float:
     message["Subject"] = f"Newsflash {number}."
     message["Message-ID"] = f"<news-{number}@example.com>"
     message.set_content("Read all about it.")
+    await asyncio.sleep(REST_S)
     began = time.monotonic()
     client.append("INBOX", "", imaplib.Time2Internaldate(time.time()), message.as_bytes())
     while not await searched(app, number):  # noqa: ASYNC110
@@ -169,6 +172,7 @@ async def one_mail(app: App, client: imaplib.IMAP4, number: int) -> float:
 
 async def one_flag(app: App, client: imaplib.IMAP4, number: int) -> float:
     _, found = client.search(None, "SUBJECT", f'"Newsflash {number}."')
+    await asyncio.sleep(REST_S)
     began = time.monotonic()
     client.store(found[0].decode(), "+FLAGS", r"(\Flagged)")
     while "flagged" not in (await searched(app, number))[0].flags:  # noqa: ASYNC110
