@@ -151,7 +151,7 @@ async def imap_place() -> AsyncIterator[Place]:
     parrot = ImapParrot()
 
     def log_in(line: str) -> bytes:
-        said = b64decode(line.split()[-1]).replace(b"\0", b" ")
+        said = b64decode(line.rsplit(maxsplit=1)[-1]).replace(b"\0", b" ")
         return b"535 5.7.8 not with " + said if parrot.status else b"235 2.7.0 welcome"
 
     async with (

@@ -25,13 +25,7 @@ from postroom.providers.imap.arguments import (
     uid_sets,
 )
 from postroom.providers.imap.connection import Connection, Take
-from postroom.providers.imap.faults import (
-    Disconnected,
-    LoginRefused,
-    NotSecure,
-    Refused,
-    TimedOut,
-)
+from postroom.providers.imap.faults import ImapFault, LoginRefused, NotSecure, Refused
 from postroom.providers.imap.framing import Frame
 from postroom.providers.imap.responses import Hits, NewPlace, Opened, Row, read_row
 from postroom.providers.imap.status import Status, shown
@@ -191,7 +185,7 @@ class Client:
     async def logout(self) -> None:
         """Say good-bye, but do not insist on an answer."""
         if not self.connection.is_closed:
-            with suppress(Disconnected, TimedOut, Refused):
+            with suppress(ImapFault):
                 await self.connection.run("LOGOUT", timeout_s=LOGOUT_S)
         self.connection.close("logged out")
 
