@@ -73,9 +73,10 @@ class Ear:
     _rung: asyncio.Future[None] = field(init=False)
 
     def taken(self) -> Heard:
-        """What was told since this was asked last."""
+        """What was told since this was asked last; what has no UID yet comes with the next."""
         heard = self._heard
-        self._heard = Heard(heard.uidvalidity, places=set(heard.places))
+        places = set() if heard.is_vague else set(heard.places)
+        self._heard = Heard(heard.uidvalidity, places=places)
         return heard
 
     async def close(self) -> None:
@@ -90,16 +91,20 @@ class Ear:
         what changed in it. Raises ImapFault.
         """
         client = self._client
-        if client is None or client.connection.is_closed:
+        is_new = client is None or client.connection.is_closed
+        if client is None or is_new:
             client = self._client = await connect(self.account, self.timeouts)
             self.has_idle = client.can("IDLE")
-            if not self.has_idle:
-                return
-            if await self._has_missed(client, has_moved_on):
+        if not self.has_idle:
+            return
+        try:
+            if is_new and await self._has_missed(client, has_moved_on):
                 await asyncio.sleep(0.05)
-                return
-        if self.has_idle:
-            await self._idle(client)
+            else:
+                await self._idle(client)
+        except BaseException:
+            client.connection.close("nobody listens any more")
+            raise
 
     async def _has_missed(self, client: Client, has_moved_on: Callable[[Position], bool]) -> bool:
         """Whether something has happened while nobody listened."""
@@ -115,14 +120,10 @@ class Ear:
             self._rung.set_result(None)
 
     async def _idle(self, client: Client) -> None:
-        try:
-            if not self._rung.done():
-                await client.watch(self._rung, self._take)
-            self._heard.is_vague |= not self._rung.done()
-            await self._name_places(client)
-        except BaseException:
-            client.connection.close("nobody listens any more")
-            raise
+        if not self._rung.done():
+            await client.watch(self._rung, self._take)
+        self._heard.is_vague |= not self._rung.done()
+        await self._name_places(client)
         self._rung = asyncio.get_running_loop().create_future()
 
     async def _name_places(self, client: Client) -> None:
