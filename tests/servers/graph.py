@@ -3,6 +3,7 @@
 No emulator of it was found. What is here follows
 https://learn.microsoft.com/en-us/graph/api/resources/message,
 https://learn.microsoft.com/en-us/graph/api/message-delta,
+https://learn.microsoft.com/en-us/graph/api/mailfolder-list-messages,
 https://learn.microsoft.com/en-us/graph/outlook-immutable-id,
 https://learn.microsoft.com/en-us/graph/outlook-large-attachments and
 https://learn.microsoft.com/en-us/graph/throttling; it is not Microsoft's own.
@@ -19,6 +20,7 @@ from datetime import UTC, datetime
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import Any, Self
+from urllib.parse import urlencode
 
 from tests.servers.web import Answer, Asked, WebServer
 
@@ -186,6 +188,24 @@ class Graph:
         self.forgets_deltas = False
         return Answer(body={"value": page, "@odata.deltaLink": f"{base}?$deltatoken={mark}"})
 
+    def _list(self, asked: Asked, folder: str) -> Answer:
+        if 'IdType="ImmutableId"' not in asked.headers.get("prefer", ""):
+            return _error(400, "TestNeedsImmutableIds")
+        since = re.fullmatch(r"receivedDateTime ge (\S+Z)", asked.query.get("$filter", ""))
+        if "$filter" in asked.query and since is None:
+            return _error(400, "ErrorInvalidUrlQueryFilter")
+        mails = [
+            mail.shown()
+            for mail in reversed(self.mails.values())
+            if mail.folder == folder and (not since or mail.shown()["receivedDateTime"] >= since[1])
+        ]
+        start, size = int(asked.query.get("$skip", 0)), int(asked.query.get("$top", 10))
+        body: dict[str, Any] = {"value": mails[start : start + size]}
+        if start + size < len(mails):
+            query = urlencode({**asked.query, "$skip": start + size})
+            body["@odata.nextLink"] = f"{self.url}/me/mailFolders/{folder}/messages?{query}"
+        return Answer(body=body)
+
     def _row(self, folder: str, key: str) -> dict[str, Any]:
         mail = self.mails.get(key)
         if mail is None or mail.folder != folder:
@@ -280,6 +300,7 @@ _ROUTES: tuple[tuple[str, str, Any], ...] = (
     ("GET", "/me/mailFolders", Graph._folders),
     ("POST", "/me/mailFolders", Graph._create_folder),
     ("GET", f"/me/mailFolders/{_ID}", Graph._folder),
+    ("GET", f"/me/mailFolders/{_ID}/messages", Graph._list),
     ("GET", f"/me/mailFolders/{_ID}/messages/delta", Graph._delta),
     ("GET", f"/me/messages/{_ID}", Graph._get),
     ("GET", rf"/me/messages/{_ID}/\$value", Graph._value),

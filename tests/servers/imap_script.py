@@ -2,7 +2,7 @@
 
 It keeps a few messages in memory and answers properly. `replies` replaces its answer to a command:
 bytes in which `{tag}` stands for the tag, or a function of the command that returns such bytes or
-many pieces of them. Everything it was told is in `lines`.
+many pieces of them; `spoil` gets what it is about to say. Everything it was told is in `lines`.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class ScriptedImap:
     replies: Mapping[str, Reply] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     is_dead_in_idle: bool = False
+    spoil: Callable[[Told, bytes], bytes] | None = None
     port: int = 0
     lines: list[bytes] = field(default_factory=list)
     connections: int = 0
@@ -97,6 +98,8 @@ class _Talk:
             data = reply(told) if callable(reply) else reply
             if data is None:
                 data = self._answer(told)
+            if self.server.spoil is not None and isinstance(data, bytes):
+                data = self.server.spoil(told, data)
             if told.name == "IDLE":
                 self.idling = told.tag
             for piece in [data] if isinstance(data, bytes) else data:
@@ -129,7 +132,10 @@ class _Talk:
         method = getattr(self, "_do_" + told.name.lower().replace(" ", "_"), None)
         if method is None:
             return b"{tag} BAD unknown command\r\n"
-        answer: bytes = method(told.rest)
+        try:
+            answer: bytes = method(told.rest)
+        except (LookupError, ValueError):
+            return b"{tag} NO there is no such thing\r\n"
         is_whole = b"{tag}" in answer or not told.name
         return answer if is_whole else answer + b"{tag} OK done\r\n"
 

@@ -42,7 +42,8 @@ class RemoteChanges:
     """Something that changed at a provider, and the checkpoint that holds once it is stored.
 
     `dropped` are scopes that are gone with all that was in them. `total` is how many messages
-    there are in all, where it is known.
+    there are in all, where it is known. After a part that `is_partial`, other mailboxes were not
+    looked at: what is gone from one may be in another.
     """
 
     checkpoint: Checkpoint
@@ -50,6 +51,7 @@ class RemoteChanges:
     gone: tuple[RemoteRef, ...] = ()
     dropped: tuple[str, ...] = ()
     total: int | None = None
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

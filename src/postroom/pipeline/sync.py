@@ -27,6 +27,9 @@ BATCH_MAILS = 200
 BATCH_BYTES = 8 * 2**20
 PUSHES_AT_ONCE = 50
 SWEEP_AT_ONCE = 200
+TIDIED_MAILS = 50
+"""So many mails at once bring work for the index with them; nothing else waits for it."""
+
 FIRST_WAIT = timedelta(seconds=10)
 LONGEST_WAIT = timedelta(hours=1)
 
@@ -76,16 +79,18 @@ class Pass:
             is_default=False,
         )
 
-    async def run(self) -> None:
+    async def run(self) -> bool:
         """Tell, take over, remove what is nowhere any more, and tell what rules did.
 
         Nothing is removed between a push and the next whole pull: a server that does not say where
-        it has moved a message tells us there.
+        it has moved a message tells us there. True if all of the account was looked at.
         """
         await self.push()
-        if not await self.pull():
+        pulled = await self.pull()
+        if pulled.is_whole and not pulled.has_pushed:
             await self._sweep()
         await self.push()
+        return pulled.is_whole
 
     # What was done here.
 
@@ -129,11 +134,8 @@ class Pass:
 
     # What was done there.
 
-    async def pull(self) -> bool:
-        """Take over what changed; mail is fetched while the mail before it is stored.
-
-        True if we have told the provider something on the way.
-        """
+    async def pull(self) -> _Pulled:
+        """Take over what changed; mail is fetched while the mail before it is stored."""
         queue: asyncio.Queue[_Part | None] = asyncio.Queue(maxsize=2)
         fetching = asyncio.create_task(self._fetch_all(queue))
         try:
@@ -146,8 +148,8 @@ class Pass:
             with suppress(asyncio.CancelledError, MailError):
                 await fetching
 
-    async def _fetch_all(self, queue: asyncio.Queue[_Part | None]) -> bool:
-        has_pushed = False
+    async def _fetch_all(self, queue: asyncio.Queue[_Part | None]) -> _Pulled:
+        has_pushed, is_whole = False, True
         since = await self.house.store.checkpoint_of(self.account.id)
         known = Stored(self.house, self.account.id)
         try:
@@ -155,12 +157,13 @@ class Pass:
                 async for changes in parts:
                     async for part in self._fetch(changes):
                         await queue.put(part)
+                    is_whole &= not changes.is_partial
                     has_pushed |= await self._push_between(queue)
         except Exception:
             await queue.put(None)
             raise
         await queue.put(None)
-        return has_pushed
+        return _Pulled(is_whole=is_whole, has_pushed=has_pushed)
 
     async def _push_between(self, queue: asyncio.Queue[_Part | None]) -> bool:
         """Tell what was done here during a long pass; what was read before that is stored first."""
@@ -191,7 +194,8 @@ class Pass:
             await self._keep(part.mails)
         if part.changes is not None:
             await self.house.store.apply_changes(self.account.id, part.changes)
-        await self.house.store.tidy()
+        if len(part.mails) >= TIDIED_MAILS:
+            await self.house.store.tidy()
 
     async def _keep(self, mails: Sequence[Mail]) -> None:
         house = self.house
@@ -240,6 +244,14 @@ class Pass:
                 await self.house.blobs.discard(unused, self.house.store.used_blobs)
             if not removed:
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class _Pulled:
+    """What a pull came to: whether all was looked at, and whether we have told something."""
+
+    is_whole: bool
+    has_pushed: bool
 
 
 @dataclass(frozen=True, slots=True)

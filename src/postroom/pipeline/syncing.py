@@ -167,19 +167,27 @@ class Syncing:
         if account.state != "ready":
             await self.house.store.set_account_state(account.id, "syncing")
         await one.begin()
+        asked = -1
         while True:
-            asked = await self.house.store.asked_at(account.id)
+            before, asked = asked, await self.house.store.asked_at(account.id)
             listening = asyncio.create_task(self._listen(provider))
             try:
-                await one.run()
-                await self.house.store.set_account_state(
-                    account.id, "ready", synced_at=self.house.clock()
-                )
+                await self._look_at(one, is_asked=before != asked)
                 await self._push_until_news(one, listening, asked)
             finally:
                 listening.cancel()
                 with suppress(asyncio.CancelledError):
                     await listening
+
+    async def _look_at(self, one: Pass, *, is_asked: bool) -> None:
+        """One pass; who asks wants all of it, not only what the provider has told of."""
+        is_whole = await one.run()
+        while is_asked and not is_whole:
+            is_whole = await one.run()
+        if is_whole:
+            await self.house.store.set_account_state(
+                one.account.id, "ready", synced_at=self.house.clock()
+            )
 
     async def _listen(self, provider: Provider) -> None:
         """Return when the provider has news; one that cannot say so is asked now and then."""

@@ -16,6 +16,8 @@ from postroom.model.remote import RemoteChanges
 from postroom.model.stored import Change
 from postroom.pipeline.sync import Pass
 from postroom.providers.gmail import provider as gmail_provider
+from postroom.providers.graph import client as graph_client
+from postroom.providers.graph import provider as graph_provider
 from postroom.providers.imap import reading as imap_reading
 from postroom.providers.jmap import provider as jmap_provider
 from tests.providers.accounts.conftest import AS_ROOT, Desk, needs_root, open_desk
@@ -53,6 +55,8 @@ async def long_mailbox(
     monkeypatch.setattr(jmap_provider, "LISTED_AT_ONCE", AT_ONCE)
     monkeypatch.setattr(gmail_provider, "_READ_AT_ONCE", AT_ONCE)
     monkeypatch.setattr(gmail_provider, "_NEWS_EVERY", 1)
+    monkeypatch.setattr(graph_client, "_PAGE", AT_ONCE)
+    monkeypatch.setattr(graph_provider, "NEWS_S", 0.0)
     if kind == "fastmail":
         needs_root()
     values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file"}
@@ -78,7 +82,7 @@ async def in_order(desk: Desk) -> list[str]:
     return [str(e.data["subject"]) for e in events if e.type == "message.received"]
 
 
-KINDS = ("imap", "imap-plain", "gmail", pytest.param("fastmail", marks=AS_ROOT))
+KINDS = ("imap", "imap-plain", "gmail", "outlook", pytest.param("fastmail", marks=AS_ROOT))
 
 
 @pytest.mark.parametrize("kind", KINDS)

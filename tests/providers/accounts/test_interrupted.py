@@ -1,4 +1,8 @@
-"""Whatever interrupts a pass, the next one goes on: nothing is lost, doubled or told again."""
+"""Whatever interrupts a pass, the next one goes on: nothing is lost, doubled or told again.
+
+`SYNC_CUTS=2000 pytest tests/providers/accounts/test_interrupted.py` cuts first passes at that many
+places.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,20 @@ import pytest
 from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.errors import ProviderError
+from postroom.model.account import Account
 from postroom.model.key import OWNER
 from postroom.model.stored import Change, MessageQuery
-from postroom.operations.accounts import add_account
+from postroom.operations.accounts import add_account, remove_account
 from postroom.operations.operation import call
 from postroom.pipeline import sync
 from postroom.pipeline.syncing import sync_once
 from tests.mails import mail
-from tests.providers.accounts.worlds import ADDRESS, open_world
+from tests.providers.accounts.worlds import ADDRESS, ImapWorld, World, open_world
 from tests.servers.postroom import command, environment
-from tests.servers.proxy import proxied
+from tests.servers.proxy import Proxy, proxied
 
 COUNT = 30
+CUTS = int(os.environ.get("SYNC_CUTS", "6"))
 
 
 async def subjects(app: App) -> list[str]:
@@ -67,6 +73,56 @@ async def test_a_connection_that_is_cut_anywhere_costs_nothing(
         assert not await app.house.store.problems()
         page = await app.house.store.events_after(0, limit=1000)
         assert COUNT == len([event for event in page if event.type == "message.received"])
+
+
+async def test_a_first_pass_cut_at_any_place_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each cut is made in a first pass of its own, over 50 mails."""
+    monkeypatch.setattr(sync, "BATCH_MAILS", 10)
+    async with (
+        open_world("imap-plain") as world,
+        proxied(world.arguments["port"]) as proxy,
+        open_app(read_settings(values(tmp_path)).settings) as app,
+    ):
+        for number in range(50):
+            world.deliver(mail(f"Letter {number}", secrets.token_hex(200), to=ADDRESS))
+        size = await bytes_of_a_pass(app, world, proxy)
+        cuts = 0
+        for offset in range(1_500, size, max(1, size // CUTS)):
+            account = await added(app, world, proxy)
+            proxy.cut_after, proxy.cuts = offset, 1
+            try:
+                await sync_once(app.house, account)
+            except ProviderError:
+                cuts += 1
+            proxy.cut_after = None
+            await sync_once(app.house, account)
+
+            found = await app.house.store.messages(MessageQuery(inbox_id=account.inbox_id))
+            assert (50, 50) == (found.total, await received(app)), offset
+            await call(app.context(OWNER), remove_account, {"account_id": account.id})
+
+    assert cuts >= CUTS * 0.9
+
+
+async def bytes_of_a_pass(app: App, world: World, proxy: Proxy) -> int:
+    account = await added(app, world, proxy)
+    proxy.reset()
+    await sync_once(app.house, account)
+    await call(app.context(OWNER), remove_account, {"account_id": account.id})
+    return proxy.bytes_from_server - 500
+
+
+async def added(app: App, world: World, proxy: Proxy) -> Account:
+    arguments = {**world.arguments, "account_id": "work", "port": proxy.port}
+    account: Account = await call(app.context(OWNER), add_account, arguments)
+    return account
+
+
+async def received(app: App) -> int:
+    events = await app.house.store.events_after(0, limit=10_000)
+    return sum(event.type == "message.received" for event in events)
 
 
 async def test_a_process_that_is_killed_is_taken_over_from(tmp_path: Path) -> None:
@@ -127,3 +183,46 @@ async def test_a_change_for_a_message_of_another_uidvalidity_touches_nothing(
         second = world.find("Second")
         assert second is not None
         assert ("Inbox", frozenset()) == (second.mailbox, second.flags)
+
+
+@pytest.mark.parametrize("kind", ["imap", "imap-plain"])
+async def test_a_mailbox_that_is_renamed_or_made_again_keeps_its_messages(
+    tmp_path: Path, kind: str
+) -> None:
+    async with (
+        open_world(kind) as world,
+        open_app(read_settings(values(tmp_path)).settings) as app,
+    ):
+        assert isinstance(world, ImapWorld)
+        for subject in ("First", "Second"):
+            world.deliver(mail(subject, to=ADDRESS))
+        world.imap.create("Work")
+        world.imap.select("INBOX")
+        assert "OK" == world.imap.copy("1:2", "Work")[0]
+        world.imap.store("1:2", "+FLAGS", r"(\Deleted)")
+        world.imap.expunge()
+        account = await call(
+            app.context(OWNER), add_account, {**world.arguments, "account_id": "work"}
+        )
+        await sync_once(app.house, account)
+        before = await places(app)
+        world.imap.rename("Work", "Plans")
+        await sync_once(app.house, account)
+        renamed = await places(app)
+        world.imap.create("Work")
+        world.imap.select("Plans")
+        assert "OK" == world.imap.copy("1:*", "Work")[0]
+        world.imap.close()
+        world.imap.delete("Plans")
+        await sync_once(app.house, account)
+        again = await places(app)
+
+        assert {"Work"} == set(before.values()) == set(again.values())
+        assert {"Plans"} == set(renamed.values())
+        assert before.keys() == renamed.keys() == again.keys()
+        assert 2 == await received(app)
+
+
+async def places(app: App) -> dict[str, str]:
+    found = await app.house.store.messages(MessageQuery(mailbox="*"))
+    return {row.id: row.mailboxes[0] for row in found.rows}

@@ -29,10 +29,12 @@ from postroom.operations.waiting import wait_for_message
 from postroom.pipeline.syncing import Syncing
 from postroom.providers.imap import account as imap_account
 from postroom.providers.imap import client as imap_client
+from postroom.providers.imap import connection as imap_connection
 from tests.mails import mail
-from tests.providers.accounts.worlds import ADDRESS, World, open_world
+from tests.providers.accounts.worlds import ADDRESS, ImapWorld, World, open_world
 from tests.servers.graph import Graph
 from tests.servers.jmap_events import JmapEvents
+from tests.servers.proxy import proxied
 
 
 @dataclass
@@ -154,6 +156,37 @@ async def test_a_login_that_ends_says_which_command_to_run_and_goes_on_after_it(
             await call(app.context(OWNER), log_in_account, right)
             account = await account_when(app, "ready")
             assert 2 == account.synced
+
+
+async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imap_connection, "COMMAND_S", 0.5)
+    async with AsyncExitStack() as stack:
+        world = await stack.enter_async_context(open_world("imap-plain"))
+        assert isinstance(world, ImapWorld)
+        proxy = await stack.enter_async_context(proxied(world.port))
+        world.deliver(letter("Before"))
+        app = await stack.enter_async_context(in_step(tmp_path / "data", world))
+        await account_when(app, "ready")
+        silent = {**world.arguments, "account_id": "silent", "port": proxy.port}
+        silent |= {"address": "alias@example.com", "security": "none"}
+        await call(app.context(OWNER), add_account, silent)
+        proxy.stall_after = 1_000
+        proxy.cut_all()
+
+        async def has_failed() -> bool:
+            account = await app.house.store.account("silent", None)
+            return account is not None and "did not answer" in account.detail
+
+        await holds(has_failed)
+        world.deliver(letter("News for who listens"))
+
+        async def is_here() -> bool:
+            page = await call(app.context(OWNER), search_messages, {"q": "who listens"})
+            return bool(page.results)
+
+        await holds(is_here)
 
 
 async def test_a_provider_that_is_busy_is_waited_for(tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ import asyncio
 import json
 import logging
 import traceback
-from collections.abc import Callable
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,12 @@ from postroom.operations import accounts, messages, sending
 from postroom.operations.operation import call
 from postroom.pipeline.syncing import sync_once
 from tests.providers.accounts.test_every_provider import letter
-from tests.providers.accounts.worlds import ADDRESS
+from tests.providers.accounts.worlds import ADDRESS, GREETING
+from tests.servers.gmail import Gmail
 from tests.servers.graph import Graph
+from tests.servers.imap_script import Told, scripted
 from tests.servers.jmap_events import JmapEvents
+from tests.servers.relay import relaying
 from tests.servers.web import Answer, Asked, WebServer
 
 CANARY = "canary-9f3b7d51c2"
@@ -42,7 +48,34 @@ class Parrot:
         return Answer(self.status, {"error": {"code": said, "message": said}, "detail": said})
 
 
-async def everything(app: App, parrot: Parrot) -> list[str]:
+class ImapParrot:
+    """The same over IMAP: it refuses what it is asked with the last login in its words."""
+
+    _SAID = {
+        400: b"{tag} BAD [CLIENTBUG] %s\r\n",
+        401: b"{tag} NO [AUTHENTICATIONFAILED] %s\r\n",
+        403: b"{tag} NO [NOPERM] %s\r\n",
+        404: b"{tag} NO [NONEXISTENT] %s\r\n",
+        500: b"* BYE %s\r\n{tag} NO [SERVERBUG] bye\r\n",
+    }
+    _COMMANDS = ("LIST", "STATUS", "EXAMINE", "SELECT", "UID SEARCH", "UID FETCH")
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.logins: list[bytes] = []
+        self.replies: dict[str, Any] = dict.fromkeys(self._COMMANDS, self._refuse)
+        self.replies["LOGIN"] = self._let_in
+
+    def _let_in(self, told: Told) -> bytes | None:
+        self.logins.append(told.rest)
+        return self._refuse(told) if self.status in (401, 500) else None
+
+    def _refuse(self, _: Told) -> bytes | None:
+        said = b"you said LOGIN " + self.logins[-1]
+        return self._SAID[self.status] % said if self.status else None
+
+
+async def everything(app: App, parrot: Parrot | ImapParrot) -> list[str]:
     """Do all there is to do with an account, with a provider that is well and one that is not."""
     said: list[str] = []
 
@@ -71,43 +104,100 @@ async def everything(app: App, parrot: Parrot) -> list[str]:
     return said
 
 
-@pytest.mark.parametrize("kind", ["outlook", "fastmail"])
+@dataclass
+class Place:
+    """A provider that repeats what it was told, and a login for it that nobody else may hear of."""
+
+    settings: dict[str, str]
+    login: dict[str, Any]
+    parrot: Parrot | ImapParrot
+    was_told: Callable[[], bool]
+
+
+@asynccontextmanager
+async def open_place(kind: str) -> AsyncIterator[Place]:
+    if kind == "imap":
+        async with imap_place() as place:
+            yield place
+        return
+    server: Any = {"outlook": Graph, "gmail": Gmail, "fastmail": JmapEvents}[kind]()
+    parrot = Parrot(server._answer)
+    web = WebServer(parrot)
+    login = {"access_token": CANARY, "refresh_token": f"{CANARY}-refresh"}
+    if kind == "fastmail":
+        server.web, login = web, {"password": CANARY}
+    else:
+        server.token, server._web = CANARY, web
+    settings = {
+        "POSTROOM_OUTLOOK_URL": f"{web.url}/v1.0",
+        "POSTROOM_OUTLOOK_CLIENT_ID": "cid",
+        "POSTROOM_OUTLOOK_LOGIN_URL": web.url,
+        "POSTROOM_GMAIL_URL": web.url,
+        "POSTROOM_GMAIL_CLIENT_ID": "cid",
+        "POSTROOM_GMAIL_LOGIN_URL": web.url,
+        "POSTROOM_FASTMAIL_URL": web.url,
+    }
+    with server:
+        server.deliver(letter("Hello"))
+        heard = lambda: any(  # noqa: E731
+            CANARY == asked.headers.get("authorization", "").rpartition(" ")[2]
+            for asked in web.asked
+        )
+        yield Place(settings, {"provider": kind, **login}, parrot, heard)
+
+
+@asynccontextmanager
+async def imap_place() -> AsyncIterator[Place]:
+    parrot = ImapParrot()
+
+    def log_in(line: str) -> bytes:
+        said = b64decode(line.rsplit(maxsplit=1)[-1]).replace(b"\0", b" ")
+        return b"535 5.7.8 not with " + said if parrot.status else b"235 2.7.0 welcome"
+
+    async with (
+        scripted(replies=parrot.replies, capabilities="IMAP4rev1 UIDPLUS IDLE") as server,
+        relaying({"EHLO": GREETING, "AUTH": log_in}) as relay,
+    ):
+        login = {
+            "provider": "imap",
+            "password": CANARY,
+            "host": "127.0.0.1",
+            "port": server.port,
+            "security": "none",
+            "smtp_host": "127.0.0.1",
+            "smtp_port": relay.port,
+            "smtp_security": "none",
+            "insecure": True,
+        }
+        packed = b64encode(f"\0{ADDRESS}\0{CANARY}".encode()).decode()
+        heard = lambda: (  # noqa: E731
+            any(CANARY.encode() in line for line in parrot.logins)
+            and any(packed in line for line in relay.lines)
+        )
+        yield Place({}, login, parrot, heard)
+
+
+@pytest.mark.parametrize("kind", ["imap", "gmail", "outlook", "fastmail"])
 async def test_no_login_is_told_logged_or_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    server: Any = Graph() if kind == "outlook" else JmapEvents()
-    parrot = Parrot(server._answer)
-    web = WebServer(parrot)
-    if kind == "outlook":
-        server.token, server._web = CANARY, web
-        login = {"access_token": CANARY, "refresh_token": f"{CANARY}-refresh"}
-    else:
-        server.web, login = web, {"password": CANARY}
-    with server:
-        values = {
-            "POSTROOM_DATA_DIR": str(tmp_path),
-            "POSTROOM_SECRETS": "file",
-            "POSTROOM_OUTLOOK_URL": f"{web.url}/v1.0",
-            "POSTROOM_OUTLOOK_CLIENT_ID": "cid",
-            "POSTROOM_OUTLOOK_LOGIN_URL": web.url,
-            "POSTROOM_FASTMAIL_URL": web.url,
-        }
-        server.deliver(letter("Hello"))
-        async with open_app(read_settings(values).settings) as app:
-            given = {"account_id": "work", "provider": kind, "address": ADDRESS, **login}
+    values = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_SECRETS": "file"}
+    async with open_place(kind) as place:
+        async with open_app(read_settings({**values, **place.settings}).settings) as app:
+            given = {"account_id": "work", "address": ADDRESS, **place.login}
             added = await call(app.context(OWNER), accounts.add_account, given)
             work = asyncio.create_task(app.outbox().run())
-            said = [repr(added), *await everything(app, parrot)]
+            said = [repr(added), *await everything(app, place.parrot)]
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
+        logged = caplog.text + "\n".join(repr(vars(r)) for r in caplog.records if is_ours(r))
+        was_told = place.was_told()
 
-    logged = caplog.text + "\n".join(repr(vars(r)) for r in caplog.records if is_ours(r))
-    written = files_with_it(tmp_path)
-    assert CANARY in {a.headers.get("authorization", "").rpartition(" ")[2] for a in web.asked}
+    assert was_told
     assert [] == [text for text in said if CANARY in text]
     assert CANARY not in logged
-    assert [] == written
+    assert [] == files_with_it(tmp_path)
 
 
 def files_with_it(folder: Path) -> list[str]:

@@ -138,7 +138,7 @@ async def test_changes_in_a_mailbox_are_told_while_we_wait(dovecot):
             await client.examine(box.name.encode())
             stop = asyncio.get_running_loop().create_future()
             waiting = asyncio.ensure_future(
-                client.watch(stop, lambda: stop.done() or stop.set_result(None))
+                client.watch(stop, lambda _: stop.done() or stop.set_result(None))
             )
             await asyncio.sleep(0)
             box.append(mail("New"))
@@ -157,7 +157,7 @@ async def test_waiting_ends_by_itself_and_can_begin_again(monkeypatch):
     ):
         for _ in range(3):
             stop = asyncio.get_running_loop().create_future()
-            await session.client.watch(stop, lambda: None)
+            await session.client.watch(stop, lambda _: None)
 
     words = [line.split()[-1] for line in server.lines if line.strip()]
     assert 3 == words.count(b"IDLE") == words.count(b"DONE")
@@ -174,4 +174,4 @@ async def test_a_connection_that_dies_while_we_wait_is_noticed(monkeypatch, end)
     ):
         stop = asyncio.get_running_loop().create_future()
         with pytest.raises((TimedOut, Disconnected)):
-            await session.client.watch(stop, lambda: None)
+            await session.client.watch(stop, lambda _: None)

@@ -18,7 +18,7 @@ from postroom.providers.web.api import Api, ApiRefused, refuse_clear_text
 
 IMMUTABLE = 'IdType="ImmutableId"'
 _PAGE = 100
-_MOST_FOLDERS = 2_000
+_MOST_ROWS = 2_000
 _CHUNK = 10 * 320 * 1024
 """An upload goes in pieces of a multiple of 320 KiB, each under 4 MB."""
 
@@ -59,15 +59,17 @@ class GraphClient:
             if row.get("childFolderCount"):
                 path = f"/me/mailFolders/{quote(str(row['id']), safe='')}/childFolders"
                 found += await self._all(path)
-            if len(found) > _MOST_FOLDERS:
+            if len(found) > _MOST_ROWS:
                 break
         return found
 
-    async def _all(self, path: str) -> list[dict[str, Any]]:
+    async def _all(
+        self, path: str, params: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         url: str | None = path
-        params: Mapping[str, Any] | None = {"$top": _PAGE}
-        while url is not None and len(rows) < _MOST_FOLDERS:
+        params = params or {"$top": _PAGE}
+        while url is not None and len(rows) < _MOST_ROWS:
             page = await self.api.json("GET", url, params=params, headers={"Prefer": IMMUTABLE})
             rows += page["value"]
             url, params = self._following(page, url), None
@@ -91,6 +93,15 @@ class GraphClient:
 
     async def create_folder(self, name: str) -> dict[str, Any]:
         return dict(await self.api.json("POST", "/me/mailFolders", body={"displayName": name}))
+
+    async def newest(self, folder: str, since: str | None) -> list[dict[str, Any]]:
+        """The newest of a folder, or all that came since a moment, newest first."""
+        url = f"/me/mailFolders/{quote(folder, safe='')}/messages"
+        order = {"$select": _SELECT, "$orderby": "receivedDateTime desc", "$top": _PAGE}
+        if since is None:
+            page = await self.api.json("GET", url, params=order, headers={"Prefer": IMMUTABLE})
+            return list(page["value"])
+        return await self._all(url, {**order, "$filter": f"receivedDateTime ge {since}"})
 
     async def delta(self, folder: str, link: str | None) -> AsyncIterator[dict[str, Any]]:
         """What is in a folder, or what changed since a link; newest first. Raises DeltaExpired."""

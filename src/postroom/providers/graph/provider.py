@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from postroom.errors import NotFound
@@ -33,6 +34,9 @@ from postroom.providers.web.sense import makes_sense
 RATES = RateLimits(requests_per_second=12, burst=60)
 """Microsoft allows 10,000 requests in ten minutes for a mailbox."""
 
+NEWS_S = 15.0
+"""How long new mail waits for a first listing, at least."""
+
 SENT_AT_ONCE_BYTES = 3 * 2**20
 _WELL_KNOWN = {
     "inbox": INBOX,
@@ -58,6 +62,8 @@ class GraphProvider:
     can_send: bool = True
     _folders: dict[str, str] = field(default_factory=dict)
     _standard: dict[str, str] = field(default_factory=dict)
+    _newest: datetime | None = None
+    _next_look: float = 0.0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -137,6 +143,25 @@ class GraphProvider:
             if end and is_whole:
                 gone += tuple(RemoteRef(key, other) for other in sorted(before - listed))
             yield RemoteChanges(checkpoint, messages, gone)
+            if is_whole and (news := await self._news()):
+                yield RemoteChanges(checkpoint, news)
+
+    async def _news(self) -> tuple[RemoteMessage, ...]:
+        """What arrives in Inbox during a long listing, which has to end before it tells.
+
+        The delta link that follows the listing tells of it once more, and nothing is doubled.
+        """
+        clock = asyncio.get_running_loop().time
+        inbox = next((key for key, name in self._folders.items() if name == INBOX), None)
+        if inbox is None or clock() < self._next_look:
+            return ()
+        since = self._newest.strftime("%Y-%m-%dT%H:%M:%SZ") if self._newest else None
+        rows = await self.client.newest(inbox, since)
+        found = tuple(self._message(inbox, INBOX, row) for row in rows)
+        moments = [m.arrived_at for m in found if m.arrived_at is not None]
+        self._newest = max([*moments, *([self._newest] if self._newest else [])], default=None)
+        self._next_look = clock() + NEWS_S
+        return found
 
     def _message(self, folder: str, name: str, row: Mapping[str, Any]) -> RemoteMessage:
         flags = ["seen"] if row.get("isRead") else []
@@ -220,8 +245,8 @@ def _path(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _moment(text: object) -> datetime | None:
     try:
-        return datetime.fromisoformat(str(text))
-    except ValueError:
+        return datetime.fromisoformat(str(text)).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
 
 

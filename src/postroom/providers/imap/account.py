@@ -21,10 +21,10 @@ from postroom.model.remote import (
 )
 from postroom.ports.provider import Known
 from postroom.providers.imap.client import Client
-from postroom.providers.imap.connecting import connect
 from postroom.providers.imap.errors import imap_errors
+from postroom.providers.imap.listening import Ear
 from postroom.providers.imap.mailboxes import Mailboxes, scope_of
-from postroom.providers.imap.mirroring import Position, create, find_message_id, open_at
+from postroom.providers.imap.mirroring import create, find_message_id
 from postroom.providers.imap.names import spellings
 from postroom.providers.imap.reading import Reading, ref_of
 from postroom.providers.imap.responses import Row
@@ -44,13 +44,14 @@ class ImapProvider:
     can_send: bool
     message_bytes: int
     timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
-    _listener: Client | None = None
     _boxes: Mailboxes = field(init=False)
+    _ear: Ear = field(init=False)
     _reading: Reading = field(init=False)
 
     def __post_init__(self) -> None:
         self._boxes = Mailboxes(self.account, self.timeouts)
-        self._reading = Reading(self._boxes)
+        self._ear = Ear(self.account, self.timeouts)
+        self._reading = Reading(self._boxes, self._ear)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -77,9 +78,7 @@ class ImapProvider:
 
     async def close(self) -> None:
         await self._boxes.close()
-        if self._listener is not None:
-            await self._listener.logout()
-        self._listener = None
+        await self._ear.close()
 
     def changes(
         self, since: Checkpoint | None, known: Known
@@ -179,46 +178,16 @@ class ImapProvider:
 
     # News.
 
-    def _has_moved_on(self, position: Position) -> bool:
-        """Whether Inbox is not as it was read; what a server does not tell counts for nothing."""
-        now = (position.uidnext, position.modseq, position.exists)
-        if self._reading.inbox_seen is None:
-            return True
-        return any(a != b for a, b in zip(now, self._reading.inbox_seen, strict=True) if a and b)
-
     async def wait(self) -> None:
-        """Return when Inbox changed, or after a while: other mailboxes have no IDLE.
+        """Return when Inbox changed, or after a while.
 
         Many servers end a connection that idles now and then; it is made anew at once, but one
         that ends again and again no more often than we would ask.
         """
         clock = asyncio.get_running_loop().time
         began = clock()
-        try:
-            with imap_errors(self.account):
-                await self._listen()
-        except ProviderError:
-            await asyncio.sleep(max(0.0, POLL_S - (clock() - began)))
-
-    async def _listen(self) -> None:
-        client = self._listener
-        if client is None or client.connection.is_closed:
-            client = self._listener = await connect(self.account, self.timeouts)
-        if not client.can("IDLE"):
-            await asyncio.sleep(POLL_S)
-            return
-        position = await open_at(client, b"INBOX")
-        if self._has_moved_on(position):
-            await asyncio.sleep(0.05)
-            return
-        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def on_change() -> None:
-            if not changed.done():
-                changed.set_result(None)
-
-        try:
-            await client.watch(changed, on_change)
-        except BaseException:
-            client.connection.close("nobody listens any more")
-            raise
+        with suppress(ProviderError), imap_errors(self.account):
+            await self._ear.listen(self._reading.has_moved_on)
+            if self._ear.has_idle:
+                return
+        await asyncio.sleep(max(0.0, POLL_S - (clock() - began)))

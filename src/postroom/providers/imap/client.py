@@ -24,17 +24,11 @@ from postroom.providers.imap.arguments import (
     quoted,
     uid_sets,
 )
-from postroom.providers.imap.connection import Connection
-from postroom.providers.imap.faults import (
-    Disconnected,
-    LoginRefused,
-    NotSecure,
-    Refused,
-    TimedOut,
-)
+from postroom.providers.imap.connection import Connection, Take
+from postroom.providers.imap.faults import ImapFault, LoginRefused, NotSecure, Refused
 from postroom.providers.imap.framing import Frame
 from postroom.providers.imap.responses import Hits, NewPlace, Opened, Row, read_row
-from postroom.providers.imap.status import Status, read_status, shown
+from postroom.providers.imap.status import Status, shown
 from postroom.providers.imap.values import Value, parse_values
 
 A = TypeVar("A")
@@ -191,7 +185,7 @@ class Client:
     async def logout(self) -> None:
         """Say good-bye, but do not insist on an answer."""
         if not self.connection.is_closed:
-            with suppress(Disconnected, TimedOut, Refused):
+            with suppress(ImapFault):
                 await self.connection.run("LOGOUT", timeout_s=LOGOUT_S)
         self.connection.close("logged out")
 
@@ -268,6 +262,10 @@ class Client:
         for uid_set in uid_sets(uids):
             await self._fetch("UID FETCH", uid_set, items, take, literal_bytes)
 
+    async def fetch_from(self, uid: int, items: bytes, take: Callable[[Row], None]) -> None:
+        """Fetch items of the messages from a UID on, or of the last one if there are none."""
+        await self._fetch("UID FETCH", b"%d:*" % uid, items, take, 0)
+
     async def fetch_by_place(
         self, places: bytes, items: bytes, take: Callable[[Row], None]
     ) -> None:
@@ -326,13 +324,8 @@ class Client:
         """Remove one message that is flagged as deleted (RFC 4315), and no other."""
         await self.connection.run("UID EXPUNGE", b"%d" % uid)
 
-    async def watch(self, stop: asyncio.Future[None], on_change: Callable[[], None]) -> None:
-        """Call *on_change* whenever the open mailbox changes, until *stop* or the end of IDLE_S."""
-
-        def take(frame: Frame) -> None:
-            if read_status(frame.line[2:]) is None:
-                on_change()
-
+    async def watch(self, stop: asyncio.Future[None], take: Take) -> None:
+        """Have *take* get what happens in the open mailbox, until *stop* or the end of IDLE_S."""
         await self.connection.idle(stop, take, longest_s=IDLE_S)
 
 

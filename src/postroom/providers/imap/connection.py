@@ -57,12 +57,14 @@ class Connection(asyncio.Protocol):
     """A connection to a server, from its greeting to its end.
 
     `patience_s` is how long the next answer may take, for a connection that was not used for long.
+    `unasked` gets what the server says while no command is under way.
     """
 
     def __init__(self, *, socket_s: float) -> None:
         loop = asyncio.get_running_loop()
         self.is_closed = False
         self.patience_s: float | None = None
+        self.unasked: Take | None = None
         self.greeting: asyncio.Future[Status] = loop.create_future()
         self._socket_s = socket_s
         self._heard_at = loop.time()
@@ -159,6 +161,8 @@ class Connection(asyncio.Protocol):
             said = frame.line[5:].decode("utf-8", "replace")
             self._reason = f"the server ended the connection: {shown(said)}"
         pending = next(iter(self._pending.values()), None)
+        if pending is None and self.unasked is not None:
+            self.unasked(frame)
         if pending is None or pending.take is None:
             return
         pending.untagged += 1

@@ -26,6 +26,8 @@ def imap_errors(account: ImapAccount) -> Iterator[None]:
     try:
         yield
     except ImapFault as fault:
+        # A traceback shows the fault as well, in the server's own words.
+        fault.args = tuple(_without_secret(str(said), account) for said in fault.args)
         raise explained(fault, account) from fault
 
 

@@ -16,6 +16,7 @@ from postroom.providers.imap.responses import MOST_RANGES, Row, read_row
 from postroom.providers.imap.status import read_status
 from postroom.providers.imap.values import parse_values
 
+FEW = 1_000
 _VANISHED = re.compile(rb"\* VANISHED (?:\(EARLIER\) )?([\d:,]+)$", re.IGNORECASE)
 _EXISTS = re.compile(rb"\* (\d{1,10}) EXISTS$", re.IGNORECASE)
 
@@ -118,6 +119,12 @@ class Vanished:
         if len(self.ranges) > MOST_RANGES:
             raise Unreadable(f"more than {MOST_RANGES} ranges of messages that vanished")
         return True
+
+    def few(self) -> list[int] | None:
+        """Those that are gone, or None if they are many: servers may name what never was there."""
+        if sum(high - low + 1 for low, high in self.ranges) > FEW:
+            return None
+        return sorted({uid for low, high in self.ranges for uid in range(low, high + 1)})
 
     def among(self, uids: Iterable[int]) -> list[int]:
         """Those of some UIDs that are gone."""

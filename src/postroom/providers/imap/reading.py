@@ -11,6 +11,7 @@ from postroom.model.inbox import DRAFTS, INBOX
 from postroom.model.remote import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
 from postroom.ports.provider import Known
 from postroom.providers.imap.errors import imap_errors
+from postroom.providers.imap.listening import Ear, Heard
 from postroom.providers.imap.mailboxes import MOST_UIDS, Mailboxes, key_of, scope_of
 from postroom.providers.imap.mirroring import Position, fetch_changed
 from postroom.providers.imap.responses import Row
@@ -20,6 +21,9 @@ from postroom.providers.keywords import flags_in, labels_in
 LISTED_AT_ONCE = 500
 NEWS_S = 15.0
 """How long new mail waits for a first pass, at least."""
+
+ALL_S = 120.0
+"""How long other mailboxes are left alone while Inbox tells what happens in it."""
 
 _ITEMS = b"UID FLAGS INTERNALDATE RFC822.SIZE"
 
@@ -32,20 +36,53 @@ class Reading:
     """Reads an account; `inbox_seen` is how Inbox stood when it was read last."""
 
     boxes: Mailboxes
+    ear: Ear
     takes_keywords: bool = False
     inbox_seen: tuple[int, int, int] | None = None
     _flags: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
     _next_look: float = 0.0
+    _next_look_at_all: float = 0.0
 
     async def changes(
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
+        """What was told of Inbox first: to look at all of it takes the longer the more there is."""
+        state = _copied({"boxes": {}, **(since or {})})
+        with imap_errors(self.boxes.account):
+            told = await self._told(self.ear.taken(), state)
+        is_partial = told is not None and self._now() < self._next_look_at_all
+        if told is not None:
+            yield RemoteChanges(_copied(state), told, is_partial=is_partial)
+        if not is_partial:
+            self._next_look_at_all = self._now() + ALL_S
+            async for changes in self._of_all(state, known):
+                yield changes
+
+    async def _told(self, heard: Heard, state: Checkpoint) -> tuple[RemoteMessage, ...] | None:
+        """The messages of which Inbox told; None where that does not say enough."""
+        inbox = self.boxes.named(INBOX) if heard.is_enough else None
+        at = state["boxes"].get(key_of(inbox)) if inbox else None
+        if inbox is None or at is None or at["low"] or at["v"] != heard.uidvalidity:
+            return None
+        scope = scope_of(inbox, at["v"])
+        client = await self.boxes.refreshed(scope)
+        rows: list[Row] = []
+        if heard.has_new:
+            await client.fetch_from(at["next"], _ITEMS, rows.append)
+        await client.fetch(sorted(heard.uids), _ITEMS, rows.append)
+        rows = [r for r in rows if r.uid >= at["next"] or r.uid in heard.uids]
+        newest = max((row.uid for row in rows), default=0)
+        if heard.has_new and newest < at["next"]:
+            return None
+        at |= {"next": max(newest + 1, at["next"])}
+        return self._messages(inbox, scope, rows)
+
+    async def _of_all(self, state: Checkpoint, known: Known) -> AsyncIterator[RemoteChanges]:
         with imap_errors(self.boxes.account):
             await self.boxes.learn()
             found = await self.boxes.standing([b for b in self.boxes.all if b.name != DRAFTS])
         now = [(box, position) for box, position in found if position is not None]
         total = sum(position.exists for _, position in now)
-        state = _copied({"boxes": {}, **(since or {})})
         for box, position in now:
             with imap_errors(self.boxes.account):
                 async for part in self._of_box(box, position, state, known):
@@ -67,7 +104,7 @@ class Reading:
         if at is not None and at["v"] == status.uidvalidity and self._is_unchanged(at, status):
             self._note_inbox(box, status)
             return
-        position = await self.boxes.read_from(box)
+        position = await self.boxes.read_from(box, status)
         if status.exists and not position.exists:
             raise ProviderError(f"{box.name}: the server counts {status.exists} messages, then 0")
         self._note_inbox(box, position)
@@ -134,6 +171,13 @@ class Reading:
         same = (at["next"], at["count"]) == (status.uidnext, status.exists)
         return same and not at["low"] and 0 < status.modseq == at["modseq"]
 
+    def has_moved_on(self, position: Position) -> bool:
+        """Whether Inbox is not as it was read; what a server does not tell counts for nothing."""
+        now = (position.uidnext, position.modseq, position.exists)
+        if self.inbox_seen is None:
+            return True
+        return any(a != b for a, b in zip(now, self.inbox_seen, strict=True) if a and b)
+
     def _note_inbox(self, box: Box, position: Position) -> None:
         if box.name == INBOX:
             self.inbox_seen = (position.uidnext, position.modseq, position.exists)
@@ -156,7 +200,6 @@ class Reading:
         """What is new, what changed and what is gone."""
         async for messages in self._new(box, scope, at, position):
             yield messages, ()
-        keys = await known.keys(scope)
         client = await self.boxes.at(scope)
         if at["modseq"] and position.modseq:
             rows: list[Row] = []
@@ -170,11 +213,15 @@ class Reading:
             )
             yield self._messages(box, scope, rows), ()
             if self.boxes.has_qresync:
-                gone = vanished.among(int(key) for key in keys)
+                gone = vanished.few()
+                if gone is None:
+                    gone = vanished.among(map(int, await known.keys(scope)))
                 yield (), tuple(ref_of(scope, uid) for uid in gone)
                 return
+            if (at["next"], at["count"]) == (position.uidnext, position.exists):
+                return
         present = await self.boxes.between(scope, 1, 2**32)
-        missing = keys - {str(uid) for uid in present}
+        missing = await known.keys(scope) - {str(uid) for uid in present}
         yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
         if not (at["modseq"] and position.modseq):
             before = [uid for uid in present if uid < at["next"]]
@@ -214,7 +261,9 @@ class Reading:
         return self._messages(box, scope, [row for row in rows if row.uid in wanted])
 
     def _messages(self, box: Box, scope: str, rows: Sequence[Row]) -> tuple[RemoteMessage, ...]:
-        found = {row.uid: row for row in rows if row.uid and row.flags is not None}
+        # What a server tells unasked, in between, has its flags and nothing else.
+        whole = [row for row in rows if row.uid and b"RFC822.SIZE" in row.items]
+        found = {row.uid: row for row in whole if row.flags is not None}
         return tuple(
             RemoteMessage(
                 ref=ref_of(scope, uid),
