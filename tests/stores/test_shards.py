@@ -85,10 +85,10 @@ async def use_all_of_it(house: House) -> None:
     await store.change_messages([first.message_id], Change(labels=("Work",), move_to="Trash"), None)
     await store.split_thread(first.thread_id, [second.message_id], "thr_new", None)
     await store.merge_threads(["thr_new", first.thread_id], None)
-    jobs = await store.claim_mail(
+    claimed = await store.claim_mail(
         "me", now=now, until=now + timedelta(minutes=1), limit=9, most_per_domain=100
     )
-    for job in jobs:
+    for job in claimed.jobs:
         await store.begin_handing_over(job, ["x@example.com"])
         outcome = {"x@example.com": Recipient("x@example.com", "sent")}
         await store.settle_mail(job, outcome, now=now, next_at=now)
