@@ -97,7 +97,7 @@ def broken_disk(rounds: int, defect: str = "none") -> Tally:
                 during = asyncio.run(send_all(running.smtp, raws[5:]))
                 tally.torn += _says(running, ready=503, receive=500)
             tally.lost += sum(1 for reply in during if reply.startswith(b"250"))
-            tally.torn += sum(1 for reply in during if not reply.startswith(b"45"))
+            tally.torn += sum(1 for reply in during if not reply.startswith(b"451 4.3.0"))
             running.kill()
             running.start()
             again = asyncio.run(send_all(running.smtp, raws))

@@ -148,6 +148,48 @@ async def _one_mail(running: Server, relay: Relay, subject: str, tally: Tally) -
     tally.doubled += max(0, copies - 1) + (said == "failed" and copies)
 
 
+LOST: tuple[Reply, ...] = (CUT, Part(b"2"), Part(b"250"), Part(b"250 2.0.0 queued as"))
+"""What is left of the answer to a whole mail when the connection ends."""
+
+
+def lost_answers(rounds: int, defect: str = "none", **extra: str) -> Tally:
+    """The relay has the mail and its answer is lost: it is unknown, and out once, whatever comes.
+
+    Whatever comes: the next mail, a restart, and the same call again without a key.
+    """
+    return asyncio.run(_lost_answers(rounds, defect, **extra))
+
+
+async def _lost_answers(rounds: int, defect: str, **extra: str) -> Tally:
+    tally = Tally("the answer of the relay is lost")
+    async with relaying() as relay:
+        with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
+            await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
+            for number in range(rounds):
+                relay.script = {"DOT": LOST[number % len(LOST)]}
+                await _one_lost(running, f"drill {number}", tally)
+                relay.script = {}
+                if number % 25 == 3:
+                    await asyncio.to_thread(running.kill)
+                    await asyncio.to_thread(running.start)
+            last = {"to": ["ana@example.com"], "subject": "last", "body_text": "x", "wait_s": 30}
+            await asyncio.to_thread(running.ask, "POST", "/v1/messages", last)
+            taken = Counter(_subject(m.data) for m in relay.mails)
+            tally.lost += sum(1 for number in range(rounds) if not taken[f"drill {number}"])
+            tally.doubled += twice(taken)
+            tally.torn += await asyncio.to_thread(running.problems)
+    return tally
+
+
+async def _one_lost(running: Server, subject: str, tally: Tally) -> None:
+    letter = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
+    sent = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter | {"wait_s": 10})
+    again = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
+    tally.tried += 1
+    tally.acknowledged += 1
+    tally.torn += (sent["status"] != "unknown") + (again["message_id"] != sent["message_id"])
+
+
 async def _said(running: Server, message_id: str) -> str:
     """What is said of a mail once the relay was asked: an attempt is told of, whatever its end."""
     path = f"/v1/events?message_id={message_id}"

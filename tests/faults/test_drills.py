@@ -12,8 +12,9 @@ from tests.faults.answering import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
 from tests.faults.drilled import Tally
+from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
-from tests.faults.sending import killed_while_sending, one_key, strange_relays
+from tests.faults.sending import killed_while_sending, lost_answers, one_key, strange_relays
 from tests.faults.telling import killed_while_telling
 
 
@@ -28,6 +29,10 @@ def test_nothing_acknowledged_is_lost_or_doubled_by_a_kill() -> None:
 
 def test_nothing_acknowledged_over_rest_is_lost_or_doubled_by_a_kill() -> None:
     assert killed_while_posting(2).is_clean
+
+
+def test_a_killed_import_loses_nothing_it_told_of_and_doubles_nothing() -> None:
+    assert killed_while_importing(2).is_clean
 
 
 def test_a_kill_while_sending_neither_loses_nor_doubles() -> None:
@@ -60,6 +65,10 @@ def test_whatever_a_relay_says_each_mail_is_out_once_or_we_say_why() -> None:
     assert strange_relays(12).is_clean
 
 
+def test_a_mail_whose_answer_was_lost_is_called_unknown_and_never_sent_again() -> None:
+    assert lost_answers(4).is_clean
+
+
 def test_fifty_callers_with_one_key_send_one_mail() -> None:
     assert one_key(1).is_clean
 
@@ -75,6 +84,7 @@ def test_two_machines_stop_answering_each_other() -> None:
         (partial(killed_while_receiving, 2), "ack_before_commit"),
         (partial(killed_while_receiving, 3), "keep_every_repeat"),
         (partial(killed_while_posting, 3), "keep_every_repeat"),
+        (partial(killed_while_importing, 2), "keep_every_repeat"),
         (partial(killed_while_sending, 4), "forget_the_handing_over"),
         (partial(killed_while_telling, 4), "tell_afterwards"),
         (partial(crash_points, 3, mails=2), "store_bytes_last"),
@@ -82,6 +92,7 @@ def test_two_machines_stop_answering_each_other() -> None:
         (partial(broken_disk, 1), "never_sync"),
         (partial(full_disk, 1), "accept_when_full"),
         (partial(strange_relays, 24), "send_what_is_unknown_again"),
+        (partial(lost_answers, 1), "send_what_is_unknown_again"),
         (partial(one_key, 1), "forget_keys"),
         (partial(two_machines, 1), "answer_anyone"),
     ],
