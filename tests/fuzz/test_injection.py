@@ -21,7 +21,7 @@ import pytest
 
 from postroom.errors import InvalidInput
 from postroom.mail import typed, verification
-from postroom.mail.compose import Outgoing, OutgoingAttachment, compose
+from postroom.mail.compose import Outgoing, OutgoingAttachment, compose, parse_address_list
 
 CASES = int(os.environ.get("INJECTIONS", "4000"))
 SLY = (
@@ -191,6 +191,21 @@ def test_a_text_stays_in_its_field_or_is_refused() -> None:
     assert [] == found[:10]
     assert sum(written.values()) > CASES / 4
     assert {"subject", "to", "header value", "filename", "references"} <= written.keys()
+
+
+def test_an_address_is_one_word_of_one_command_or_refused() -> None:
+    chance, taken = random.Random(8), 0
+    for number in range(CASES):
+        text = "".join(chance.choices(PIECES, k=chance.randint(1, 3)))
+        try:
+            [(_, address)] = parse_address_list(text if number % 2 else f"{text}@example.org")
+        except (InvalidInput, ValueError):
+            continue
+        taken += 1
+        assert re.fullmatch(r'(?:"[ -~]+"|[!-~]+)@[!-~]+', address), text
+        assert not set(address.rpartition('"')[2]) & set("<> "), text
+
+    assert taken > CASES / 50
 
 
 def test_without_our_checks_some_would_get_out(monkeypatch: pytest.MonkeyPatch) -> None:
