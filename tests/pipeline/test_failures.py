@@ -283,8 +283,8 @@ SCENES: list[tuple[str, Callable[[Scene], Awaitable[None]], str]] = [
     ("sync_failed", an_account_that_is_away, "account"),
     ("sync_failed", an_account_that_wants_another_password, "account"),
     ("sync_failed", an_account_with_a_fault, "account"),
-    ("webhooks_failed", a_webhook_that_is_away, "event_id"),
-    ("webhooks_dead", a_webhook_that_stays_away, "event_id"),
+    ("webhooks_failed", a_webhook_that_is_away, "delivery_id"),
+    ("webhooks_dead", a_webhook_that_stays_away, "delivery_id"),
     ("readiness_failed", not_ready, "request_id"),
     ("tools_failed", a_tool_with_a_fault, "tool"),
 ]

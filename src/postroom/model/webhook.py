@@ -48,9 +48,10 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True)
 class WebhookJob:
-    """A delivery that one worker makes now."""
+    """A delivery that one worker makes now. `number` is its place in the order."""
 
     number: int
+    delivery_id: str
     url: str
     secrets: tuple[str, ...] = field(metadata=INTERNAL)
     event: Event | None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +15,7 @@ from aiosmtplib.protocol import normalize_message_line_endings
 
 from postroom.model.outbox import Envelope, Outcome, Verdict
 from postroom.ports.sender import Accepted
+from postroom.providers.faults import why
 from postroom.providers.smtp.url import RelayAddress
 
 ANSWER_S = 60.0
@@ -164,7 +163,7 @@ class SmtpRelay:
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             client.close()
             place = f"{address.host}:{address.port}"
-            raise _later(f"no connection to the relay {place}: {_why(error)}") from error
+            raise _later(f"no connection to the relay {place}: {why(error)}") from error
         return _Connection(client)
 
     async def _mail(self, connection: _Connection, envelope: Envelope, raw: bytes) -> None:
@@ -230,18 +229,6 @@ class SmtpRelay:
         except ValueError as error:
             raise _Refusal(_outcome(553, f"this cannot be said to a relay: {error}")) from error
         return response.code, response.message
-
-
-def _why(error: Exception) -> str:
-    """What is wrong with a connection, without the words of the libraries in between."""
-    cause = error.__cause__ or error
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"its certificate does not verify: {cause.verify_message}"
-    if isinstance(cause, socket.gaierror):
-        return "there is no such host"
-    if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
-        return os.strerror(cause.errno).lower()
-    return str(error)
 
 
 def _later(detail: str) -> _Refusal:
