@@ -14,7 +14,7 @@ AT_ONCE = 2
 MOST_WAITING = 64
 """Half of the room: the other half is for others."""
 RECENT_S = 1.0
-LASTS_S = 0.05
+LASTS_S = 0.01
 """Whoever takes longer waits for something else than us, and keeps nobody from anything."""
 
 
