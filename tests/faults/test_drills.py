@@ -14,6 +14,7 @@ from tests.faults.drilled import Tally
 from tests.faults.drills import DRILLS
 from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
+from tests.faults.scheduling import killed_before_their_time
 from tests.faults.sending import killed_while_sending, lost_answers, one_key, strange_relays
 from tests.faults.telling import killed_while_telling
 
@@ -28,6 +29,7 @@ QUICK = [
     partial(killed_while_posting, 2),
     partial(killed_while_importing, 2),
     partial(killed_while_sending, 5),
+    partial(killed_before_their_time, 2),
     partial(killed_while_telling, 2),
     partial(crash_points, 2, mails=1),
     partial(failing_syncs, 2, mails=2),
@@ -46,6 +48,7 @@ NOTICED = [
     (partial(killed_while_posting, 3), "keep_every_repeat"),
     (partial(killed_while_importing, 2), "keep_every_repeat"),
     (partial(killed_while_sending, 4), "forget_the_handing_over"),
+    (partial(killed_before_their_time, 1), "never_wait"),
     (partial(killed_while_telling, 4), "tell_afterwards"),
     (partial(crash_points, 3, mails=2), "store_bytes_last"),
     (partial(failing_syncs, 4, mails=20), "forget_a_failed_sync"),
