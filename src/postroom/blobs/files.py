@@ -42,7 +42,6 @@ class FileBlobs:
             lambda: frozenset(key for key in keys if not self._path(key).exists())
         )
         if self._is_broken:
-            # Bytes that were synced before it broke are there, but whoever asks is about to say so.
             raise MailError(_BROKEN)
         return found
 
