@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules rule-runs
+.PHONY: bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules rule-runs
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -65,6 +65,9 @@ corpora: ## Score the reading of real mail: make corpora CORPORA=folder
 
 fuzz: setup ## Throw bytes at the readers of mail for longer than make test does
 	@.venv/bin/python -m pytest -q tests/fuzz --hypothesis-profile=fuzz
+
+bench-fairness: setup ## Measure whether a key that asks without end makes the others wait
+	@.venv/bin/python -m bench.fairness
 
 bench-post: setup ## Measure mail in over SMTP against import, and how soon a wait ends
 	@PYTHONPATH=. .venv/bin/python bench/post.py

@@ -34,11 +34,10 @@ _WORDS = ("invoice", "lunch", "report", "nvoic", "morning", "contract")
 
 
 @contextmanager
-def serving(database: str, processes: int) -> Iterator[Server]:
+def serving(database: str, processes: int, **extra: str) -> Iterator[Server]:
     """A house with some mail in it."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        extra = {}
         if database == "postgres":
             running = stack.enter_context(postgres.running(is_durable=True))
             extra["POSTROOM_DATABASE_URL"] = running.new_database()

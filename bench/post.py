@@ -1,6 +1,6 @@
 """Measure the post office: mail in over SMTP against import, and how soon a wait ends.
 
-    python bench/post.py [MAILS]
+    python bench/post.py [MAILS [KILOBYTES]]
 
 Prints one JSON object. Times are of this machine at this moment: read them as ratios.
 """
@@ -31,14 +31,15 @@ CONNECTIONS = 8
 WAITERS = 200
 
 
-def letter(number: int) -> bytes:
+def letter(number: int, kilobytes: int) -> bytes:
+    """A mail of about so many kilobytes, unlike any other."""
     message = EmailMessage()
     message["From"] = f"Sender {number} <s{number}@example.com>"
     message["To"] = "bo@postroom.localhost"
     message["Subject"] = f"Message number {number}"
     message["Message-ID"] = f"<{number}@bench.example>"
     message["Date"] = "Sun, 01 Mar 2026 09:00:00 +0000"
-    message.set_content(f"Line {number} of some text that is not the same.\n" * 160)
+    message.set_content(f"Line {number} of some text that is not the same.\n" * 20 * kilobytes)
     return message.as_bytes()
 
 
@@ -61,22 +62,22 @@ def import_rate(folder: Path, letters: list[bytes]) -> float:
     return len(letters) / (time.perf_counter() - started)
 
 
-async def smtp_rate(app: App, letters: list[bytes]) -> tuple[float, list[float]]:
+async def smtp_rate(app: App, letters: list[bytes], kilobytes: int) -> tuple[float, list[float]]:
     """The server in this process, the clients in another: as it would be."""
     await new_inbox(app.house)
     async with listening(app) as listener:
         assert listener is not None
         process = await asyncio.create_subprocess_exec(
             sys.executable, __file__, "--clients", str(listener.port), str(len(letters)),
-            stdout=subprocess.PIPE,
+            str(kilobytes), stdout=subprocess.PIPE,
         )  # fmt: skip
         out, _ = await process.communicate()
     answer = json.loads(out)
     return len(letters) / answer["seconds"], answer["acks"]
 
 
-async def clients(port: int, count: int) -> None:
-    letters = [letter(number).replace(b"\n", b"\r\n") for number in range(count)]
+async def clients(port: int, count: int, kilobytes: int) -> None:
+    letters = [letter(number, kilobytes).replace(b"\n", b"\r\n") for number in range(count)]
     left, acks = list(enumerate(letters)), []
 
     async def client() -> None:
@@ -141,20 +142,21 @@ async def deliver_all(folder: str) -> None:
     print(json.dumps(times))
 
 
-async def measure(count: int) -> None:
-    letters = [letter(number) for number in range(count)]
+async def measure(count: int, kilobytes: int) -> None:
+    letters = [letter(number, kilobytes) for number in range(count)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         imported = import_rate(folder, letters)
         environ = {"POSTROOM_DATA_DIR": str(folder / "smtp"), "POSTROOM_SMTP_LISTEN": "127.0.0.1:0"}
         async with open_app(read_settings(environ).settings) as app:
-            rate, acks = await smtp_rate(app, letters)
+            rate, acks = await smtp_rate(app, letters, kilobytes)
             here = await wait_times(app, elsewhere=False)
             there = await wait_times(app, elsewhere=True)
     print(
         json.dumps(
             {
                 "mails": count,
+                "kilobytes": kilobytes,
                 "import_per_s": round(imported, 1),
                 "smtp_per_s": round(rate, 1),
                 "smtp_to_import": round(rate / imported, 2),
@@ -172,8 +174,9 @@ async def measure(count: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--clients"]:
-        asyncio.run(clients(int(sys.argv[2]), int(sys.argv[3])))
+        asyncio.run(clients(*map(int, sys.argv[2:5])))
     elif sys.argv[1:2] == ["--deliver"]:
         asyncio.run(deliver_all(sys.argv[2]))
     else:
-        asyncio.run(measure(int(sys.argv[1]) if sys.argv[1:] else 2000))
+        given = [int(word) for word in sys.argv[1:]]
+        asyncio.run(measure(*given, *(2000, 8)[len(given) :]))

@@ -22,6 +22,7 @@ from postroom.operations.cursors import Cursors
 from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, new_secret
 from postroom.operations.rates import Rates
 from postroom.operations.room import Room
+from postroom.operations.turns import Turns
 from postroom.pipeline.house import House
 from postroom.pipeline.parsing import Parser
 from postroom.ports.blobs import BlobStore
@@ -52,11 +53,14 @@ class App:
     cursors: Cursors
     rates: Rates
     room: Room = field(default_factory=Room)
+    turns: Turns = field(default_factory=Turns)
 
     def context(self, caller: Caller) -> Context:
         """The house as this caller sees it."""
         parts = {f.name: getattr(self.house, f.name) for f in fields(self.house)}
-        return Context(**parts, caller=caller, cursors=self.cursors, rates=self.rates)
+        return Context(
+            **parts, caller=caller, cursors=self.cursors, rates=self.rates, turns=self.turns
+        )
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:

@@ -210,6 +210,8 @@ async def test_after_a_failed_sync_nothing_more_is_kept_until_a_restart(
     monkeypatch.setattr(os, "fsync", sync)
     with pytest.raises(MailError, match="disk failed"):
         await blobs.put([b"after"])
+    with pytest.raises(MailError, match="disk failed"):
+        await blobs.missing([key])
 
     assert b"before" == await blobs.read(key)
     assert 1 == len(await FileBlobs(tmp_path).put([b"after"]))

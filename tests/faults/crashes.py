@@ -19,7 +19,7 @@ from tests.faults.drilled import Tally, twice
 from tests.faults.nursery import PYTHONPATH, Nursery
 from tests.servers.postroom import environment
 
-CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "openat", "unlink", "ftruncate")
+CALLS = ("write", "pwrite64", "fdatasync", "fsync", "rename", "openat", "unlink", "ftruncate")
 
 
 def receive(folder: str, log: str, count: str, defect: str) -> None:

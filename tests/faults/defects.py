@@ -162,6 +162,13 @@ def tell_afterwards() -> None:
     Webhooks._tell = hasty  # type: ignore[method-assign]
 
 
+def never_wait() -> None:
+    """Mail goes out whatever its time."""
+    from postroom.store.sql import outbox
+
+    outbox.DUE = outbox.DUE.replace("o.next_at <= :now OR", "1 = 1 OR")
+
+
 def copy_the_file() -> None:
     """A backup takes the file of the database and not what is beside it."""
     import shutil
@@ -195,7 +202,8 @@ DEFECTS = {
         for defect in (
             ack_before_commit, forget_the_handing_over, keep_every_repeat,
             send_what_is_unknown_again, forget_keys, answer_anyone, accept_when_full, never_sync,
-            store_bytes_last, tell_afterwards, forget_a_failed_sync, copy_the_file, confirm_early,
+            store_bytes_last, tell_afterwards, never_wait, forget_a_failed_sync, copy_the_file,
+            confirm_early,
         )
     },
 }  # fmt: skip

@@ -110,7 +110,11 @@ class Server:
             f"http://127.0.0.1:{self.port}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"},
+            headers={
+                "Authorization": f"Bearer {self.key}",
+                "Content-Type": "application/json",
+                "Accept": "application/json, text/event-stream",
+            },
         )
         with urllib.request.urlopen(request, timeout=30) as response:
             found: dict[str, object] = json.load(response)

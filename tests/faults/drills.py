@@ -14,20 +14,25 @@ from tests.faults.answering import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
 from tests.faults.drilled import Tally
+from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
-from tests.faults.sending import killed_while_sending, one_key, strange_relays
+from tests.faults.scheduling import killed_before_their_time
+from tests.faults.sending import killed_while_sending, lost_answers, one_key, strange_relays
 from tests.faults.telling import killed_while_telling
 
 DRILLS: tuple[tuple[Callable[[int], Tally], int], ...] = (
     (killed_while_receiving, 1_000),
     (killed_while_posting, 500),
+    (killed_while_importing, 1_000),
     (killed_while_sending, 1_000),
+    (killed_before_their_time, 200),
     (killed_while_telling, 200),
     (crash_points, 250),
     (failing_syncs, 200),
     (broken_disk, 20),
     (full_disk, 10),
     (strange_relays, 200),
+    (lost_answers, 500),
     (one_key, 50),
     (two_machines, 20),
 )

@@ -24,7 +24,8 @@ FOLDER = Path(__file__).parents[2]
 PYTHONPATH = f"{FOLDER / 'src'}{os.pathsep}{FOLDER}"
 _MODULES = (
     "postroom.app", "postroom.blobs.files", "postroom.providers.smtp.relay",
-    "postroom.store.sqlite", "postroom.surfaces.cli.serving", "postroom.surfaces.cli.verify",
+    "postroom.store.sqlite", "postroom.surfaces.cli.serving", "postroom.surfaces.cli.transfer",
+    "postroom.surfaces.cli.verify",
     "postroom.surfaces.mcp.server", "postroom.surfaces.rest.server",
     "postroom.surfaces.smtp.server", "tests.faults.defects", "tests.faults.crashes",
 )  # fmt: skip
@@ -102,6 +103,8 @@ def _become(
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number, file in enumerate((nothing, said, said)):
         os.dup2(file, number)
+    # The streams of the nursery remember whether theirs was a file or a pipe.
+    sys.stdout, sys.stderr = (open(number, "w", 1, closefd=False) for number in (1, 2))  # noqa: SIM115
     if traced:
         while "TracerPid:\t0" in Path("/proc/self/status").read_text():
             time.sleep(0.005)

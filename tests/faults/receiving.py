@@ -12,45 +12,58 @@ from contextlib import suppress
 from tests.faults.drilled import PATIENCE_S, Server, Tally, connect, server, twice
 from tests.mails import mail
 
-Send = Callable[[Server, Sequence[bytes], int], int]
-"""Sends mails until the server dies, and kills it after so many; how many it acknowledged."""
+CONNECTIONS = 4
+Send = Callable[[Server, Sequence[bytes], int], set[int]]
+"""Sends mails until the server dies, and kills it after so many; which it acknowledged."""
 
 
-def over_smtp(running: Server, mails: Sequence[bytes], stop_after: int) -> int:
+def over_smtp(running: Server, mails: Sequence[bytes], stop_after: int) -> set[int]:
     return asyncio.run(_over_smtp(running, mails, stop_after))
 
 
-async def _over_smtp(running: Server, mails: Sequence[bytes], stop_after: int) -> int:
-    acked = 0
-    with suppress(OSError, asyncio.IncompleteReadError):
-        reader, writer = await connect(running.smtp)
-        for raw in mails:
-            lines = (b"MAIL FROM:<a@b.c>", b"RCPT TO:<bo@postroom.localhost>", b"DATA", raw + b".")
-            reply = b""
-            for line in lines:
-                writer.write(line + b"\r\n")
-                reply = await asyncio.wait_for(reader.readline(), PATIENCE_S)
-                if not reply:
-                    return acked
-            if reply.startswith(b"250"):
-                acked += 1
-            if acked == stop_after:
-                running.kill()
+async def _over_smtp(running: Server, mails: Sequence[bytes], stop_after: int) -> set[int]:
+    """Over several connections: what they bring at the same time is stored together."""
+    acked: set[int] = set()
+    left = iter(enumerate(mails))
+
+    async def bring() -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            reader, writer = await connect(running.smtp)
+            for number, raw in left:
+                if not (await _brought(reader, writer, raw)).startswith(b"250"):
+                    return
+                acked.add(number)
+                if len(acked) == stop_after:
+                    running.kill()
+
+    await asyncio.gather(*(bring() for _ in range(CONNECTIONS)))
     return acked
 
 
-def over_rest(running: Server, mails: Sequence[bytes], stop_after: int) -> int:
-    acked = 0
+async def _brought(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, raw: bytes) -> bytes:
+    """The last reply to a mail; nothing if the server is gone."""
+    reply = b""
+    for line in (b"MAIL FROM:<a@b.c>", b"RCPT TO:<bo@postroom.localhost>", b"DATA", raw + b"."):
+        writer.write(line + b"\r\n")
+        reply = await asyncio.wait_for(reader.readline(), PATIENCE_S)
+        if not reply:
+            break
+    return reply
+
+
+def over_rest(running: Server, mails: Sequence[bytes], stop_after: int) -> set[int]:
+    acked: set[int] = set()
     connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE_S)
     login = {"Authorization": f"Bearer {running.key}", "Content-Type": "message/rfc822"}
     with suppress(OSError, http.client.HTTPException):
-        for raw in mails:
+        for number, raw in enumerate(mails):
             path = "/v1/inbound?recipient=bo@postroom.localhost"
             connection.request("POST", path, raw, login)
             response = connection.getresponse()
             response.read()
-            acked += response.status in (200, 201)
-            if acked == stop_after:
+            if response.status in (200, 201):
+                acked.add(number)
+            if len(acked) == stop_after:
                 running.kill()
     connection.close()
     return acked
@@ -67,15 +80,20 @@ def killed_while_posting(rounds: int, defect: str = "none", seed: int = 2) -> Ta
 
 
 def _killed(name: str, send: Send, rounds: int, defect: str, seed: int, **extra: str) -> Tally:
-    """Kill -9 after a random number of acknowledgements; the sender repeats its last five."""
+    """Kill -9 after a random number of acknowledgements; the sender repeats its last five.
+
+    It also repeats whatever was not acknowledged before something else that was.
+    """
     tally, chance = Tally(name), random.Random(seed)
     mails = [mail(f"drill {number}").replace(b"\n", b"\r\n") for number in range(rounds * 40)]
-    acked = 0
+    acked: set[int] = set()
     with server(defect, **extra) as running:
         running.ask("POST", "/v1/inboxes", {"username": "bo"})
         for _ in range(rounds):
-            start = max(0, acked - 5)
-            acked = max(acked, start + send(running, mails[start:], chance.randint(1, 30)))
+            first = next(number for number in range(len(mails)) if number not in acked)
+            start = max(0, first - 5)
+            heard = send(running, mails[start : start + 40], chance.randint(1, 30))
+            acked |= {start + number for number in heard}
             running.kill()
             running.start()
             tally.tried += 1
@@ -83,10 +101,10 @@ def _killed(name: str, send: Send, rounds: int, defect: str, seed: int, **extra:
     return tally
 
 
-def _count(running: Server, tally: Tally, acked: int) -> None:
+def _count(running: Server, tally: Tally, acked: set[int]) -> None:
     stored = Counter(row[0] for row in running.rows("SELECT subject FROM messages"))
     told = running.rows("SELECT message FROM events WHERE type LIKE '%received'")
-    tally.acknowledged = acked
-    tally.lost = sum(1 for number in range(acked) if not stored[f"drill {number}"])
+    tally.acknowledged = len(acked)
+    tally.lost = sum(1 for number in acked if not stored[f"drill {number}"])
     tally.doubled = twice(stored) + twice(Counter(row[0] for row in told))
     tally.torn = running.problems()

@@ -29,23 +29,17 @@ async def _killed_while_sending(rounds: int, defect: str, **extra: str) -> Tally
             for number in range(rounds):
                 sent.append(await _one_send(running, relay, number, STAGES[number % len(STAGES)]))
                 tally.tried += 1
-            await _settle(running, sent)
-            statuses = [await asyncio.to_thread(_status, running, one) for one in sent]
-            taken = Counter(_subject(m.data) for m in relay.mails)
+            await settle(running, sent)
+            taken = Counter(subject_of(m.data) for m in relay.mails)
             tally.acknowledged = len(sent)
             tally.doubled = twice(taken)
             tally.doubled += len(sent) - len(set(sent))
-            tally.lost = sum(
-                1
-                for number, status in enumerate(statuses)
-                if status not in ("sent", "unknown")
-                or (status == "sent" and not taken[f"drill {number}"])
-            )
+            tally.lost = await lost_among(running, sent, taken)
             tally.torn = await asyncio.to_thread(running.problems)
     return tally
 
 
-def _subject(data: bytes) -> str:
+def subject_of(data: bytes) -> str:
     return data.partition(b"Subject: ")[2].partition(b"\r\n")[0].decode()
 
 
@@ -83,7 +77,16 @@ async def _one_send(running: Server, relay: Relay, number: int, stage: str) -> s
     return str(again["message_id"])
 
 
-async def _settle(running: Server, sent: list[str]) -> None:
+async def lost_among(running: Server, sent: list[str], taken: Counter[str]) -> int:
+    """How many mails are neither out nor called unknown, though `drill n` was the n-th."""
+    statuses = [await asyncio.to_thread(_status, running, one) for one in sent]
+    return sum(
+        status not in ("sent", "unknown") or (status == "sent" and not taken[f"drill {number}"])
+        for number, status in enumerate(statuses)
+    )
+
+
+async def settle(running: Server, sent: list[str]) -> None:
     """Wait until the leases of the dead are over and nothing is on its way any more."""
     deadline = time.monotonic() + LEASE_S + PATIENCE_S
     while time.monotonic() < deadline:
@@ -138,14 +141,56 @@ async def _one_mail(running: Server, relay: Relay, subject: str, tally: Tally) -
     relay.script = {}
     if said == "queued":
         await asyncio.to_thread(running.ask, "POST", f"/v1/outbox/{message_id}/retry")
-        await _settle(running, [message_id])
+        await settle(running, [message_id])
         said = await asyncio.to_thread(_status, running, message_id)
     # What the relay took but refused or said nothing about is no copy that anybody gets.
-    copies = sum(1 for m in relay.mails if _subject(m.data) == subject and m.is_taken)
+    copies = sum(1 for m in relay.mails if subject_of(m.data) == subject and m.is_taken)
     tally.tried += 1
     tally.acknowledged += 1
     tally.lost += said == "queued" or (said == "sent" and not copies)
     tally.doubled += max(0, copies - 1) + (said == "failed" and copies)
+
+
+LOST: tuple[Reply, ...] = (CUT, Part(b"2"), Part(b"250"), Part(b"250 2.0.0 queued as"))
+"""What is left of the answer to a whole mail when the connection ends."""
+
+
+def lost_answers(rounds: int, defect: str = "none", **extra: str) -> Tally:
+    """The relay has the mail and its answer is lost: it is unknown, and out once, whatever comes.
+
+    Whatever comes: the next mail, a restart, and the same call again without a key.
+    """
+    return asyncio.run(_lost_answers(rounds, defect, **extra))
+
+
+async def _lost_answers(rounds: int, defect: str, **extra: str) -> Tally:
+    tally = Tally("the answer of the relay is lost")
+    async with relaying() as relay:
+        with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
+            await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
+            for number in range(rounds):
+                relay.script = {"DOT": LOST[number % len(LOST)]}
+                await _one_lost(running, f"drill {number}", tally)
+                relay.script = {}
+                if number % 25 == 3:
+                    await asyncio.to_thread(running.kill)
+                    await asyncio.to_thread(running.start)
+            last = {"to": ["ana@example.com"], "subject": "last", "body_text": "x", "wait_s": 30}
+            await asyncio.to_thread(running.ask, "POST", "/v1/messages", last)
+            taken = Counter(subject_of(m.data) for m in relay.mails)
+            tally.lost += sum(1 for number in range(rounds) if not taken[f"drill {number}"])
+            tally.doubled += twice(taken)
+            tally.torn += await asyncio.to_thread(running.problems)
+    return tally
+
+
+async def _one_lost(running: Server, subject: str, tally: Tally) -> None:
+    letter = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
+    sent = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter | {"wait_s": 10})
+    again = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
+    tally.tried += 1
+    tally.acknowledged += 1
+    tally.torn += (sent["status"] != "unknown") + (again["message_id"] != sent["message_id"])
 
 
 async def _said(running: Server, message_id: str) -> str:
@@ -182,7 +227,7 @@ async def _one_key(rounds: int, defect: str, **extra: str) -> Tally:
                 tally.tried += 50
                 tally.acknowledged += len(answers)
                 tally.doubled += len({str(answer["message_id"]) for answer in answers}) - 1
-            taken = Counter(_subject(m.data) for m in relay.mails)
+            taken = Counter(subject_of(m.data) for m in relay.mails)
             tally.lost += sum(1 for number in range(rounds) if not taken[f"drill {number}"])
             tally.doubled += twice(taken)
             tally.torn += await asyncio.to_thread(running.problems)

@@ -101,12 +101,12 @@ async def _one_round(running: Server, receiver: Receiver, start: int) -> list[st
     receiver.killed.clear()
     subjects = [f"drill {start + number}" for number in range(MAILS)]
     raws = [mail(subject) for subject in subjects]
-    acked = await asyncio.to_thread(over_rest, running, raws, MAILS + 1)
+    acked = len(await asyncio.to_thread(over_rest, running, raws, MAILS + 1))
     with suppress(TimeoutError):
         await asyncio.wait_for(receiver.killed.wait(), PATIENCE_S)
     await asyncio.to_thread(running.start)
     while acked < MAILS:
-        acked += await asyncio.to_thread(over_rest, running, raws[acked:], MAILS + 1)
+        acked += len(await asyncio.to_thread(over_rest, running, raws[acked:], MAILS + 1))
     return subjects
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from postroom.app import App, open_app
 from postroom.config import read_settings
-from postroom.errors import StorageFull
+from postroom.errors import ProviderAuthFailed, ProviderTimeout, StorageFull
+from postroom.model.account import Account
 from postroom.model.key import OWNER, Scope
 from postroom.model.page import Page
 from postroom.operations.context import Context
@@ -27,7 +28,9 @@ from postroom.operations.webhooks import create_webhook
 from postroom.pipeline import outbox
 from postroom.pipeline.counts import FAILED
 from postroom.pipeline.outbox import Outbox
+from postroom.pipeline.syncing import Syncing
 from postroom.pipeline.webhooks import Webhooks
+from postroom.ports.provider import Provider
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from postroom.providers.webhooks.guard import Guard
@@ -179,6 +182,49 @@ async def an_outcome_without_room(scene: Scene) -> None:
     await hand_over(scene, {}, "outbox_unsettled")
 
 
+async def a_worker_that_died(scene: Scene) -> None:
+    await sent(scene)
+    until = scene.now + timedelta(seconds=30)
+    claimed = await scene.ctx.store.claim_mail(
+        "dead", now=scene.now, until=until, limit=1, most_per_domain=9
+    )
+    assert await scene.ctx.store.begin_handing_over(claimed.jobs[0], ["ana@example.com"])
+    scene.now = until
+    await hand_over(scene, {}, "outbox_unknown")
+
+
+async def fail_to_sync(scene: Scene, error: Exception) -> None:
+    @asynccontextmanager
+    async def fail(*_: object) -> AsyncIterator[Provider]:
+        raise error
+        yield
+
+    inbox_id = scene.ctx.new_id("inb")
+    account = Account(
+        "work", "imap", "bo@example.com", inbox_id, "new", "", 0, None, None, scene.now
+    )
+    await scene.ctx.store.add_account(account, "Work")
+    scene.monkeypatch.setattr(type(scene.app.house.providers), "open", fail)
+    syncing = asyncio.create_task(Syncing(scene.ctx, wait_s=60).run())
+    try:
+        await scene.until_counted("sync_failed")
+    finally:
+        syncing.cancel()
+        await asyncio.gather(syncing, return_exceptions=True)
+
+
+async def an_account_that_is_away(scene: Scene) -> None:
+    await fail_to_sync(scene, ProviderTimeout("no answer from mail.example.com"))
+
+
+async def an_account_that_wants_another_password(scene: Scene) -> None:
+    await fail_to_sync(scene, ProviderAuthFailed("the server refused the login"))
+
+
+async def an_account_with_a_fault(scene: Scene) -> None:
+    await fail_to_sync(scene, RuntimeError("a fault of our own"))
+
+
 async def tell(scene: Scene, name: str) -> None:
     poster = HttpPoster(Guard((ip_network("127.0.0.0/8"),)), patience_s=2)
     scene.change(poster=poster)
@@ -221,31 +267,44 @@ async def a_tool_with_a_fault(scene: Scene) -> None:
     await call_tool(scene.ctx, tool, {})
 
 
-SCENES: dict[str, tuple[Callable[[Scene], Awaitable[None]], str]] = {
-    "smtp_failed": (a_full_disk, "session"),
-    "smtp_smuggled": (a_bare_newline, "session"),
-    "smtp_looping": (a_circle, "session"),
-    "smtp_limited": (too_many_mails, "session"),
-    "parsing_failed": (a_mail_that_cannot_be_read, "bytes"),
-    "outbox_failed": (a_relay_that_refuses, "message_id"),
-    "outbox_unknown": (a_relay_that_falls_silent, "message_id"),
-    "outbox_bounced": (a_relay_that_is_busy_for_two_days, "message_id"),
-    "outbox_errors": (bytes_that_are_gone, "message_id"),
-    "outbox_claims_lost": (another_worker, "message_id"),
-    "outbox_unsettled": (an_outcome_without_room, "message_id"),
-    "webhooks_failed": (a_webhook_that_is_away, "event_id"),
-    "webhooks_dead": (a_webhook_that_stays_away, "event_id"),
-    "readiness_failed": (not_ready, "request_id"),
-    "tools_failed": (a_tool_with_a_fault, "tool"),
-}
-"""How each failure comes about, and what its line names."""
+SCENES: list[tuple[str, Callable[[Scene], Awaitable[None]], str]] = [
+    ("smtp_failed", a_full_disk, "session"),
+    ("smtp_smuggled", a_bare_newline, "session"),
+    ("smtp_looping", a_circle, "session"),
+    ("smtp_limited", too_many_mails, "session"),
+    ("parsing_failed", a_mail_that_cannot_be_read, "bytes"),
+    ("outbox_failed", a_relay_that_refuses, "message_id"),
+    ("outbox_unknown", a_relay_that_falls_silent, "message_id"),
+    ("outbox_unknown", a_worker_that_died, "message_id"),
+    ("outbox_bounced", a_relay_that_is_busy_for_two_days, "message_id"),
+    ("outbox_errors", bytes_that_are_gone, "message_id"),
+    ("outbox_claims_lost", another_worker, "message_id"),
+    ("outbox_unsettled", an_outcome_without_room, "message_id"),
+    ("sync_failed", an_account_that_is_away, "account"),
+    ("sync_failed", an_account_that_wants_another_password, "account"),
+    ("sync_failed", an_account_with_a_fault, "account"),
+    ("webhooks_failed", a_webhook_that_is_away, "delivery_id"),
+    ("webhooks_dead", a_webhook_that_stays_away, "delivery_id"),
+    ("readiness_failed", not_ready, "request_id"),
+    ("tools_failed", a_tool_with_a_fault, "tool"),
+]
+"""Each failure, how it comes about, and what its line names."""
 
 
-@pytest.mark.parametrize("name", FAILED)
+def test_every_failure_is_played() -> None:
+    assert set(FAILED) == {name for name, _, _ in SCENES}
+
+
+@pytest.mark.parametrize(
+    ("name", "happen", "named"), SCENES, ids=[happen.__name__ for _, happen, _ in SCENES]
+)
 async def test_a_failure_is_counted_and_in_the_log(
-    scene: Scene, caplog: pytest.LogCaptureFixture, name: str
+    scene: Scene,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    happen: Callable[[Scene], Awaitable[None]],
+    named: str,
 ) -> None:
-    happen, named = SCENES[name]
     with caplog.at_level(logging.WARNING):
         await happen(scene)
 

@@ -1,36 +1,31 @@
 """What leaves is what was asked for: the same people, the same files, and no other headers.
 
-`LEAVING_MAILS=10000` tries more mails than the few of the normal run.
+`LEAVING_MAILS=10000` tries more mails than the few of the normal run. They leave from the wheel
+that users install, not from this tree.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from dataclasses import dataclass
 from email import message_from_bytes
 from email.policy import SMTP
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroom.app import open_app
-from postroom.config import read_settings
-from postroom.errors import InvalidInput
-from postroom.model.key import OWNER
-from postroom.operations.context import Context
-from postroom.operations.operation import call
-from postroom.operations.sending import send_message
-from tests.mails import new_inbox
+from tests.servers.postroom import Running, running
 from tests.servers.relay import Mail, Relay, relaying
-
-Office = tuple[Context, Relay]
+from tests.servers.wheel import unpacked
 
 SLY = st.sampled_from(
     [
@@ -52,6 +47,10 @@ LOCAL = st.from_regex(r"[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}", fullmatch=True)
 ADDRESS = LOCAL.map(lambda name: f"{name}@example.com")
 PEOPLE = st.lists(ADDRESS, max_size=4, unique=True)
 FILES = st.lists(st.tuples(TEXT, st.binary(max_size=200)), max_size=3)
+UNLIMITED = {
+    "POSTROOM_LIMIT_SENDS_PER_HOUR": "100000",
+    "POSTROOM_LIMIT_DOMAIN_SENDS_PER_HOUR": "100000",
+}
 SEARCHING = settings(
     max_examples=int(os.environ.get("LEAVING_MAILS", "40")),
     deadline=None,
@@ -59,33 +58,50 @@ SEARCHING = settings(
 )
 
 
-@pytest.fixture
-async def office(tmp_path: Path) -> AsyncIterator[Office]:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpacked(tmp_path_factory.mktemp("wheel"))
+
+
+@dataclass
+class Office:
     """A house that hands its mail to a relay of ours."""
+
+    rest: httpx2.AsyncClient
+    relay: Relay
+
+
+@pytest.fixture
+async def office(tmp_path: Path, wheel: Path) -> AsyncIterator[Office]:
+    """The house is what the wheel holds, in a process of its own: no file of this tree is in it."""
     async with relaying() as relay:
-        values = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_RELAY_URL": relay.url}
-        async with open_app(read_settings(values).settings) as app:
-            ctx = app.context(OWNER)
-            await new_inbox(ctx, "me")
-            task = asyncio.create_task(app.outbox().run())
-            yield ctx, relay
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        values = {"PYTHONPATH": str(wheel), "POSTROOM_RELAY_URL": relay.url, **UNLIMITED}
+        with running(tmp_path / "data", **values) as house:
+            assert is_from(wheel, house)
+            login = {"Authorization": f"Bearer {house.key}"}
+            async with httpx2.AsyncClient(base_url=house.url, headers=login, timeout=60) as rest:
+                await rest.post("/v1/inboxes", json={"username": "me"})
+                yield Office(rest, relay)
+
+
+def is_from(wheel: Path, house: Running) -> bool:
+    """Whether the code of a house is that of the wheel."""
+    words = [sys.executable, "-c", "import postroom; print(postroom.__file__)"]
+    found = subprocess.run(words, env=house.env, capture_output=True, text=True, check=True)
+    return Path(found.stdout.strip()).is_relative_to(wheel)
 
 
 async def leaving(office: Office, letter: dict[str, Any]) -> Mail | None:
     """The mail that left, or none because the letter was refused before anything happened."""
-    ctx, relay = office
-    relay.mails.clear()
-    relay.lines.clear()
-    try:
-        sent = await call(ctx, send_message, {**letter, "allow_duplicate": True, "wait_s": 30})
-    except InvalidInput:
-        assert [] == relay.mails
+    office.relay.mails.clear()
+    office.relay.lines.clear()
+    asked = {**letter, "allow_duplicate": True, "wait_s": 30}
+    response = await office.rest.post("/v1/messages", json=asked)
+    if response.status_code == 422:
+        assert [] == office.relay.mails
         return None
-    assert "sent" == sent.status
-    (mail,) = relay.mails
+    assert (201, "sent") == (response.status_code, response.json()["status"])
+    (mail,) = office.relay.mails
     return mail
 
 
@@ -149,7 +165,7 @@ async def test_an_address_says_one_command_to_the_relay_or_none(
     letter = {"to": [address], "subject": "x", "body_text": "x"}
     mail = await leaving(office, letter)
 
-    verbs = [line.split()[0].upper() for line in office[1].lines]
+    verbs = [line.split()[0].upper() for line in office.relay.lines]
     expected = ["MAIL", "RCPT", "DATA"] if mail else []
     assert expected == [verb for verb in verbs if verb not in ("EHLO", "QUIT", "RSET")]
     assert mail is None or len(mail.recipients) == 1

@@ -245,9 +245,10 @@ async def test_a_worker_that_died_while_the_mail_went_out_leaves_it_unknown(
     post: Context, clock: Clock
 ) -> None:
     sent = await send(post, to=["a@x.org", "b@x.org"])
-    [job] = await post.store.claim_mail(
+    claimed = await post.store.claim_mail(
         "dead", now=clock(), until=clock() + timedelta(seconds=30), limit=5, most_per_domain=9
     )
+    [job] = claimed.jobs
     assert await post.store.begin_handing_over(job, ["a@x.org"])
     clock.now += timedelta(seconds=31)
     async with relaying() as relay, working(post, relay):
@@ -265,15 +266,15 @@ async def test_a_claim_that_was_lost_stops_the_mail_before_it_goes_out(
     post: Context, clock: Clock
 ) -> None:
     await send(post)
-    [slow] = await post.store.claim_mail(
+    slow = await post.store.claim_mail(
         "slow", now=clock(), until=clock(), limit=5, most_per_domain=9
     )
-    [quick] = await post.store.claim_mail(
+    quick = await post.store.claim_mail(
         "quick", now=clock(), until=clock() + timedelta(1), limit=5, most_per_domain=9
     )
 
-    assert not await post.store.begin_handing_over(slow, ["ana@example.com"])
-    assert await post.store.begin_handing_over(quick, ["ana@example.com"])
+    assert not await post.store.begin_handing_over(slow.jobs[0], ["ana@example.com"])
+    assert await post.store.begin_handing_over(quick.jobs[0], ["ana@example.com"])
 
 
 async def test_many_workers_hand_each_mail_over_once(post: Context) -> None:

@@ -20,7 +20,7 @@ from postroom.errors import InvalidInput, NotFound
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER, Caller
-from postroom.model.webhook import Webhook
+from postroom.model.webhook import Posted, Webhook
 from postroom.operations.context import Context
 from postroom.operations.operation import call
 from postroom.operations.webhooks import (
@@ -331,6 +331,14 @@ def test_a_url_that_is_none_is_refused(url: str) -> None:
 @pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "2606:4700:4700::1111"])
 def test_the_world_is_open(address: str) -> None:
     assert Guard().is_open(ip_address(address))
+
+
+async def test_nobody_at_the_url_is_said_in_plain_words() -> None:
+    posted = await HttpPoster(Guard((ip_network("127.0.0.0/8"),))).post(
+        "http://127.0.0.1:1/", {}, b""
+    )
+
+    assert Posted(None, "no answer: connection refused") == posted
 
 
 async def test_a_name_that_leads_into_the_house_is_refused_when_it_is_called() -> None:

@@ -185,6 +185,16 @@ async def test_nothing_is_sent_before_it_is_written_down_that_it_may_be() -> Non
     assert [["a@example.com"]] == told
 
 
+async def test_a_relay_that_is_not_there_is_named_with_what_is_wrong() -> None:
+    for host, wrong in (("127.0.0.1:1", "connection refused"), ("no.invalid:25", "no such host")):
+        sender = SmtpRelay(parse_relay_url(f"smtp://{host}"), "postroom.localhost", answer_s=5)
+        [outcome] = (await sender.hand_over(ONE, RAW, nothing)).values()
+
+        assert D == outcome.verdict
+        assert outcome.detail.startswith(f"no connection to the relay {host}: ")
+        assert outcome.detail.endswith(wrong)
+
+
 async def test_an_address_cannot_carry_a_command() -> None:
     bad = Envelope("me@x", ("a@x>\r\nRCPT TO:<evil@x", "b@x\0", "c@x\n"))
     async with relaying() as relay:

@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from postroom.model.outbox import Outcome
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from tests.providers.test_relay import ONE, RAW, nothing
@@ -31,12 +32,16 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 async def verdict(relay: Relay, trusted: Path | None, scheme: str = "smtp") -> str:
+    return (await outcome(relay, trusted, scheme)).verdict
+
+
+async def outcome(relay: Relay, trusted: Path | None, scheme: str = "smtp") -> Outcome:
     option = f"?ca_file={trusted}" if trusted else ""
     url = f"{scheme}://user:canary@localhost:{relay.port}{option}"
     sender = SmtpRelay(parse_relay_url(url), "x", answer_s=2)
     outcomes = await sender.hand_over(ONE, RAW, nothing)
     await sender.close()
-    return outcomes["a@example.com"].verdict
+    return outcomes["a@example.com"]
 
 
 def said_nothing(relay: Relay) -> bool:
@@ -106,8 +111,10 @@ def expired(folder: Path) -> Certificate:
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(good: Certificate) -> None:
     async with relaying(OFFERS, tls=good.server()) as relay:
-        assert "deferred" == await verdict(relay, None)
+        found = await outcome(relay, None)
 
+    assert "deferred" == found.verdict
+    assert "its certificate does not verify: self-signed certificate" in found.detail
     assert said_nothing(relay)
 
 

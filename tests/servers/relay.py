@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 CUT = object()
 """Instead of a reply: close the connection."""
@@ -44,6 +45,7 @@ class Mail:
     sender: str
     recipients: list[str]
     data: bytes
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
     is_taken: bool = False
     """Whether somebody will get it: the relay said so, or what it said did not arrive."""
 

@@ -68,27 +68,40 @@ async def test_two_inboxes_each_keep_their_own_copy(house: House, inbox: Inbox) 
     assert one.thread_id != two.thread_id
 
 
+ROUTES = (
+    b"",
+    b"Received: by mx.example.com; Sun, 1 Mar 2026 09:00:01 +0000\n",
+    b"Return-Path: <ana@example.com>\nX-Spam-Status: No\nReceived: by another.example.com\n",
+)
+"""What servers put before a mail on its way."""
+
+
 @settings(
     max_examples=int(os.environ.get("ARRIVAL_CASES", "40")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(order=st.lists(st.integers(0, 4), min_size=1, max_size=20))
+@given(
+    order=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(ROUTES)), min_size=1, max_size=20)
+)
 async def test_any_multiset_of_deliveries_leaves_one_message_and_one_event_each(
-    house: House, order: list[int]
+    house: House, order: list[tuple[int, bytes]]
 ) -> None:
+    """Whatever the route; what has no Message-ID comes by one, as only its bytes tell it apart."""
     inbox = await new_inbox(house, f"box{house.new_id('x')[2:10]}")
     ids = ["<0@example.com>", "<1@example.com>", "<2@example.com>", None, None]
     raws = [mail(f"Mail {number}", message_id=own) for number, own in enumerate(ids)]
 
-    for number in order:
-        await deliver(house, inbox, raws[number])
+    for number, route in order:
+        await deliver(house, inbox, (route if ids[number] else b"") + raws[number])
 
     found = await house.store.messages(MessageQuery(inbox_id=inbox.id))
     events = await house.store.events(
         EventQuery(visible=frozenset({inbox.id}), types=("message.received",))
     )
-    assert sorted({f"Mail {number}" for number in order}) == sorted(m.subject for m in found.rows)
+    assert sorted({f"Mail {number}" for number, _ in order}) == sorted(
+        m.subject for m in found.rows
+    )
     assert {m.id for m in found.rows} == {event.message_id for event in events.rows}
     assert len(found.rows) == events.total
 

@@ -98,10 +98,10 @@ async def send_one(house: House, inbox: Inbox) -> None:
     message = dataclasses.replace(send.message, recipients=(Recipient("x@example.com", "queued"),))
     await store.record_send(dataclasses.replace(send, message=message))
     await store.outbox(OutboxQuery())
-    jobs = await store.claim_mail(
+    claimed = await store.claim_mail(
         "me", now=now, until=now + timedelta(minutes=1), limit=9, most_per_domain=100
     )
-    for job in jobs:
+    for job in claimed.jobs:
         await store.renew_mail([job], now + timedelta(minutes=2))
         await store.begin_handing_over(job, ["x@example.com"])
         outcome = {"x@example.com": Recipient("x@example.com", "sent")}

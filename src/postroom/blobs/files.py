@@ -38,9 +38,12 @@ class FileBlobs:
         return await in_thread(self._put_all, list(contents))
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
-        return await in_thread(
+        found = await in_thread(
             lambda: frozenset(key for key in keys if not self._path(key).exists())
         )
+        if self._is_broken:
+            raise MailError(_BROKEN)
+        return found
 
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
         return await in_thread(self._read, key, offset, size)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -44,6 +45,18 @@ class OutboxJob:
     is_scheduled: bool
     holder: str
     account_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a worker has taken over.
+
+    `lost` are the messages that a worker was handing over when it died, and how many recipients of
+    each are unknown for it.
+    """
+
+    jobs: tuple[OutboxJob, ...]
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class WebhookJob:
 
     inbox: int
     number: int
+    delivery_id: str
     url: str
     secrets: tuple[str, ...] = field(metadata=INTERNAL)
     event: Event | None

@@ -9,6 +9,7 @@ from postroom.model.inbox import Visible
 from postroom.model.key import Caller
 from postroom.operations.cursors import Cursors
 from postroom.operations.rates import Rates
+from postroom.operations.turns import Turns
 from postroom.pipeline.house import House
 
 Report = Callable[[float, str], Awaitable[None]]
@@ -26,6 +27,7 @@ class Context(House):
     caller: Caller
     cursors: Cursors
     rates: Rates | None = None
+    turns: Turns | None = None
     report: Report = _nobody_listens
 
     @property

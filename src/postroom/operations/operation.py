@@ -78,6 +78,13 @@ async def call(ctx: Context, operation: Operation[Any, T], arguments: Mapping[st
     """
     if ctx.rates is not None and ctx.caller.is_metered:
         ctx.rates.take(ctx.caller.key_id)
+    if ctx.turns is None or not ctx.caller.is_metered or operation.waits:
+        return await _answer(ctx, operation, arguments)
+    async with ctx.turns.of(ctx.caller.key_id):
+        return await _answer(ctx, operation, arguments)
+
+
+async def _answer(ctx: Context, operation: Operation[Any, T], arguments: Mapping[str, Any]) -> T:
     if operation.scope not in ctx.caller.scopes:
         raise Forbidden(
             f"this needs a key with the scope {operation.scope}; "

@@ -31,6 +31,7 @@ FAILED = {
     "outbox_errors": "Mails that could not be handed over for a fault of our own.",
     "outbox_claims_lost": "Mails that another process took over because we seemed to be gone.",
     "outbox_unsettled": "Mails whose outcome could not be written down.",
+    "sync_failed": "Times that an account could not be kept in step.",
     "webhooks_failed": "Attempts to tell a webhook that failed.",
     "webhooks_dead": "Events that a webhook was told of in vain for 24 hours.",
     "readiness_failed": "Times that we were not ready: nothing could be written.",

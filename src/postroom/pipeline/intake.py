@@ -6,22 +6,30 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from postroom.model.attachment import BlobKey
 from postroom.model.stored import Added
 from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, ParsedArrival, parse_arrivals, store_parsed
+from postroom.pipeline.receive import (
+    Arrival,
+    ParsedArrival,
+    keep_bytes,
+    parse_arrivals,
+    store_parsed,
+)
 
 _MOST_AT_ONCE = 64
 _MOST_BYTES_AT_ONCE = 64 * 2**20
 
-_Waiting = tuple[Sequence[ParsedArrival], asyncio.Future[list[Added]]]
+_Waiting = tuple[Sequence[ParsedArrival], list[BlobKey], asyncio.Future[list[Added]]]
 
 
 @dataclass(eq=False)
 class Intake:
     """Stores what several connections bring with one sync of the disk for all of them.
 
-    Each mail is read by itself, so that a large one holds nobody up. What is read is stored in
-    one lot at a time: the more mail comes while one is written, the larger is the next.
+    Each mail is read and its bytes are written by itself, so that a large one holds nobody up.
+    Then it is stored in one lot at a time: the more mail comes while one is written, the larger is
+    the next.
     """
 
     house: House
@@ -34,8 +42,9 @@ class Intake:
         Raises what `pipeline.receive.receive` raises.
         """
         mails = await parse_arrivals(self.house, arrivals)
+        keys = await keep_bytes(self.house, mails)
         done: asyncio.Future[list[Added]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((mails, done))
+        self._waiting.append((mails, keys, done))
         if self._storing is None:
             self._storing = asyncio.create_task(self._store_all())
         return await done
@@ -56,17 +65,19 @@ class Intake:
     async def _store(self, lot: list[_Waiting]) -> None:
         """One that cannot be stored must not take the others with it."""
         try:
-            added = await store_parsed(self.house, [mail for mails, _ in lot for mail in mails])
+            mails = [mail for some, _, _ in lot for mail in some]
+            keys = [key for _, some, _ in lot for key in some]
+            added = await store_parsed(self.house, mails, keys)
         except Exception as error:  # noqa: BLE001 - whoever brought the mail hears of it
             if len(lot) == 1:
-                _fail(lot[0][1], error)
+                _fail(lot[0][2], error)
                 return
             for waiting in lot:
                 await self._store([waiting])
             return
         left = iter(added)
-        for mails, done in lot:
-            answer = [next(left) for _ in mails]
+        for some, _, done in lot:
+            answer = [next(left) for _ in some]
             if not done.done():
                 done.set_result(answer)
 

@@ -106,7 +106,7 @@ class Outbox:
             return
         now = self.house.clock()
         try:
-            jobs = await self.house.store.claim_mail(
+            claimed = await self.house.store.claim_mail(
                 holder,
                 now=now,
                 until=now + self.lease,
@@ -116,7 +116,9 @@ class Outbox:
         except MailError as error:
             log.warning("outbox.failed", extra={"error": str(error)})
             return
-        for job in jobs:
+        for message_id, recipients in claimed.lost.items():
+            self._count("outbox_unknown", recipients, message_id)
+        for job in claimed.jobs:
             task = asyncio.create_task(self._do(job))
             self._active[task] = job
             task.add_done_callback(self._active.pop)
@@ -208,14 +210,14 @@ class Outbox:
         await self._settle(job, outcomes)
         told: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
         for verdict, count in told.items():
-            self._count(f"outbox_{verdict}", count, job)
+            self._count(f"outbox_{verdict}", count, job.message_id)
         log.info("message.handed_over", extra={"message_id": job.message_id, **told})
 
-    def _count(self, name: str, count: int, job: OutboxJob) -> None:
+    def _count(self, name: str, count: int, message_id: str) -> None:
         if name in HAPPENED:
             self.house.counts.add(name, count)
         elif count:
-            about = {"message_id": job.message_id, "recipients": count}
+            about = {"message_id": message_id, "recipients": count}
             self.house.counts.failed(name, about, count=count)
 
     async def _settle(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:
@@ -233,7 +235,7 @@ class Outbox:
             except StorageFull:
                 await asyncio.sleep(1)
             else:
-                self._count("outbox_bounced", given_up, job)
+                self._count("outbox_bounced", given_up, job.message_id)
                 return
         self.house.counts.failed("outbox_unsettled", {"message_id": job.message_id})
 

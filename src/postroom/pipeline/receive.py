@@ -82,10 +82,25 @@ async def parse_arrivals(house: House, arrivals: Sequence[Arrival]) -> list[Pars
     return [(arrival, parsed[arrival.raw]) for arrival in arrivals]
 
 
-async def store_parsed(house: House, mails: Sequence[ParsedArrival]) -> list[Added]:
+async def store_parsed(
+    house: House, mails: Sequence[ParsedArrival], keys: Sequence[BlobKey] | None = None
+) -> list[Added]:
     """Put mails away that were read; when this returns, they are on disk."""
-    async with put_away(house, mails) as messages:
+    async with put_away(house, mails, keys) as messages:
         return await house.store.add_messages(messages)
+
+
+async def keep_bytes(house: House, mails: Sequence[ParsedArrival]) -> list[BlobKey]:
+    """Write raw bytes and attachments to the blob store, in the order of the mails."""
+    return await house.blobs.put(_contents(mails))
+
+
+def _contents(mails: Sequence[ParsedArrival]) -> list[bytes]:
+    return [
+        content
+        for arrival, parsed in mails
+        for content in (arrival.raw, *(a.content for a in parsed.attachments))
+    ]
 
 
 def check_size(raw: bytes, most: int) -> None:
@@ -98,19 +113,15 @@ def check_size(raw: bytes, most: int) -> None:
 
 @asynccontextmanager
 async def put_away(
-    house: House, mails: Sequence[tuple[Arrival, ParsedMessage]]
+    house: House, mails: Sequence[ParsedArrival], keys: Sequence[BlobKey] | None = None
 ) -> AsyncIterator[list[NewMessage]]:
-    """Write raw bytes and attachments to the blob store, for messages stored within the block.
+    """Write bytes that have no keys yet to the blob store, for messages stored within the block.
 
     Somebody may have removed the last message with the same bytes just before ours was stored,
     and the bytes with it: so we look again afterwards, while we still have them.
     """
-    contents: list[bytes] = []
-    for arrival, parsed in mails:
-        contents.append(arrival.raw)
-        contents.extend(a.content for a in parsed.attachments)
     vouched = await _vouched(mails, house.trust)
-    keys = await house.blobs.put(contents)
+    keys = await keep_bytes(house, mails) if keys is None else keys
     left, now = iter(keys), house.clock()
     messages = [
         replace(_new_message(house, arrival, parsed, left, now), auth=asdict(auth))
@@ -118,7 +129,7 @@ async def put_away(
     ]
     yield await run_rules(house, messages, [parsed for _, parsed in mails])
     if await house.blobs.missing(keys):
-        await house.blobs.put(contents)
+        await keep_bytes(house, mails)
 
 
 async def _vouched(mails: Sequence[tuple[Arrival, ParsedMessage]], trust: Trust) -> list[Auth]:

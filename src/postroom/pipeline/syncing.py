@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,8 +13,6 @@ from postroom.model.page import Slice
 from postroom.pipeline.house import House
 from postroom.pipeline.sync import Pass
 from postroom.ports.provider import Provider, WaitsForChanges
-
-log = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=20)
 RENEW_S = 5.0
@@ -67,7 +64,7 @@ class Syncing:
         try:
             found = await self.house.store.accounts(None, Slice(limit=_MOST_ACCOUNTS))
         except MailError as error:
-            log.warning("sync.failed", extra={"error": str(error)})
+            self._failed({"account": "all"}, error)
             return
         wanted = {account.id for account in found.rows}
         for account_id in wanted - set(self._tasks):
@@ -90,7 +87,7 @@ class Syncing:
             except NotFound:
                 return
             except MailError as error:
-                log.warning("sync.failed", extra={"account": account_id, "error": str(error)})
+                self._failed({"account": account_id}, error)
             if wait_s:
                 await self._pause(account_id, rung, wait_s)
 
@@ -147,6 +144,7 @@ class Syncing:
             async with self.house.providers.open(account) as provider:
                 await self._stay(account, provider)
         except ProviderAuthFailed as error:
+            self._failed({"account": account_id}, error)
             detail = how_to_sign_in(account, str(error))
             await store.set_account_state(account_id, "needs_reauth", detail)
             return LONGEST_WAIT_S
@@ -154,12 +152,18 @@ class Syncing:
             await store.set_account_state(account_id, "failing", str(error))
             return float(max(error.retry_after, 1))
         except MailError as error:
+            self._failed({"account": account_id}, error)
             await store.set_account_state(account_id, "failing", str(error))
-            log.warning("sync.failed", extra={"account": account_id, "error": str(error)})
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - it is tried again, and the log says why
+            self._failed({"account": account_id}, error)
             await store.set_account_state(account_id, "failing", "an error of ours; see the log")
-            log.exception("sync.failed", extra={"account": account_id})
         return backing_off
+
+    def _failed(self, about: dict[str, object], error: Exception) -> None:
+        """Count it, with a line in the log; what is no fault of ours needs no traceback."""
+        is_known = isinstance(error, MailError)
+        about |= {"error": str(error)} if is_known else {}
+        self.house.counts.failed("sync_failed", about, cause=None if is_known else error)
 
     async def _stay(self, account: Account, provider: Provider) -> None:
         """Pass after pass, each as soon as there is news."""

@@ -117,8 +117,9 @@ class Webhooks:
         if posted.is_taken:
             self.house.counts.add("webhooks_told")
             return
-        delivery = {"delivery": job.number, "event_id": job.event and job.event.id}
-        self.house.counts.failed("webhooks_failed", {**delivery, "code": posted.code})
+        delivery = {"delivery_id": job.delivery_id, "event_id": job.event and job.event.id}
+        answer = {"code": posted.code, "error": posted.detail}
+        self.house.counts.failed("webhooks_failed", {**delivery, **answer})
         if is_over:
             self.house.counts.failed("webhooks_dead", delivery)
 

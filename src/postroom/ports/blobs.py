@@ -23,7 +23,10 @@ class BlobStore(Protocol):
         """
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
-        """Those of the keys under which there is nothing."""
+        """Those of the keys under which there is nothing.
+
+        Whoever asks is about to say that the rest is kept, so nobody answers on a broken disk.
+        """
 
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
         """Return the bytes from *offset* on, at most *size* of them.

@@ -15,7 +15,7 @@ from postroom.model.facts import Facts
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
 from postroom.model.message import ActionResult, Message, MessageRow, Recipient
-from postroom.model.outbox import OutboxEntry, OutboxJob, OutboxQuery, OutboxState
+from postroom.model.outbox import Claimed, OutboxEntry, OutboxJob, OutboxQuery, OutboxState
 from postroom.model.page import Found, Slice
 from postroom.model.remote import (
     Checkpoint,
@@ -280,8 +280,8 @@ class KeepsOutbox(Protocol):
 
     async def claim_mail(
         self, holder: str, *, now: datetime, until: datetime, limit: int, most_per_domain: int
-    ) -> list[OutboxJob]:
-        """Take what is due; what a worker that is gone was handing over becomes unknown.
+    ) -> Claimed:
+        """Take what is due; what a worker that is gone was handing over is lost.
 
         Mail to a domain that has had its share of the hour waits for the next.
         """

@@ -8,6 +8,8 @@ import hmac
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,16 +70,41 @@ def _read(line: bytes) -> tuple[int, bytes, bytes] | None:
 
 
 def load_key(path: Path) -> bytes:
-    """The key in a file for its owner's eyes only; made if there is none."""
+    """The key in a file for its owner's eyes only; made if there is none.
+
+    The file appears whole or not at all, whenever we are killed; of two processes that begin at
+    the same time, one makes it.
+    """
+    if not path.exists():
+        with _alone_in(path.parent) as folder:
+            if not path.exists():
+                _make_key(path)
+                os.fsync(folder)
+    text = path.read_bytes()
+    if len(text) != 2 * _KEY_BYTES:
+        raise ValueError(f"{path} holds no key; restore it from a backup")
+    return bytes.fromhex(text.decode())
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[int]:
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _wait_for(path)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _make_key(path: Path) -> None:
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(secrets.token_bytes(_KEY_BYTES).hex().encode())
         file.flush()
         os.fsync(file.fileno())
-    return _wait_for(path)
+    new.rename(path)
 
 
 def take_along(source: Path, target: Path, *, replaces: bool) -> None:
@@ -87,16 +114,3 @@ def take_along(source: Path, target: Path, *, replaces: bool) -> None:
         is_wanted = replaces or not (target / name).exists()
         if is_wanted and source != target and (source / name).exists():
             shutil.copy2(source / name, target / name)
-
-
-def _wait_for(path: Path) -> bytes:
-    """Another process may have made the file just now and not yet written it."""
-    with path.open("rb") as file:
-        for _ in range(1000):
-            fcntl.flock(file, fcntl.LOCK_SH)
-            file.seek(0)
-            text = file.read()
-            if len(text) == 2 * _KEY_BYTES:
-                return bytes.fromhex(text.decode())
-            fcntl.flock(file, fcntl.LOCK_UN)
-    raise ValueError(f"{path} holds no key; restore it from a backup")

@@ -15,7 +15,7 @@ from postroom.model.facts import Facts
 from postroom.model.inbox import Inbox, Label, Visible
 from postroom.model.key import Key
 from postroom.model.message import ActionResult, Message, MessageRow, Recipient
-from postroom.model.outbox import OutboxEntry, OutboxJob, OutboxQuery, OutboxState
+from postroom.model.outbox import Claimed, OutboxEntry, OutboxJob, OutboxQuery, OutboxState
 from postroom.model.page import Found, Slice
 from postroom.model.rule import Errand, Plan, PlanItem, Rule
 from postroom.model.sending import Sent
@@ -291,7 +291,7 @@ class SqlStore(SqlMemories, SqlAccounts):
 
     async def claim_mail(
         self, holder: str, *, now: datetime, until: datetime, limit: int, most_per_domain: int
-    ) -> list[OutboxJob]:
+    ) -> Claimed:
         return await self._write(
             lambda tx: outbox.claim_mail(
                 tx, holder, now=now, until=until, limit=limit, most_per_domain=most_per_domain

@@ -34,10 +34,13 @@ def test_a_draft_for_later_waits_in_the_outbox_and_can_be_stopped(postroom, inbo
     waiting = postroom("outbox", "list", "scheduled", "-o", "json").json
     stopped = postroom("outbox", "cancel", sent["message_id"], "-o", "json").json
     again = postroom("outbox", "cancel", sent["message_id"])
+    told = [postroom("outbox", "list"), postroom("message", "show", sent["message_id"])]
 
     assert ("scheduled", "failed") == (sent["status"], stopped["status"])
     assert [sent["message_id"]] == [row["message_id"] for row in waiting["results"]]
     assert (5, True) == (again.code, "nothing to cancel" in again.err)
+    for result in told:
+        assert "ana@example.com (failed; cancelled before it was sent)" in result.out
 
 
 def test_the_outbox_is_paused_listed_retried_and_resumed(postroom, inbox, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 
 from postroom.pipeline.watch import Watch
 from postroom.surfaces.mcp.server import http_app
+from postroom.surfaces.rest import surface
 from postroom.surfaces.rest.server import Door, build
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import visiting
@@ -85,3 +86,18 @@ async def test_who_waits_for_mail_takes_no_room(app, both, ctx, inbox, is_mcp, m
     assert 0 == (await both.get("/v1/messages", inbox_id=inbox.id))["total"]
     await deliver(ctx, inbox, mail("At last"))
     assert "At last" in (await waiting).text
+
+
+async def test_who_asks_too_fast_waits_for_the_refusal_and_takes_no_room_meanwhile(
+    app, both, monkeypatch
+):
+    app.rates.per_second, app.rates.burst = 0.001, 1
+    monkeypatch.setattr(surface, "_PAUSE_S", 3600.0)
+    await both.get("/v1/inboxes")
+
+    refused = asyncio.create_task(both.send("GET", "/v1/inboxes"))
+    while 'code="rate_limited"} 1' not in (await both.send("GET", "/metrics")).text:
+        pass
+
+    assert (False, 0) == (refused.done(), app.room.taken)
+    refused.cancel()

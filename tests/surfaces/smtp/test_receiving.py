@@ -8,6 +8,7 @@ import ssl
 import subprocess
 from dataclasses import replace
 from email import message_from_bytes
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,10 @@ async def test_a_repeated_mail_is_kept_once(app: App, listener: Listener, inbox:
 
 
 ENDS = [b"\r", b"\n", b"\r\n", b"\0"]
+SMUGGLED = (
+    b"MAIL FROM:<evil@example.com>\r\nRCPT TO:<bo@postroom.localhost>\r\nDATA\r\n"
+    b"Subject: smuggled\r\n\r\nx\r\n.\r\n"
+)
 
 
 @pytest.mark.parametrize("before", ENDS)
@@ -148,10 +153,6 @@ ENDS = [b"\r", b"\n", b"\r\n", b"\0"]
 async def test_no_second_mail_can_be_smuggled(
     app: App, client: Client, inbox: Inbox, before: bytes, after: bytes, split: bool
 ) -> None:
-    smuggled = (
-        b"MAIL FROM:<evil@example.com>\r\nRCPT TO:<bo@postroom.localhost>\r\nDATA\r\n"
-        b"Subject: smuggled\r\n\r\nx\r\n.\r\n"
-    )
     await client.begin(inbox.address)
     first = b"Subject: first\r\n\r\nbody" + before + b"." + after
     if split:
@@ -159,9 +160,9 @@ async def test_no_second_mail_can_be_smuggled(
         await client.writer.drain()
         client.writer.write(first[-2:-1])
         await client.writer.drain()
-        client.writer.write(first[-1:] + smuggled)
+        client.writer.write(first[-1:] + SMUGGLED)
     else:
-        client.writer.write(first + smuggled)
+        client.writer.write(first + SMUGGLED)
 
     answer = await client.reply()
 
@@ -174,6 +175,28 @@ async def test_no_second_mail_can_be_smuggled(
     else:
         assert b"554 5.6.0" == answer[:9]
         assert [] == kept
+
+
+SEVERAL = [b"".join(ends) for count in (1, 2) for ends in product(ENDS, repeat=count)]
+
+
+@pytest.mark.parametrize("before", SEVERAL)
+async def test_no_dot_between_several_line_ends_smuggles_a_mail(
+    app: App, listener: Listener, inbox: Inbox, before: bytes
+) -> None:
+    """Whatever comes before and after the dot, and wherever TCP cuts it."""
+    for after, place in product(SEVERAL, (0, 1, 2)):
+        client = await connect(listener)
+        await client.begin(inbox.address)
+        first = b"Subject: first\r\n\r\nbody" + before + b"." + after
+        cut = len(first) - place
+        client.writer.write(first[:cut])
+        await client.writer.drain()
+        client.writer.write(first[cut:] + SMUGGLED)
+        await client.reply()
+        client.writer.close()
+
+    assert {"first"} >= set(await subjects(app))
 
 
 @pytest.mark.parametrize("lone", [b"a\nb", b"a\rb", b"\n", b"a\r\r\nb", b"a\n\r\nb"])

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
+
+from postroom.store.seal import load_key
 
 RECEIVE_ONE = """
 import asyncio, os, sys
@@ -59,3 +64,24 @@ def step_of(line: str) -> str | None:
         "sync of the WAL": r"f(data)?sync\(\d+<.*-wal>",
     }
     return next((name for name, pattern in patterns.items() if re.search(pattern, line)), None)
+
+
+def test_a_key_that_could_not_be_written_is_made_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash at the first start once left an empty file, and no house opened there again."""
+    path = tmp_path / "audit.key"
+    with monkeypatch.context() as dying:
+        dying.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("killed")))
+        with pytest.raises(OSError, match="killed"):
+            load_key(path)
+
+    assert not path.exists()
+    assert load_key(path) == load_key(path)
+
+
+def test_those_who_begin_together_have_one_key(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        keys = list(pool.map(load_key, [tmp_path / "audit.key"] * 16))
+
+    assert 1 == len(set(keys))

@@ -15,6 +15,7 @@ from aiosmtplib.protocol import normalize_message_line_endings
 
 from postroom.model.outbox import Envelope, Outcome, Verdict
 from postroom.ports.sender import Accepted
+from postroom.providers.faults import why
 from postroom.providers.smtp.url import RelayAddress
 
 ANSWER_S = 60.0
@@ -161,7 +162,8 @@ class SmtpRelay:
             raise _later(f"the relay said {error.code} {error.message}") from error
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             client.close()
-            raise _later(f"no connection to the relay: {error}") from error
+            place = f"{address.host}:{address.port}"
+            raise _later(f"no connection to the relay {place}: {why(error)}") from error
         return _Connection(client)
 
     async def _mail(self, connection: _Connection, envelope: Envelope, raw: bytes) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from postroom.model.webhook import Posted
+from postroom.providers.faults import why
 from postroom.providers.webhooks.guard import Guard, Target, parse_target
 
 PATIENCE_S = 15.0
@@ -36,7 +37,7 @@ class HttpPoster:
         except TimeoutError:
             return Posted(None, f"no answer within {self.patience_s:.0f} s")
         except (OSError, ssl.SSLError, asyncio.IncompleteReadError, ValueError) as error:
-            return Posted(None, f"no answer: {type(error).__name__}: {error}"[:300])
+            return Posted(None, f"no answer: {why(error)}"[:300])
 
     async def _post(self, target: Target, headers: Mapping[str, str], body: bytes) -> Posted:
         address = await self.guard.resolve(target.host, target.port)

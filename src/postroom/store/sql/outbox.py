@@ -12,7 +12,14 @@ from datetime import datetime, timedelta
 from postroom.errors import Conflict, NotFound
 from postroom.model.inbox import Visible
 from postroom.model.message import Recipient
-from postroom.model.outbox import Envelope, OutboxEntry, OutboxJob, OutboxQuery, OutboxState
+from postroom.model.outbox import (
+    Claimed,
+    Envelope,
+    OutboxEntry,
+    OutboxJob,
+    OutboxQuery,
+    OutboxState,
+)
 from postroom.model.page import Found
 from postroom.model.sending import NOT_OUT, OPEN, overall_status
 from postroom.model.stored import NewMessage
@@ -35,8 +42,9 @@ INSERT = """
     VALUES (:message, :inbox, 'waiting', :status, 0, :start, :start, :is_scheduled)
 """
 STALE = """
-    SELECT inbox, message, state, pending FROM outbox
-     WHERE state IN ('claimed', 'handing_over') AND until <= :now AND holder <> :holder
+    SELECT o.inbox, o.message, m.id, o.state, o.pending
+      FROM outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
+     WHERE o.state IN ('claimed', 'handing_over') AND o.until <= :now AND o.holder <> :holder
 """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
@@ -106,19 +114,22 @@ def claim_mail(
     until: datetime,
     limit: int,
     most_per_domain: int,
-) -> list[OutboxJob]:
+) -> Claimed:
     """Take over what is due, and what a worker that is gone has left behind."""
-    for inbox, number, state, pending in tx.all(STALE, now=seconds(now), holder=holder):
-        _abandon(tx, (inbox, number), state, pending, now)
+    lost = {}
+    stale = tx.all(STALE, now=seconds(now), holder=holder)
+    for inbox, number, message_id, state, pending in stale:
+        if unknown := _abandon(tx, (inbox, number), state, pending, now):
+            lost[message_id] = unknown
     if is_paused(tx):
-        return []
+        return Claimed((), lost)
     due = tx.all(DUE, now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
     found = [_job(row, holder) for row in due]
     jobs = [job for job in found if tx.claimable(FREE, "o", **_of(job))]
     taken = [job for job in jobs if job.is_scheduled or _has_room(tx, job, now, most_per_domain)]
     for job in taken:
         tx.run(CLAIM, **_of(job), holder=holder, until=seconds(until))
-    return taken
+    return Claimed(tuple(taken), lost)
 
 
 def _has_room(tx: Transaction, job: OutboxJob, now: datetime, most: int) -> bool:
@@ -146,15 +157,13 @@ def _of(job: OutboxJob) -> dict[str, object]:
 
 def _abandon(
     tx: Transaction, at: tuple[int, int], state: str, pending: str | None, now: datetime
-) -> None:
-    """A worker died: what it was only asking for waits again, the rest is unknown."""
-    if state == "handing_over":
-        lost = {
-            address: Recipient(address, "unknown", UNKNOWN)
-            for address in from_text(pending or "[]")
-        }
-        set_recipients(tx, *at, lost, now)
+) -> int:
+    """A worker died: what it was only asking for waits again, the rest is unknown; how many are."""
+    addresses = from_text(pending or "[]") if state == "handing_over" else []
+    lost = {address: Recipient(address, "unknown", UNKNOWN) for address in addresses}
+    set_recipients(tx, *at, lost, now)
     _wait_again(tx, *at, seconds(now))
+    return len(lost)
 
 
 def _job(row: Row, holder: str) -> OutboxJob:

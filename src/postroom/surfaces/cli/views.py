@@ -35,7 +35,7 @@ COLUMNS: dict[type, tuple[str, ...]] = {
     Webhook: ("id", "url", "types", "inboxes"),
     WebhookDelivery: ("id", "created_at", "type", "status", "attempts", "code", "detail"),
     Draft: ("id", "updated_at", "to", "subject", "send_at"),
-    OutboxEntry: ("message_id", "status", "attempts", "next_attempt_at", "subject"),
+    OutboxEntry: ("message_id", "status", "attempts", "next_attempt_at", "recipients", "subject"),
     Event: ("id", "at", "type", "inbox_id", "message_id"),
     Key: ("id", "name", "scopes", "inboxes", "namespaces", "created_at", "last_used_at"),
     MemoryRow: ("key", "updated_at", "trust", "tags", "summary"),
@@ -90,6 +90,7 @@ def _view_message(message: Message) -> None:
         "labels": message.labels,
         "flags": message.flags,
         "status": message.status,
+        "who": to_json(message.recipients),
         "attached": [f"{a.filename} ({a.size} bytes, {a.id})" for a in message.attachments],
         "odd": message.defects,
     }

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.app import App
-from postroom.errors import MailError, NotFound
+from postroom.errors import MailError, NotFound, RateLimited
 from postroom.model.key import POSTING, Caller
 from postroom.operations.operation import call
 from postroom.surfaces.rest.answers import respond
@@ -52,6 +52,7 @@ _UNLESS_SAID = (
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _GONE = 499
 """What the metrics call a client that left before its answer."""
+_PAUSE_S = 1.0
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -112,6 +113,9 @@ class Surface:
             if visit.status:
                 raise
             response = self._refuse(error, visit)
+            if isinstance(error, RateLimited):
+                # Whoever asks again at once would keep us busy with refusals.
+                await asyncio.sleep(min(error.retry_after, _PAUSE_S))
         await response(visit.scope, receive, visit.send)
 
     def _refuse(self, error: Exception, visit: _Visit) -> Response:

@@ -1,0 +1,82 @@
+"""Kill an import."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import apsw
+
+from tests.faults.drilled import Server, Tally, twice
+from tests.faults.nursery import PYTHONPATH, Nursery
+from tests.mails import mail
+from tests.servers.postroom import environment
+
+MAILS = 20
+"""How many mails there are in a file; it is imported, killed on the way, and imported again."""
+_FROM = b"From ana@example.com Fri Jan  2 03:04:05 2026\n"
+_WORDS = ("--inbox", "bo@postroom.localhost", "--create", "--batch", "1", "--verbose")
+
+
+def killed_while_importing(rounds: int, defect: str = "none", seed: int = 4) -> Tally:
+    """Kill -9 after a random number of mails that an import has told of; then import again."""
+    tally, chance = Tally("kill -9 while importing (mbox)"), random.Random(seed)
+    with TemporaryDirectory() as name, closing(_Importer(Path(name), defect)) as importer:
+        for number in range(rounds):
+            subjects = [f"drill {number * MAILS + n}" for n in range(MAILS)]
+            importer.write(subjects)
+            told = importer.run(kill_after=chance.randint(1, MAILS - 1))
+            tally.lost += len(set(subjects[:told]) - set(importer.stored()))
+            importer.run(kill_after=None)
+            tally.lost += len(set(subjects) - set(importer.stored()))
+            tally.acknowledged += MAILS
+            tally.tried += 1
+        tally.doubled = twice(importer.stored())
+        tally.torn = importer.problems()
+    return tally
+
+
+@dataclass
+class _Importer:
+    """Runs imports of one file into one house, and hears of each mail when it is stored."""
+
+    folder: Path
+    defect: str
+    _nursery: Nursery = field(default_factory=Nursery)
+
+    def __post_init__(self) -> None:
+        os.mkfifo(self.folder / "told")
+
+    def write(self, subjects: list[str]) -> None:
+        raws = (_FROM + mail(subject) + b"\n" for subject in subjects)
+        (self.folder / "a.mbox").write_bytes(b"".join(raws))
+
+    def run(self, kill_after: int | None) -> int:
+        """Import the file; how many mails we were told of before the kill."""
+        words = [self.defect, "import", str(self.folder / "a.mbox"), *_WORDS]
+        env = environment(self.folder / "data", {"PYTHONPATH": PYTHONPATH})
+        self._nursery.start("tests.faults.defects:run", words, env, self.folder / "told")
+        told = 0
+        with (self.folder / "told").open() as lines:
+            for line in lines:
+                told += line.startswith("importing: ")
+                if told == kill_after:
+                    self._nursery.end(signal.SIGKILL)
+        self._nursery.wait()
+        return told
+
+    def stored(self) -> Counter[object]:
+        database = apsw.Connection(str(self.folder / "data" / "postroom.db"))
+        return Counter(row[0] for row in database.execute("SELECT subject FROM messages"))
+
+    def problems(self) -> int:
+        return Server(self.folder / "data").problems()
+
+    def close(self) -> None:
+        self._nursery.close()

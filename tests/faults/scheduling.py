@@ -1,0 +1,59 @@
+"""Kill a server that keeps mail until its time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+from tests.faults.drilled import Server, Tally, server, twice
+from tests.faults.sending import lost_among, settle, subject_of
+from tests.servers.relay import Relay, relaying
+
+MAILS = 5
+"""How many mails are scheduled before each kill."""
+LATEST_S = 6.0
+TOO_EARLY_S = 1.0
+
+
+def killed_before_their_time(rounds: int, defect: str = "none", seed: int = 5) -> Tally:
+    """Kill -9 while scheduled mail waits or goes out: each goes once, and none before its time."""
+    return asyncio.run(_killed_before_their_time(rounds, defect, random.Random(seed)))
+
+
+async def _killed_before_their_time(rounds: int, defect: str, chance: random.Random) -> Tally:
+    tally = Tally("kill -9 while scheduled mail waits")
+    due: dict[str, datetime] = {}
+    sent: list[str] = []
+    async with relaying() as relay:
+        with server(defect, POSTROOM_RELAY_URL=relay.url) as running:
+            await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
+            for _ in range(rounds):
+                for _ in range(MAILS):
+                    at = datetime.now(UTC) + timedelta(seconds=chance.uniform(0, LATEST_S))
+                    due[f"drill {len(due)}"] = at
+                    sent.append(await asyncio.to_thread(_schedule, running, list(due)[-1], at))
+                await asyncio.to_thread(running.kill)
+                await asyncio.to_thread(running.start)
+                tally.tried += 1
+            await settle(running, sent)
+            tally.acknowledged = len(sent)
+            taken = Counter(subject_of(mail.data) for mail in relay.mails)
+            tally.lost = await lost_among(running, sent, taken)
+            tally.doubled = twice(taken)
+            tally.torn = _early(relay, due)
+            tally.torn += await asyncio.to_thread(running.problems)
+    return tally
+
+
+def _schedule(running: Server, subject: str, at: datetime) -> str:
+    letter = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
+    draft = running.ask("POST", "/v1/drafts", {**letter, "send_at": at.isoformat()})
+    return str(running.ask("POST", f"/v1/drafts/{draft['id']}/send", {})["message_id"])
+
+
+def _early(relay: Relay, due: dict[str, datetime]) -> int:
+    """How many mails came before their time."""
+    ahead = [due[subject_of(mail.data)] - mail.at for mail in relay.mails]
+    return sum(time.total_seconds() > TOO_EARLY_S for time in ahead)

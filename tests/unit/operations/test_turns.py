@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+
+import pytest
+
+from postroom.errors import RateLimited
+from postroom.operations import turns as module
+from postroom.operations.turns import AT_ONCE, MOST_WAITING, Turns
+
+
+class Crowd:
+    """Requests that have their turn until they are told to leave."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns, self.inside, self.leave = turns, 0, asyncio.Event()
+
+    def come(self, key: str, count: int) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(self._stay(key)) for _ in range(count)]
+
+    async def _stay(self, key: str) -> None:
+        async with self.turns.of(key):
+            self.inside += 1
+            await self.leave.wait()
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    """No turn ends by itself, and whoever has asked once is remembered."""
+    monkeypatch.setattr(module, "LASTS_S", 3600.0)
+    monkeypatch.setattr(module, "RECENT_S", 3600.0)
+    return Turns()
+
+
+async def ask(turns: Turns, key: str) -> None:
+    async with turns.of(key):
+        pass
+
+
+async def test_a_key_that_is_alone_does_as_it_likes(turns: Turns) -> None:
+    crowd = Crowd(turns)
+    tasks = crowd.come("greedy", 100)
+    await settle()
+
+    assert 100 == crowd.inside
+    crowd.leave.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_greedy_key_has_a_few_turns_and_the_others_do_not_wait(turns: Turns) -> None:
+    await ask(turns, "other")
+    crowd = Crowd(turns)
+    tasks = crowd.come("greedy", 50)
+    await settle()
+
+    assert AT_ONCE == crowd.inside
+    await asyncio.wait_for(ask(turns, "other"), 1)
+    crowd.leave.set()
+    await asyncio.gather(*tasks)
+    assert 50 == crowd.inside
+
+
+async def test_who_has_too_many_waiting_is_told_to_wait_for_answers(turns: Turns) -> None:
+    await ask(turns, "other")
+    crowd = Crowd(turns)
+    tasks = crowd.come("greedy", AT_ONCE + MOST_WAITING)
+    await settle()
+
+    with pytest.raises(RateLimited):
+        await ask(turns, "greedy")
+    crowd.leave.set()
+    await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize("is_let_in", [False, True], ids=["waiting", "just let in"])
+async def test_who_leaves_while_waiting_takes_no_turn_along(turns: Turns, is_let_in: bool) -> None:
+    await ask(turns, "other")
+    crowd = Crowd(turns)
+    async with AsyncExitStack() as stack:
+        for _ in range(AT_ONCE):
+            await stack.enter_async_context(turns.of("greedy"))
+        [leaving] = crowd.come("greedy", 1)
+        await settle()
+        if is_let_in:
+            await stack.aclose()
+        leaving.cancel()
+        with suppress(asyncio.CancelledError):
+            await leaving
+    tasks = crowd.come("greedy", AT_ONCE)
+    await settle()
+
+    assert AT_ONCE == crowd.inside
+    crowd.leave.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_who_waits_for_something_else_keeps_nobody_from_a_turn(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LASTS_S", 0.0)
+    await ask(turns, "other")
+    crowd = Crowd(turns)
+    tasks = crowd.come("greedy", 10)
+    async with asyncio.timeout(10):
+        while crowd.inside < 10:  # noqa: ASYNC110 - a turn that ends rings no bell
+            await asyncio.sleep(0)
+
+    crowd.leave.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_nothing_is_kept_of_a_key_that_is_done(turns: Turns) -> None:
+    for number in range(5):
+        await ask(turns, f"key_{number}")
+
+    assert {} == turns._queues
