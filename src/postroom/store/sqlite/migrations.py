@@ -1,7 +1,7 @@
 """The schema, in numbered steps. Each step is one transaction: a kill leaves the old or the new.
 
-There are no foreign keys: the tables are to be partitioned by inbox one day, and `verify` checks
-what they would. Times are seconds since 1970, lists are JSON, `number` counts arrivals.
+There are no foreign keys: PostgreSQL cuts the tables by inbox, and `verify` checks what they would.
+Times are seconds since 1970, lists are JSON, `number` counts arrivals.
 """
 
 from __future__ import annotations
