@@ -48,7 +48,6 @@ mail_gid = {group}
 first_valid_uid = 1
 first_valid_gid = 1
 mail_fsync = never
-{more}
 {plugins}
 passdb {{
   driver = passwd-file
@@ -120,14 +119,12 @@ service stats {{
 class Dovecot:
     """A server that runs while its `with` block does.
 
-    `capability` replaces what it says it can do, so that a client finds less than there is; `more`
-    are lines of its configuration.
+    `capability` replaces what it says it can do, so that a client finds less than there is.
     """
 
     compress: bool = True
     capability: str = ""
     format: str = "maildir"
-    more: str = ""
     home: Path = field(init=False)
     imap: int = field(init=False)
     imaps: int = field(init=False)
@@ -195,7 +192,6 @@ class Dovecot:
                 imaps=self.imaps,
                 format=self.format,
                 options="",
-                more=self.more,
                 plugins=plugins[0] if self.compress else "",
                 imap_plugins=plugins[1] if self.compress else "",
                 capability=f"imap_capability = {self.capability}" if self.capability else "",

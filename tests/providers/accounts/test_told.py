@@ -15,6 +15,7 @@ from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.errors import ProviderError
 from postroom.pipeline.sync import Pass
+from postroom.pipeline.syncing import Syncing
 from postroom.providers.imap import account as imap_account
 from postroom.providers.imap import client as imap_client
 from postroom.providers.imap import reading as imap_reading
@@ -132,6 +133,22 @@ async def test_other_mailboxes_are_looked_at_when_it_is_time(
         late = await ear.desk.message("Old 1")
 
     assert ((), ("flagged",)) == (early.flags, late.flags)
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+async def test_who_asks_for_an_account_gets_a_look_at_all_of_it(
+    tmp_path: Path, *, is_asked: bool
+) -> None:
+    async with listening(tmp_path, "imap", FEW) as ear:
+        waiting = asyncio.create_task(ear.provider.wait())
+        await asyncio.wait([waiting], timeout=0.3)
+        ear.world.deliver(letter("News"))
+        await waiting
+        await Syncing(ear.desk.app.house)._look_at(ear.one, is_asked=is_asked)
+
+        account = await ear.desk.app.house.store.account("work", None)
+        assert account is not None
+        assert (FEW + 1, is_asked) == (account.synced, account.synced_at is not None)
 
 
 async def test_what_happens_while_nobody_listens_is_found(
