@@ -42,9 +42,8 @@ INSERT = """
     VALUES (:message, :inbox, 'waiting', :status, 0, :start, :start, :is_scheduled)
 """
 STALE = """
-    SELECT o.inbox, o.message, m.id, o.state, o.pending
-      FROM outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
-     WHERE o.state IN ('claimed', 'handing_over') AND o.until <= :now AND o.holder <> :holder
+    SELECT inbox, message, state, pending FROM outbox
+     WHERE state IN ('claimed', 'handing_over') AND until <= :now AND holder <> :holder
 """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
@@ -116,11 +115,9 @@ def claim_mail(
     most_per_domain: int,
 ) -> Claimed:
     """Take over what is due, and what a worker that is gone has left behind."""
-    lost = {}
-    stale = tx.all(STALE, now=seconds(now), holder=holder)
-    for inbox, number, message_id, state, pending in stale:
-        if unknown := _abandon(tx, (inbox, number), state, pending, now):
-            lost[message_id] = unknown
+    lost: dict[str, int] = {}
+    for inbox, number, state, pending in tx.all(STALE, now=seconds(now), holder=holder):
+        lost |= _abandon(tx, (inbox, number), state, pending, now)
     if is_paused(tx):
         return Claimed((), lost)
     due = tx.all(DUE, now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
@@ -157,13 +154,14 @@ def _of(job: OutboxJob) -> dict[str, object]:
 
 def _abandon(
     tx: Transaction, at: tuple[int, int], state: str, pending: str | None, now: datetime
-) -> int:
-    """A worker died: what it was only asking for waits again, the rest is unknown; how many are."""
+) -> dict[str, int]:
+    """A worker died: what it only asked for waits again; of which message how many are unknown."""
     addresses = from_text(pending or "[]") if state == "handing_over" else []
     lost = {address: Recipient(address, "unknown", UNKNOWN) for address in addresses}
     set_recipients(tx, *at, lost, now)
     _wait_again(tx, *at, seconds(now))
-    return len(lost)
+    about = tx.one(ABOUT, inbox=at[0], number=at[1]) if lost else None
+    return {about[2]: len(lost)} if about else {}
 
 
 def _job(row: Row, holder: str) -> OutboxJob:
