@@ -75,8 +75,9 @@ class JmapClient:
         return capability in (await self.session()).get("primaryAccounts", {})
 
     def limit(self, name: str, default: int) -> int:
-        core = self._session.get("capabilities", {}).get(CORE, {})
-        value = core.get(name)
+        told = self._session.get("capabilities")
+        core = told.get(CORE) if isinstance(told, dict) else None
+        value = core.get(name) if isinstance(core, dict) else None
         return min(value, default) if isinstance(value, int) and value > 0 else default
 
     async def call(self, *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
