@@ -11,8 +11,11 @@ from postroom.store.search.shelf import Orders, Shelf
 from postroom.store.search.wanted import Answer, Match, Wanted
 from postroom.store.transaction import Transaction
 
+_BETWEEN = 60
+"""So many matches may stand between a bound and the page below it."""
+
 _FEW = 300
-"""So many matches may stand between a bound and the page below it, or be sorted at once."""
+"""So many matches are sorted at once."""
 
 
 class Pager:
@@ -42,7 +45,7 @@ class Pager:
         if wanted.offset >= self.total:
             return Answer((), self.total, wanted.offset)
         skip, bound = wanted.offset, None
-        if skip > _FEW:
+        if skip > _BETWEEN:
             bound = self._bound_at(skip)
             skip -= self._above(bound, self._holders)
         found = self._newest(skip + wanted.limit, bound)[skip:]
@@ -76,10 +79,10 @@ class Pager:
         high = max([s.newest for s, _ in self._holders] + [date for date, _ in ends])
         above_low, above_high, guesses = self.total, 0, 0
         holders, above_all = self._holders, 0
-        while high - low > 1 and offset - above_high > _FEW:
+        while high - low > 1 and offset - above_high > _BETWEEN:
             middle = (low + high) // 2
             if guesses % 2 == 0:
-                share = (offset - _FEW // 2 - above_high) / (above_low - above_high)
+                share = (offset - _BETWEEN // 2 - above_high) / (above_low - above_high)
                 middle = min(max(high - round((high - low) * share), low + 1), high - 1)
             above = above_all + self._above((middle + 1, 0), holders)
             if above <= offset:
@@ -110,8 +113,11 @@ class Pager:
                 if segment.newest < best[0][0]:
                     continue
                 first = self._cut(segment, (best[0][0], 0))
+            last = self._cut(segment, bound)
+            if last <= first:
+                continue
             part = self._shelf.part(self._mask, segment.number)
-            places = last_places(part, first, self._cut(segment, bound), count)
+            places = last_places(part, first, last, count)
             order = self._orders.of(self._tx, segment)
             dates, numbers = order.dates[places].tolist(), order.numbers[places].tolist()
             best = sorted([*best, *zip(dates, numbers, strict=True)])[-count:]
