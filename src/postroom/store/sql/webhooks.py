@@ -35,7 +35,7 @@ INSERT_DELIVERY = """
 """
 DUE = """
     SELECT d.number, w.url, w.secret, w.old_secret, w.renewed_at, d.attempts, d.first_at,
-           e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data, d.id, d.inbox
+           e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data, d.inbox, d.id
       FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
       LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event
       LEFT JOIN inboxes i ON i.number = +e.inbox
@@ -214,7 +214,7 @@ def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
             row[8], row[9], moment(row[10]), row[11], row[12], row[13], from_text(row[14]), row[7]
         )
     told = (tuple(secrets), event, row[5], moment(row[6]))
-    return WebhookJob(row[16], row[0], row[15], row[1], *told, holder)
+    return WebhookJob(row[15], row[0], row[16], row[1], *told, holder)
 
 
 def next_webhook_at(tx: Transaction) -> datetime | None:
