@@ -111,6 +111,7 @@ async def test_who_waits_for_something_else_keeps_nobody_from_a_turn(
         while crowd.inside < 10:  # noqa: ASYNC110 - a turn that ends rings no bell
             await asyncio.sleep(0)
 
+    assert 10 == crowd.inside
     crowd.leave.set()
     await asyncio.gather(*tasks)
 
