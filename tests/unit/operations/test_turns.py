@@ -7,7 +7,7 @@ import pytest
 
 from postroom.errors import RateLimited
 from postroom.operations import turns as module
-from postroom.operations.turns import AT_ONCE, MOST_WAITING, Turns
+from postroom.operations.turns import AT_ONCE, MANY, MOST_WAITING, Turns
 
 
 class Crowd:
@@ -64,6 +64,43 @@ async def test_a_greedy_key_has_a_few_turns_and_the_others_do_not_wait(turns: Tu
     crowd.leave.set()
     await asyncio.gather(*tasks)
     assert 50 == crowd.inside
+
+
+@pytest.fixture
+def never_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a key takes is so much that it has to make way for an hour."""
+    monkeypatch.setattr(module, "SHARE", 1e-12)
+    monkeypatch.setattr(module, "SLACK_S", 3600.0)
+
+
+@pytest.mark.usefixtures("never_paid")
+async def test_who_has_many_waiting_makes_way_after_its_turns(turns: Turns) -> None:
+    await ask(turns, "other")
+    crowd = Crowd(turns)
+    tasks = crowd.come("greedy", AT_ONCE + MANY + 1)
+    await settle()
+    crowd.leave.set()
+    await asyncio.gather(*tasks[:AT_ONCE])
+    await settle()
+
+    assert AT_ONCE == crowd.inside
+    await asyncio.wait_for(ask(turns, "other"), 1)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert {} == turns._queues
+
+
+@pytest.mark.usefixtures("never_paid")
+async def test_who_has_a_few_waiting_does_not_make_way(turns: Turns) -> None:
+    await ask(turns, "other")
+    crowd = Crowd(turns)
+    tasks = crowd.come("busy", AT_ONCE + MANY)
+    await settle()
+    crowd.leave.set()
+    await asyncio.gather(*tasks)
+
+    assert AT_ONCE + MANY == crowd.inside
 
 
 async def test_who_has_too_many_waiting_is_told_to_wait_for_answers(turns: Turns) -> None:
