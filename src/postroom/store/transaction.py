@@ -18,11 +18,15 @@ Row = tuple[Any, ...]
 class Transaction(Protocol):
     """One open transaction. `:name` parameters in the SQL take their values from the keywords.
 
-    `known` is what was looked up in it and will not be otherwise before its end.
+    `known` is what was looked up in it and will not be otherwise before its end. `remembered` is
+    what earlier ones have read and nobody has written since; None where that cannot be told.
     """
 
     @property
     def known(self) -> dict[object, Any]: ...
+
+    @property
+    def remembered(self) -> dict[object, Any] | None: ...
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
         """Run a statement and return every row."""
@@ -47,6 +51,16 @@ class Transaction(Protocol):
 
     def announce(self, topic: Topic, /) -> None:
         """Ring the bell for a topic once this is committed."""
+
+
+def remembered(tx: Transaction, key: object, read: Callable[[], T]) -> T:
+    """What *read* returns, or returned since anybody wrote; whoever gets it must not change it."""
+    if tx.remembered is None:
+        return read()
+    if key not in tx.remembered:
+        tx.remembered[key] = read()
+    found: T = tx.remembered[key]
+    return found
 
 
 class Engine(Protocol):

@@ -13,9 +13,9 @@ import pytest
 
 from postroom.errors import MailError, StorageFull
 from postroom.store.sqlite.connection import Role, StorageFailed, check_sqlite, connect
-from postroom.store.sqlite.engine import SqliteEngine
+from postroom.store.sqlite.engine import READERS, SqliteEngine
 from postroom.store.sqlite.migrations import STEPS, migrate
-from postroom.store.transaction import Transaction
+from postroom.store.transaction import Transaction, remembered
 
 PUT = "INSERT INTO facts (name, value) VALUES (:name, :value)"
 
@@ -91,6 +91,44 @@ async def test_readers_see_one_snapshot_and_cannot_write(engine: SqliteEngine) -
         await engine.read(lambda tx: tx.run(PUT, name="two", value=b""))
 
     assert ["one"] == await names(engine)
+
+
+async def test_what_was_read_is_remembered_until_anybody_writes(
+    engine: SqliteEngine, tmp_path: Path
+) -> None:
+    def count(tx: Transaction) -> tuple[int, int]:
+        now = tx.all("SELECT 1 FROM facts")
+        return len(remembered(tx, "facts", lambda: now)), len(now)
+
+    async def counts() -> list[tuple[int, int]]:
+        return [await engine.read(count) for _ in range(9)]
+
+    other = connect(tmp_path / "test.db", Role.WRITER)
+    before = await counts()
+    await engine.write(put("ours"))  # type: ignore[arg-type]
+    ours = await counts()
+    other.execute(PUT, {"name": "theirs", "value": b"1"})
+    theirs = await counts()
+    other.close()
+
+    [(_, first), *_] = before
+    assert [{(first + n, first + n)} for n in range(3)] == [set(c) for c in (before, ours, theirs)]
+
+
+async def test_a_question_is_asked_once_while_nobody_writes(engine: SqliteEngine) -> None:
+    asked = []
+
+    def ask(tx: Transaction) -> None:
+        remembered(tx, "question", lambda: asked.append(1))
+
+    for _ in range(99):
+        await engine.read(ask)
+
+    assert 1 <= len(asked) <= READERS
+
+
+async def test_who_writes_remembers_nothing(engine: SqliteEngine) -> None:
+    assert (await engine.write(lambda tx: tx.remembered)) is None
 
 
 async def test_a_full_disk_is_said_and_the_next_write_works(engine: SqliteEngine) -> None:

@@ -118,6 +118,7 @@ class PostgresTransaction:
         self._connection, self._pipeline = connection, pipeline
         self.announced: set[Topic] = set()
         self.known: dict[object, Any] = {}
+        self.remembered = None
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
         return self._execute(sql, params).fetchall()

@@ -15,7 +15,7 @@ from postroom.store.search.scanning import (
 )
 from postroom.store.search.segments import Segment, live_segments
 from postroom.store.search.wanted import Answer, Wanted
-from postroom.store.transaction import Transaction
+from postroom.store.transaction import Transaction, remembered
 
 if TYPE_CHECKING:
     from postroom.store.search.shelf import Orders
@@ -37,7 +37,7 @@ class Finder:
 
     def find(self, tx: Transaction, wanted: Wanted) -> Answer:
         """Answer a question: small scopes from the messages, large ones from the index."""
-        segments = live_segments(tx)
+        segments = remembered(tx, live_segments, lambda: live_segments(tx))
         if not segments or self._is_small(tx, wanted, segments):
             return scan(tx, wanted)
         # numpy takes longer to load than a small store to be searched without it
@@ -46,7 +46,7 @@ class Finder:
         from postroom.store.search.shelf import Orders, Shelf
 
         orders = self._orders = self._orders or Orders()
-        shelf = Shelf(segments)
+        shelf = remembered(tx, Shelf, lambda: Shelf(segments))
         mask = Lookup(tx, wanted, shelf, orders).mask()
         return Pager(tx, shelf, orders, mask, scan_tail(tx, wanted)).page(wanted)
 

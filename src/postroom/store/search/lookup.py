@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from postroom.store.search.characters import split_query
 from postroom.store.search.junctions import find_junctions
@@ -22,7 +23,7 @@ from postroom.store.search.wanted import EVERYWHERE, Wanted
 from postroom.store.search.words import find_words
 from postroom.store.sql.conditions import within
 from postroom.store.sql.values import CONTAINS, any_of, is_storable, pattern
-from postroom.store.transaction import Transaction
+from postroom.store.transaction import Transaction, remembered
 
 SETS = "SELECT name, segment, value FROM search_sets WHERE name {among}"
 TEXTS = """
@@ -49,19 +50,22 @@ class Lookup:
         if wanted.has_attachment is not None:
             (self._all_of if wanted.has_attachment else self._none_of).append(WITH_FILE)
         self._inboxes = [inbox_set(inbox) for inbox in wanted.inboxes or ()]
-        cut = [cut_set(stream) for stream, _ in wanted.texts()]
-        self._sets = self._read([*self._inboxes, *self._all_of, *self._none_of, *cut])
 
     def mask(self) -> Mask:
         """The messages in segments that are wanted."""
-        mask = self._scope()
+        scope = (Lookup, self._wanted.inboxes, *self._all_of, "but", *self._none_of)
+        mask = remembered(self._tx, scope, self._scope).copy()
         self._limit_dates(mask)
         for stream, text in self._wanted.texts():
             segments = self._shelf.holders(mask)
             mask &= self._with_text(stream, text, mask, segments)
         return mask
 
-    def _read(self, names: Sequence[str]) -> dict[str, list[tuple[int, bytes]]]:
+    @cached_property
+    def _sets(self) -> dict[str, list[tuple[int, bytes]]]:
+        """All that the question needs, by name: read at once, or not at all if remembered."""
+        cut = [cut_set(stream) for stream, _ in self._wanted.texts()]
+        names = [*self._inboxes, *self._all_of, *self._none_of, *cut]
         sets: dict[str, list[tuple[int, bytes]]] = {}
         for first in range(0, len(names), _AT_ONCE):
             among, params = any_of("name", names[first : first + _AT_ONCE])
@@ -104,7 +108,8 @@ class Lookup:
         if not segments:
             return self._shelf.none()
         first, rest = split_query(text)
-        doubtful = self._union([cut_set(stream)])
+        cut = cut_set(stream)
+        doubtful = remembered(self._tx, (Lookup, cut), lambda: self._union([cut])).copy()
         if rest:
             found = find_junctions(self._tx, self._shelf, stream, first, rest, segments)
             sure = found.sure.mask() & ~doubtful

@@ -14,6 +14,9 @@ from postroom.store.transaction import Transaction
 _BETWEEN = 60
 """So many matches may stand between a bound and the page below it."""
 
+_CLEVER = 3
+"""So many guesses usually hit."""
+
 _FEW = 300
 """So many matches are sorted at once."""
 
@@ -46,8 +49,8 @@ class Pager:
             return Answer((), self.total, wanted.offset)
         skip, bound = wanted.offset, None
         if skip > _BETWEEN:
-            bound = self._bound_at(skip)
-            skip -= self._above(bound, self._holders)
+            bound, above = self._bound_at(skip)
+            skip -= above
         found = self._newest(skip + wanted.limit, bound)[skip:]
         return Answer(tuple(number for _, number in found), self.total, wanted.offset)
 
@@ -68,11 +71,11 @@ class Pager:
         last = int(order.dates.searchsorted(bound[0], side="right"))
         return first + int(order.numbers[first:last].searchsorted(bound[1]))
 
-    def _bound_at(self, offset: int) -> Match:
-        """A bound with at most *offset* matches above it, and hardly fewer.
+    def _bound_at(self, offset: int) -> tuple[Match, int]:
+        """A bound with at most *offset* matches above it, and hardly fewer; and how many.
 
         Mail comes evenly, more or less, so the date is guessed from the counts at both ends;
-        every other guess is the middle, in case it does not.
+        after a few guesses every other is the middle, in case it does not.
         """
         ends = [*self._tail[:1], *self._tail[-1:]]
         low = min([s.oldest for s, _ in self._holders] + [date for date, _ in ends])
@@ -81,7 +84,7 @@ class Pager:
         holders, above_all = self._holders, 0
         while high - low > 1 and offset - above_high > _BETWEEN:
             middle = (low + high) // 2
-            if guesses % 2 == 0:
+            if guesses < _CLEVER or guesses % 2 == 0:
                 share = (offset - _BETWEEN // 2 - above_high) / (above_low - above_high)
                 middle = min(max(high - round((high - low) * share), low + 1), high - 1)
             above = above_all + self._above((middle + 1, 0), holders)
@@ -92,7 +95,7 @@ class Pager:
             above_all += sum(count for s, count in holders if s.oldest > high)
             holders = [(s, count) for s, count in holders if s.oldest <= high and s.newest > low]
             guesses += 1
-        return high + 1, 0
+        return (high + 1, 0), above_high
 
     def _above(self, bound: Match, holders: Sequence[tuple[Segment, int]]) -> int:
         """How many matches of the tail and of some segments are not before a bound."""

@@ -9,7 +9,7 @@ from postroom.store.search.characters import split_query
 from postroom.store.search.wanted import EVERYWHERE, Answer, Match, Wanted
 from postroom.store.sql.conditions import within
 from postroom.store.sql.values import CONTAINS, any_of, is_storable, pattern
-from postroom.store.transaction import Transaction
+from postroom.store.transaction import Transaction, remembered
 
 HAS_LABEL = """EXISTS (
     SELECT 1 FROM message_labels x JOIN labels n ON +n.inbox = +x.inbox AND n.number = x.label
@@ -68,11 +68,20 @@ def scan(tx: Transaction, wanted: Wanted) -> Answer:
 
 def scan_tail(tx: Transaction, wanted: Wanted) -> list[Match]:
     """The matches among the messages that are in no segment yet, newest first."""
+    if tx.remembered is not None and not remembered(
+        tx, (scan_tail, wanted.inboxes), lambda: _has_tail(tx, wanted)
+    ):
+        return []
     # A cross join says to begin with the tail, which is short.
     tables = "search_tail tail CROSS JOIN messages m"
     scope, params = _scope(wanted, "tail")
     joined = "m.number = tail.message AND +m.inbox = +tail.inbox"
     return _matches(tx, wanted, tables, f"{joined} AND {scope}", params)
+
+
+def _has_tail(tx: Transaction, wanted: Wanted) -> bool:
+    scope, params = within("inbox", wanted.inboxes)
+    return tx.one(f"SELECT 1 FROM search_tail WHERE {scope} LIMIT 1", **params) is not None
 
 
 def _scope(wanted: Wanted, table: str = "m") -> tuple[str, dict[str, object]]:

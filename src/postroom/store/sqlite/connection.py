@@ -32,6 +32,9 @@ _CACHED_KB = {Role.WRITER: 16_384, Role.READER: 16_384, Role.SCANNER: 2_048}
 """Who reads everything once has no use for a page again. None maps the file into memory: that made
 searches no quicker, and what was touched counted as our memory."""
 
+_MOST_REMEMBERED = 32
+"""A set of a million messages takes 125 KB."""
+
 _BUSY_PAUSE_S = 0.002
 _BUSY_TRIES = 15_000
 _WAL_TRIES = 200
@@ -94,10 +97,13 @@ def _use_wal(connection: apsw.Connection) -> None:
 class SqliteTransaction:
     """The open transaction of one connection."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(
+        self, connection: apsw.Connection, remembered: dict[object, Any] | None = None
+    ) -> None:
         self._connection = connection
         self.announced: set[Topic] = set()
         self.known: dict[object, Any] = {}
+        self.remembered = remembered
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
         return self._connection.execute(sql, params).fetchall()
@@ -120,6 +126,31 @@ class SqliteTransaction:
 
     def announce(self, topic: Topic, /) -> None:
         self.announced.add(topic)
+
+
+class Reader:
+    """A connection that only reads, and what it remembers for as long as nobody writes."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._version: object = None
+        self._remembered: dict[object, Any] = {}
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqliteTransaction]:
+        """One consistent snapshot."""
+        self._connection.execute("BEGIN")
+        try:
+            yield SqliteTransaction(self._connection, self._still_true())
+        finally:
+            self._connection.execute("ROLLBACK")
+
+    def _still_true(self) -> dict[object, Any]:
+        """What is remembered. SQLite says another number whenever somebody else has written."""
+        version = self._connection.pragma("data_version")
+        if version != self._version or len(self._remembered) > _MOST_REMEMBERED:
+            self._version, self._remembered = version, {}
+        return self._remembered
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import apsw
 from postroom.ports.bell import Topic
 from postroom.store.sqlite.bell import PipeBell
 from postroom.store.sqlite.connection import (
+    Reader,
     Role,
     SqliteTransaction,
     StorageFailed,
@@ -26,7 +27,7 @@ from postroom.store.transaction import Transaction
 from postroom.store.writing import Job, WriteQueue
 
 T = TypeVar("T")
-_READERS = 4
+READERS = 4
 IS_COUNTED = "SELECT 1 FROM sqlite_schema WHERE name = :name AND instr(sql, 'AUTOINCREMENT') > 0"
 
 
@@ -46,7 +47,7 @@ class SqliteEngine:
         self._broken: StorageFailed | None = None
         self._local = threading.local()
         self._connections: list[apsw.Connection] = []
-        self._readers = ThreadPoolExecutor(_READERS, "postroom-read", self._open, (Role.READER,))
+        self._readers = ThreadPoolExecutor(READERS, "postroom-read", self._open, (Role.READER,))
         self._scanner = ThreadPoolExecutor(1, "postroom-scan", self._open, (Role.SCANNER,))
         self._writing = WriteQueue(self._commit)
 
@@ -111,16 +112,12 @@ class SqliteEngine:
     def _open(self, role: Role) -> None:
         connection = connect(self._path, role)
         self._connections.append(connection)
-        self._local.connection = connection
+        self._local.reader = Reader(connection)
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        connection: apsw.Connection = self._local.connection
-        with sqlite_errors():
-            connection.execute("BEGIN")
-            try:
-                return work(SqliteTransaction(connection))
-            finally:
-                connection.execute("ROLLBACK")
+        reader: Reader = self._local.reader
+        with sqlite_errors(), reader.transaction() as transaction:
+            return work(transaction)
 
     def _commit(self, batch: list[Job]) -> None:
         try:
