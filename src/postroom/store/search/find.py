@@ -54,12 +54,13 @@ class Finder:
         """Whether the scope has so few messages that the index is of no use."""
         if wanted.thread is not None:
             return True
-        most = most_to_scan(wanted, self._small)
+        most = most_to_scan(wanted, self._small, len(segments))
         if wanted.inboxes is None:
             return sum(segment.size for segment in segments) <= most
         if (wanted.inboxes, most) in self._large:
             return False
-        if is_small(tx, wanted, most):
+        key = (is_small, wanted.inboxes, most)
+        if remembered(tx, key, lambda: is_small(tx, wanted, most)):
             return True
         if len(self._large) >= _MOST_LARGE:
             self._large.clear()

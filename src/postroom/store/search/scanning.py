@@ -32,21 +32,26 @@ plan for good must stand in the query itself."""
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """Up to so many messages it is quicker to look at each than to ask the index."""
+    """For how many messages, times its segments, it is quicker to look at each than at the index.
 
-    words: int = 500
-    phrases: int = 1_000
-    lists: int = 2_000
+    What any question costs the index counts like ten segments.
+    """
+
+    words: int = 8
+    phrases: int = 30
+    lists: int = 20
 
 
 SMALL = Small()
+_ALWAYS = 10
 
 
-def most_to_scan(wanted: Wanted, small: Small) -> int:
+def most_to_scan(wanted: Wanted, small: Small, segments: int) -> int:
     """Up to how many messages it is quicker to look at each."""
+    each = small.words if wanted.columns() else small.lists
     if any(split_query(text)[1] for _, text in wanted.texts()):
-        return small.phrases
-    return small.words if wanted.columns() else small.lists
+        each = small.phrases
+    return each * (segments + _ALWAYS)
 
 
 def is_small(tx: Transaction, wanted: Wanted, most: int) -> bool:

@@ -18,7 +18,7 @@ from tests.unit.store.search.world import NOTHING_IS_SMALL, World
 
 SEEDS = int(os.environ.get("SEARCH_SEEDS", "2"))
 QUESTIONS = 50
-SOME_ARE_SMALL = Small(words=40, phrases=80, lists=160)
+SOME_ARE_SMALL = Small(words=3, phrases=6, lists=12)
 
 
 async def wrong_answers(world: World, questions: int) -> list[object]:

@@ -22,7 +22,7 @@ from postroom.store.store import ClosableEngine, SqlStore
 from postroom.store.transaction import Transaction
 
 START = 1_700_000_000
-NOTHING_IS_SMALL = Small(words=-1, phrases=-1, lists=-1)
+NOTHING_IS_SMALL = Small(words=0, phrases=0, lists=0)
 SMALL_SIZES = Sizes(tail=20, fan_out=3, most=300, quiet_tail=20)
 
 _PIECES = (
