@@ -1,5 +1,7 @@
 """A house is backed up again and again while mail comes in; each backup is brought back.
 
+After some backups a new house begins, so that bringing them back does not take longer and longer.
+
     python -m tests.faults.backups [BACKUPS] [MAILS A SECOND] [SECONDS BETWEEN]
 
 ends with what was found, and with 1 if a backup was not one whole moment of the house, or if mail
@@ -28,6 +30,7 @@ from tests.servers.postroom import environment
 
 MOST_SLOWER = 2.0
 _SENDERS = 4
+_PER_HOUSE = 10
 _FILES = [("note.txt", "text/plain", b"the same in every mail")]
 
 
@@ -72,7 +75,7 @@ class Sender(threading.Thread):
         super().__init__(daemon=True)
         self._house, self._name, self._pause_s, self._stopping = house, name, pause_s, stop
         self.acknowledged: list[str] = []
-        self.took_s: list[float] = []
+        self.times: list[tuple[float, float]] = []
         self.refused = 0
 
     def run(self) -> None:
@@ -81,7 +84,7 @@ class Sender(threading.Thread):
             subject = f"{self._name} {len(self.acknowledged)}"
             started = time.monotonic()
             self._send(subject)
-            self.took_s.append(time.monotonic() - started)
+            self.times.append((started, time.monotonic()))
             due = max(due + self._pause_s, started)
             self._stopping.wait(max(0.0, due - time.monotonic()))
 
@@ -100,34 +103,49 @@ class Sender(threading.Thread):
 def backed_up(
     backups: int, per_s: float = 20.0, every_s: float = 2.0, defect: str = "none"
 ) -> Found:
-    """Make so many backups of a busy house; bring each back, and look at all of it."""
-    found, stop = Found(), threading.Event()
+    """Make so many backups of busy houses; bring each back, and look at all of it."""
+    found = Found()
+    while found.backups < backups:
+        _one_house(found, min(_PER_HOUSE, backups - found.backups), per_s, every_s, defect)
+    return found
+
+
+def _one_house(found: Found, backups: int, per_s: float, every_s: float, defect: str) -> None:
+    stop = threading.Event()
     with tempfile.TemporaryDirectory() as name, server("none") as house:
         house.ask("POST", "/v1/inboxes", {"username": "bo"})
         senders = [Sender(house, n, _SENDERS / per_s, stop) for n in range(_SENDERS)]
         for sender in senders:
             sender.start()
-        stop.wait(every_s * 2)
-        found.quiet_s = [took for sender in senders for took in sender.took_s[5:]]
-        seen = {sender: len(sender.took_s) for sender in senders}
+        stop.wait(every_s / 2)
         for _ in range(backups):
-            _one_backup(house, Path(name), senders, found, defect)
+            began = time.monotonic()
             stop.wait(every_s)
+            ended = time.monotonic()
+            found.quiet_s += _during(senders, began, ended)
+            made = _one_backup(house, Path(name), senders, found, defect)
+            found.busy_s += _during(senders, ended, made)
         stop.set()
         for sender in senders:
             sender.join(PATIENCE_S)
-            found.busy_s += sender.took_s[seen[sender] :]
             found.mails += len(sender.acknowledged)
             found.refused += sender.refused
-    return found
+
+
+def _during(senders: list[Sender], began: float, ended: float) -> list[float]:
+    """How long the mails took of which a part was between two moments."""
+    times = [one for sender in senders for one in list(sender.times)]
+    return [last - first for first, last in times if first < ended and last > began]
 
 
 def _one_backup(
     house: Server, folder: Path, senders: list[Sender], found: Found, defect: str
-) -> None:
+) -> float:
+    """Look at a backup; return when it was made."""
     kept, back = folder / "kept", folder / "back"
     least = [subject for sender in senders for subject in list(sender.acknowledged)]
     _postroom(house.data, defect, "backup", str(kept))
+    made = time.monotonic()
     _postroom(back, "none", "restore", str(kept))
     try:
         verified = json.loads(_postroom(back, "none", "-o", "json", "verify"))
@@ -140,6 +158,7 @@ def _one_backup(
     found.doubled += twice(stored)
     found.backups += 1
     shutil.rmtree(back, ignore_errors=True)
+    return made
 
 
 def _postroom(data: Path, defect: str, *words: str) -> bytes:
