@@ -137,3 +137,8 @@ class StorageFull(MailError):
 
     code = "storage_full"
     retryable = True
+
+
+def no_such(kind: str, identifier: str) -> str:
+    """What to tell who asks for something that is not there, or not for them."""
+    return f"no {kind} {identifier}; it may be gone, or not be yours to see: list or search again"

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.errors import Conflict, InvalidInput, NotFound, no_such
 from postroom.mail.compose import parse_address
 from postroom.mail.html import sanitise_html
 from postroom.model.account import Identity
@@ -121,7 +121,7 @@ async def _allow(ctx: Context, inbox: Inbox, alias: RemoteIdentity) -> None:
         )
     account = await ctx.store.account(inbox.account_id, ctx.visible)
     if account is None:
-        raise NotFound(f"no account {inbox.account_id}")
+        raise NotFound(no_such("account", inbox.account_id))
     stored = await ctx.store.capabilities_of(account.id) or {}
     if stored.get("can_create_alias"):
         await ctx.providers.create_alias(account, alias)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from postroom.errors import Forbidden, NotFound, Unauthenticated
+from postroom.errors import Forbidden, NotFound, Unauthenticated, no_such
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller, Key, Scope
 from postroom.model.page import Page
@@ -149,7 +149,7 @@ async def delete_key(ctx: Context, request: DeleteKey) -> None:
     if request.key_id == OWNER_KEY_ID:
         raise Forbidden("the owner's key cannot be deleted; `postroom key reset` replaces it")
     if not await ctx.store.remove_key(request.key_id):
-        raise NotFound(f"no key {request.key_id}")
+        raise NotFound(no_such("key", request.key_id))
 
 
 def _refuse_if_limited(ctx: Context) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 from pydantic import Field
 
 from postroom.blocking import in_thread
-from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.errors import Conflict, InvalidInput, NotFound, no_such
 from postroom.mail.compose import (
     Outgoing,
     OutgoingAttachment,
@@ -310,7 +310,7 @@ async def _identity(ctx: Context, letter: Letter, inbox: Inbox, parent: Parent) 
         found = next((own[a.lower()] for a in parent.written_to if a.lower() in own), None)
     found = found or await ctx.store.default_identity(inbox.id)
     if found is None:
-        raise NotFound(f"no inbox {inbox.id}")
+        raise NotFound(no_such("inbox", inbox.id))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import InvalidInput, NotFound, no_such
 from postroom.mail.fold import fold
 from postroom.model.inbox import TRASH, Label
 from postroom.model.key import Scope
@@ -297,7 +297,7 @@ async def message_of(ctx: Context, message_id: str) -> Message:
     refuse_other_kind(message_id, "msg", _READERS)
     message = await ctx.store.message(message_id, ctx.visible)
     if message is None:
-        raise NotFound(f"no message {message_id}")
+        raise NotFound(no_such("message", message_id))
     return message
 
 
@@ -428,7 +428,7 @@ async def delete_message(ctx: Context, request: DeleteMessage) -> ActionResult:
     unused = await ctx.store.remove_message(request.message_id, ctx.visible)
     if unused is None:
         missing = FailedAction(
-            request.message_id, NotFound.code, f"no message {request.message_id}"
+            request.message_id, NotFound.code, no_such("message", request.message_id)
         )
         return ActionResult.of((), (missing,))
     await ctx.blobs.discard(unused, ctx.store.used_blobs)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from postroom.errors import NotFound
+from postroom.errors import NotFound, no_such
 from postroom.model.key import Scope
 from postroom.model.message import ThreadMessage
 from postroom.model.page import Page
@@ -84,7 +84,7 @@ async def thread_of(
     refuse_other_kind(thread_id, "thr", _READERS)
     thread = await ctx.store.thread(thread_id, ctx.visible, limit=limit, before=before)
     if thread is None:
-        raise NotFound(f"no thread {thread_id}")
+        raise NotFound(no_such("thread", thread_id))
     return thread
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from postroom.errors import MailError, NotFound, ProviderAuthFailed, RateLimited
+from postroom.errors import MailError, NotFound, ProviderAuthFailed, RateLimited, no_such
 from postroom.model.account import Account
 from postroom.model.page import Slice
 from postroom.pipeline.house import House
@@ -138,7 +138,7 @@ class Syncing:
         store = self.house.store
         account = await store.account(account_id, None)
         if account is None:
-            raise NotFound(f"no account {account_id}")
+            raise NotFound(no_such("account", account_id))
         backing_off = min(self.wait_s * (1 << min(failures, 12)), LONGEST_WAIT_S)
         try:
             async with self.house.providers.open(account) as provider:

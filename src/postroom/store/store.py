@@ -43,6 +43,7 @@ from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
 from postroom.store.sql import (
     adding,
+    applying,
     audit,
     blobs,
     changing,
@@ -57,12 +58,14 @@ from postroom.store.sql import (
     leases,
     names,
     outbox,
+    outbox_listing,
     plans,
     reading,
     rereading,
     rules,
     sends,
     threads,
+    undoing,
     webhooks,
 )
 from postroom.store.transaction import Engine, Transaction
@@ -332,7 +335,7 @@ class SqlStore(SqlMemories, SqlAccounts):
         await self._write(lambda tx: outbox.deliver_scheduled(tx, job, copies, recipients, now))
 
     async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]:
-        return await self._engine.read(lambda tx: outbox.find_outbox(tx, query))
+        return await self._engine.read(lambda tx: outbox_listing.find_outbox(tx, query))
 
     async def outbox_state(self) -> OutboxState:
         return await self._engine.read(outbox.outbox_state)
@@ -487,7 +490,7 @@ class SqlStore(SqlMemories, SqlAccounts):
         self, plan_id: str, visible: Visible, *, actor: str, now: datetime
     ) -> ActionResult:
         return await self._write(
-            lambda tx: plans.apply_plan(tx, plan_id, visible, actor=actor, now=now),
+            lambda tx: applying.apply_plan(tx, plan_id, visible, actor=actor, now=now),
             is_act=told_itself,
         )
 
@@ -495,7 +498,7 @@ class SqlStore(SqlMemories, SqlAccounts):
         self, plan_id: str, visible: Visible, *, actor: str, now: datetime
     ) -> ActionResult:
         return await self._write(
-            lambda tx: plans.undo_plan(tx, plan_id, visible, actor=actor, now=now),
+            lambda tx: undoing.undo_plan(tx, plan_id, visible, actor=actor, now=now),
             is_act=told_itself,
         )
 

@@ -177,7 +177,10 @@ async def test_an_action_on_a_message_that_is_not_there_is_not_found(rest):
     ]:
         problem = await rest.problem(method, path, **({"json": body} if body else {}))
 
-        assert (404, "no message msg_none") == (problem["status"], problem["detail"])
+        assert (404, errors.no_such("message", "msg_none")) == (
+            problem["status"],
+            problem["detail"],
+        )
 
 
 async def test_an_action_on_several_messages_says_which_failed(rest, message_id):

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from postroom.errors import Conflict, NotFound
+from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.account import Account, AccountState
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.page import Found, Slice
@@ -151,7 +151,7 @@ def ask_for_sync(tx: Transaction, account_id: str, now: datetime) -> None:
         id=account_id,
     )
     if not changed:
-        raise NotFound(f"no account {account_id}")
+        raise NotFound(no_such("account", account_id))
     tx.announce("accounts")
 
 
@@ -171,5 +171,5 @@ def account_number(tx: Transaction, account_id: str) -> tuple[int, int]:
     """The numbers of an account and of its inbox. Raises NotFound when it was removed."""
     row = tx.one("SELECT number, inbox FROM accounts WHERE id = :id", id=account_id)
     if row is None:
-        raise NotFound(f"no account {account_id}")
+        raise NotFound(no_such("account", account_id))
     return row[0], row[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from postroom.errors import NotFound
+from postroom.errors import NotFound, no_such
 from postroom.mail.fold import fold
 from postroom.model.message import AddressLine
 from postroom.model.stored import FIELD_BORDER, Added, NewMessage
@@ -80,7 +80,7 @@ def add_message(tx: Transaction, message: NewMessage) -> Added:
     """Store one message. Raises NotFound when its inbox is gone."""
     row = tx.one("SELECT number, address FROM inboxes WHERE id = :id", id=message.inbox_id)
     if row is None:
-        raise NotFound(f"no inbox {message.inbox_id}")
+        raise NotFound(no_such("inbox", message.inbox_id))
     inbox: int = row[0]
     known, defects = _known(tx, message, inbox)
     if known is not None:

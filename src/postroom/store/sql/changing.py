@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from postroom.errors import InvalidInput, MailError, NotFound
+from postroom.errors import InvalidInput, MailError, NotFound, no_such
 from postroom.model.attachment import BlobKey
 from postroom.model.inbox import Visible
 from postroom.model.message import ActionResult, FailedAction
@@ -100,7 +100,7 @@ def _find(tx: Transaction, message_ids: Sequence[str], visible: Visible) -> dict
 def _one(tx: Transaction, message_id: str, visible: Visible) -> _Known:
     known = _find(tx, [message_id], visible).get(message_id)
     if known is None:
-        raise NotFound(f"no message {message_id}")
+        raise NotFound(no_such("message", message_id))
     return known
 
 

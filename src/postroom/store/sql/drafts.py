@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from postroom.errors import NotFound
+from postroom.errors import NotFound, no_such
 from postroom.model.draft import StoredDraft
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
@@ -36,7 +36,7 @@ def save_draft(tx: Transaction, draft: StoredDraft) -> None:
     """Keep a draft, new or changed. Raises NotFound when its inbox is gone."""
     inbox = tx.one("SELECT number FROM inboxes WHERE id = :id", id=draft.inbox_id)
     if inbox is None:
-        raise NotFound(f"no inbox {draft.inbox_id}")
+        raise NotFound(no_such("inbox", draft.inbox_id))
     forgotten = seconds(draft.updated_at - SENT_KEPT)
     tx.run("DELETE FROM drafts WHERE sent_at <= :before", before=forgotten)
     tx.run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from postroom.errors import NotFound
+from postroom.errors import NotFound, no_such
 from postroom.model.inbox import Visible
 from postroom.model.message import MessageRow
 from postroom.model.page import Found
@@ -91,7 +91,7 @@ def thread_number(tx: Transaction, thread_id: str, visible: Visible) -> tuple[in
     row = tx.one(NAMED, id=thread_id)
     owner = row and tx.one("SELECT id FROM inboxes WHERE number = :inbox", inbox=row[1])
     if row is None or (visible is not None and (owner is None or owner[0] not in visible)):
-        raise NotFound(f"no thread {thread_id}")
+        raise NotFound(no_such("thread", thread_id))
     return row[0], row[1]
 
 

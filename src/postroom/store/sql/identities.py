@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from postroom.errors import Conflict, NotFound
+from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.account import Identity
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.page import Found, Slice
@@ -49,7 +49,7 @@ def add_identity(tx: Transaction, identity: Identity) -> Identity:
         raise Conflict(f"the address {identity.email} is taken; choose another")
     row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=identity.inbox_id)
     if row is None:
-        raise NotFound(f"no inbox {identity.inbox_id}")
+        raise NotFound(no_such("inbox", identity.inbox_id))
     tx.run(
         INSERT,
         id=identity.id,

@@ -9,25 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from postroom.errors import Conflict, NotFound
+from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.inbox import Visible
 from postroom.model.message import Recipient
 from postroom.model.outbox import (
     Claimed,
     Envelope,
-    OutboxEntry,
     OutboxJob,
-    OutboxQuery,
     OutboxState,
 )
-from postroom.model.page import Found
-from postroom.model.sending import NOT_OUT, OPEN, overall_status
+from postroom.model.sending import OPEN, overall_status
 from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
-from postroom.store.sql.conditions import Conditions
 from postroom.store.sql.outcomes import ABOUT, set_recipients
 from postroom.store.sql.pushes import origin_of, put_copy
-from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 UNKNOWN = (
@@ -314,65 +310,6 @@ def outbox_state(tx: Transaction) -> OutboxState:
     return OutboxState(is_paused(tx), int(row[0]) if row else 0)
 
 
-def find_outbox(tx: Transaction, query: OutboxQuery) -> Found[OutboxEntry]:
-    """What is not out yet or did not get out, newest first."""
-    where = _conditions(tx, query)
-    counted = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE {where.sql}", **where.params)
-    total: int = counted[0] if counted else 0
-    offset = query.page.offset
-    before = query.page.after[0] if query.page.after else 2**62
-    if query.page.after:
-        passed = tx.one(
-            f"SELECT count(*) FROM {_TABLES} WHERE {where.sql} AND o.message >= :before",
-            **where.params,
-            before=before,
-        )
-        offset = passed[0] if passed else 0
-    rows = tx.all(
-        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql} AND o.message < :before
-             ORDER BY o.message DESC LIMIT :limit OFFSET :skipped""",
-        **where.params,
-        before=before,
-        limit=query.page.limit,
-        skipped=query.page.offset,
-    )
-    has_more = rows and offset + len(rows) < total
-    return Found(
-        tuple(_entry(row) for row in rows), total, offset, (rows[-1][0],) if has_more else None
-    )
-
-
-_TABLES = """outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
-    JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
-    JOIN inboxes i ON i.number = +m.inbox"""
-_COLUMNS = """o.message, m.id, t.id, i.id, m.subject, m.details, o.attempts, o.queued_at, o.next_at,
-    o.state"""
-
-
-def _conditions(tx: Transaction, query: OutboxQuery) -> Conditions:
-    where = Conditions()
-    inboxes = visible_numbers(tx, query.visible)
-    if inboxes is not None:
-        where.among("o.inbox", "inbox", inboxes)
-    where.among("o.status", "status", [query.status] if query.status else NOT_OUT)
-    return where
-
-
-def _entry(row: Row) -> OutboxEntry:
-    recipients = tuple(Recipient(**r) for r in from_text(row[5])["recipients"])
-    return OutboxEntry(
-        message_id=row[1],
-        thread_id=row[2],
-        inbox_id=row[3],
-        subject=row[4],
-        status=overall_status(recipients),
-        recipients=recipients,
-        attempts=row[6],
-        queued_at=moment(row[7]),
-        next_attempt_at=moment(row[8]) if row[9] == "waiting" else None,
-    )
-
-
 def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
     """Queue again whoever did not get the message, or hurry those who wait.
 
@@ -421,7 +358,7 @@ def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetim
 def _found(tx: Transaction, message_id: str, visible: Visible) -> Row:
     row = tx.one(FIND, id=message_id)
     if row is None or (visible is not None and row[1] not in visible):
-        raise NotFound(f"no sent message {message_id}")
+        raise NotFound(no_such("sent message", message_id))
     return row
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.errors import NotFound
+from postroom.errors import NotFound, no_such
 from postroom.model.attachment import Attachment
 from postroom.model.inbox import Visible
 from postroom.model.message import Message
@@ -120,7 +120,7 @@ def _conditions(tx: Transaction, query: AttachmentQuery) -> Conditions:
         return where
     message = get_message(tx, query.message_id, query.visible)
     if message is None:
-        raise NotFound(f"no message {query.message_id}")
+        raise NotFound(no_such("message", query.message_id))
     where.add("m.id = :message_id", message_id=query.message_id)
     where.add(
         "+m.inbox = :inbox_of_message",

@@ -6,7 +6,7 @@ import hashlib
 from base64 import b32encode
 from collections.abc import Sequence
 
-from postroom.errors import NotFound
+from postroom.errors import NotFound, no_such
 from postroom.mail.threads import (
     WINDOW,
     Candidate,
@@ -89,7 +89,7 @@ def choose_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int
 def _named_thread(tx: Transaction, thread_id: str) -> tuple[int, str]:
     row = tx.one(NAMED, id=thread_id)
     if row is None:
-        raise NotFound(f"no thread {thread_id}")
+        raise NotFound(no_such("thread", thread_id))
     number, inbox = row
     now = tx.one(
         "SELECT id FROM threads WHERE inbox = :inbox AND number = :n", inbox=inbox, n=number

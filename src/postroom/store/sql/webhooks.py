@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from postroom.errors import Conflict, NotFound
+from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.event import Event
 from postroom.model.ids import random_id
 from postroom.model.inbox import Visible
@@ -154,7 +154,7 @@ def _number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
         id=webhook_id,
     )
     if row is None or not _is_seen(_webhook(row[:5]), visible):
-        raise NotFound(f"no webhook {webhook_id}")
+        raise NotFound(no_such("webhook", webhook_id))
     return int(row[5])
 
 
