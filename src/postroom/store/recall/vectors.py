@@ -17,7 +17,7 @@ LEARNT = """
     SELECT leaf, vector, learnt FROM leaves
      WHERE shelf = :shelf AND learnt > :after AND model = :model ORDER BY learnt
 """
-_CHUNK, _CHUNK_BITS = 512, 16_384
+_CHUNK, _CHUNK_BITS = 128, 49_152
 """How many vectors, and how many words of sketches, fit into the cache."""
 
 _WORDS_PER_BYTE = 3
@@ -140,7 +140,7 @@ class Vectors:
         parts = len(asked)
         share = math.acos(least) / math.pi
         most = int(parts * share + _SPREAD * math.sqrt(parts * share * (1 - share)))
-        differ = self._differences(asked)
+        differ = self._differences(asked, most)
         counts = np.cumsum(np.bincount(differ[::_SAMPLED], minlength=most + 1)[: most + 1])
         most = min(most, int(np.searchsorted(counts, _LOOKED_AT // _SAMPLED)))
         named = self._places[besides[besides < len(self._places)]]
@@ -148,36 +148,41 @@ class Vectors:
         is_chosen[named[named >= 0]] = True
         return np.flatnonzero(is_chosen)
 
-    def _differences(self, asked: Floats) -> NDArray[np.uint16]:
-        """In how many parts each vector points the other way."""
-        differ = np.zeros(self._count, np.uint16)
-        words = list(zip(_sketch(asked[None])[0], self._sketches, strict=True))
-        mixed, bits = np.empty(_CHUNK_BITS, np.uint64), np.empty(_CHUNK_BITS, np.uint8)
-        for start in range(0, self._count, _CHUNK_BITS):
-            sums = differ[start : start + _CHUNK_BITS]
-            for first in range(0, len(words), _WORDS_PER_BYTE):
-                some = np.zeros(len(sums), np.uint8)
-                for word, row in words[first : first + _WORDS_PER_BYTE]:
-                    np.bitwise_xor(row[start : start + len(sums)], word, out=mixed[: len(sums)])
-                    some += np.bitwise_count(mixed[: len(sums)], out=bits[: len(sums)])
-                sums += some
+    def _differences(self, asked: Floats, most: int) -> NDArray[np.unsignedinteger]:
+        """In how many parts each vector points the other way; exactly, if it is not over *most*."""
+        asked_bits = _sketch(asked[None]).T
+        words = len(asked_bits)
+        size = _CHUNK_BITS // words
+        mixed, bits = np.empty((words, size), np.uint64), np.empty((words, size), np.uint8)
+        differ = np.zeros(self._count, np.min_scalar_type(most + 1))
+        for start in range(0, self._count, size):
+            sums = differ[start : start + size]
+            some, chunk = self._sketches[:, start : start + len(sums)], slice(len(sums))
+            np.bitwise_xor(some, asked_bits, out=mixed[:, chunk])
+            np.bitwise_count(mixed[:, chunk], out=bits[:, chunk])
+            for first in range(0, words, _WORDS_PER_BYTE):
+                few = np.add.reduce(bits[first : first + _WORDS_PER_BYTE, chunk], 0, np.uint8)
+                sums += np.minimum(few, ~sums)
         return differ
 
     def _cosines(self, asked: Floats, chosen: NDArray[np.intp] | None) -> Floats:
         """In chunks that fit the cache: there a byte becomes a float quickly."""
-        rows = self._rows[: self._count] if chosen is None else self._rows[chosen]
-        norms = self._norms[: self._count] if chosen is None else self._norms[chosen]
-        products = np.empty(len(rows), np.float32)
+        count = self._count if chosen is None else len(chosen)
+        products = np.empty(count, np.float32)
         chunk = np.empty((_CHUNK, len(asked)), np.float32)
-        for start in range(0, len(rows), _CHUNK):
-            part = rows[start : start + _CHUNK]
-            np.copyto(chunk[: len(part)], part)
-            np.dot(chunk[: len(part)], asked, out=products[start : start + len(part)])
-        return products / norms
+        for start in range(0, count, _CHUNK):
+            end = min(start + _CHUNK, count)
+            rows = self._rows[start:end]
+            if chosen is not None:
+                rows = self._rows.take(chosen[start:end], axis=0)
+            np.copyto(chunk[: len(rows)], rows)
+            np.dot(chunk[: len(rows)], asked, out=products[start:end])
+        products /= self._norms[:count] if chosen is None else self._norms[chosen]
+        return products
 
 
 def _sketch(rows: NDArray[np.int8] | Floats) -> NDArray[np.uint64]:
     """One bit for each part: whether it is positive."""
     bits = np.packbits(rows > 0, axis=1)
     padding = -bits.shape[1] % 8
-    return np.pad(bits, ((0, 0), (0, padding))).view(np.uint64)
+    return (np.pad(bits, ((0, 0), (0, padding))) if padding else bits).view(np.uint64)
