@@ -25,6 +25,8 @@ _SAMPLED = 16
 _STEPS = 10_000
 """Relevance is told to four digits, so that what looks equal is equal."""
 
+_LOOKS_EQUAL = np.float32(1 / _STEPS)
+
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
@@ -69,13 +71,16 @@ def _by_words(tx: Transaction, shelf: Shelf, terms: Sequence[str]) -> tuple[Floa
     1 is a leaf of usual length that has them all. The square makes half of the words worth a
     quarter: most questions share a few words with what has nothing to do with them.
     """
-    scores = np.zeros(shelf.size, np.float32)
+    share = np.zeros(shelf.size, np.float32)
     entries = shelf.entries(tx, terms)
     for leaves, weights in entries.values():
-        scores[leaves] += weights
+        np.add.at(share, leaves, weights)
+    hits = share > 0
     all_of_them = sum(shelf.rarity(len(entries[t][0]) if t in entries else 0) for t in terms)
-    share = np.minimum(scores / np.float32(max(all_of_them, 1e-6)), 1)
-    return share * share, scores > 0
+    share /= np.float32(max(all_of_them, 1e-6))
+    np.minimum(share, np.float32(1), out=share)
+    share *= share
+    return share, hits
 
 
 def rank_keywords(
@@ -148,19 +153,25 @@ def _keys(relevance: Floats, leaves: NDArray[np.intp]) -> NDArray[np.int64]:
 
 def _best(relevance: Floats, hits: Mask, count: int) -> NDArray[np.intp]:
     """The best *count* of the hits and all that look equal to the last of them, in any order."""
-    places = np.flatnonzero(hits & (relevance >= _least(relevance, hits, count)))
+    places = _candidates(relevance, hits, count)
     found = relevance[places]
     if count >= len(found):
         return places
     last = np.partition(found, len(found) - count)[len(found) - count]
-    best: NDArray[np.intp] = places[found >= last - np.float32(1 / _STEPS)]
+    best: NDArray[np.intp] = places[found >= last - _LOOKS_EQUAL]
     return best
 
 
-def _least(relevance: Floats, hits: Mask, count: int) -> np.float32:
-    """A bound that at least *count* of the hits reach, found by looking at a part of them."""
+def _candidates(relevance: Floats, hits: Mask, count: int) -> NDArray[np.intp]:
+    """Hits that are as good as the best *count* of them, and others, found by looking at a part.
+
+    How good those are that part can tell most likely, or else for certain.
+    """
     some = relevance[::_SAMPLED][hits[::_SAMPLED]]
-    if count >= len(some):
-        return np.float32(0)
-    last = np.partition(some, len(some) - count)[len(some) - count]
-    return np.float32(last - np.float32(1 / _STEPS))
+    for place in (2 * count // _SAMPLED + _SAMPLED, count):
+        if place < min(count + 1, len(some)):
+            last = np.partition(some, len(some) - place)[len(some) - place]
+            places = np.flatnonzero(hits & (relevance >= last - _LOOKS_EQUAL))
+            if np.count_nonzero(relevance[places] >= last) >= count:
+                return places
+    return np.flatnonzero(hits)

@@ -23,6 +23,9 @@ _Part = tuple[Numbers, NDArray[np.uint8]]
 _MOST_KEPT = 1_000_000
 """Of so many leaves of terms the weights are kept: twelve megabytes."""
 
+_MOST_TIMES = 255
+"""More is not told apart: a byte counts how often a term stands in a text."""
+
 K1, B = 1.2, 0.75
 """The usual constants of BM25: how soon repeating a word stops to help, and what length costs."""
 
@@ -144,7 +147,7 @@ class Shelf:
             for term, times in from_text(terms).items():
                 leaves, counts = self._tail.setdefault(term, ([], []))
                 leaves.append(leaf)
-                counts.append(times)
+                counts.append(min(times, _MOST_TIMES))
 
     def _read_dead(self, tx: Transaction) -> None:
         rows = tx.all(DEAD, shelf=self.number, after=self._seen_dead)
@@ -182,12 +185,12 @@ class Shelf:
             count = len(packed) // 3
             places = np.frombuffer(packed, PLACE, count)
             times = np.frombuffer(packed, TIMES, count, 2 * count)
-            found.setdefault(term, []).append((self._segments[segment][places], times))
+            found.setdefault(term, []).append((self._segments[segment].take(places), times))
         for term in terms:
-            leaves, counts = self._tail.get(term, ((), ()))
-            if leaves:
-                clipped = np.minimum(counts, 255).astype(TIMES)
-                found.setdefault(term, []).append((np.array(leaves, np.intp), clipped))
+            if term in self._tail:
+                leaves, counts = self._tail[term]
+                part = np.array(leaves, np.intp), np.array(counts, TIMES)
+                found.setdefault(term, []).append(part)
         return found
 
     def _postings(self, tx: Transaction, terms: Sequence[str]) -> list[tuple[str, int, bytes]]:
@@ -204,5 +207,8 @@ class Shelf:
         if self._has_dead:
             alive = self.alive[leaves]
             leaves, times = leaves[alive], times[alive]
-        rarity = np.float32(self.rarity(len(leaves)) * (K1 + 1))
-        return leaves, rarity * times / (times + self._norms[leaves])
+        norms = self._norms.take(leaves)
+        norms += times
+        times *= np.float32(self.rarity(len(leaves)) * (K1 + 1))
+        times /= norms
+        return leaves, times
