@@ -74,11 +74,19 @@ def words(text: str) -> Iterator[Word]:
 
 def places_of(text: str, terms: AbstractSet[str]) -> Iterator[tuple[int, int]]:
     """Where the words of a plain ASCII text stand that some terms stand for."""
-    firsts = {term[0] for term in terms}  # a stem begins like its word
+    begins = _beginnings(terms)
     for match in _ASCII_WORD.finditer(text):
         word = match.group()
-        if word[0].lower() in firsts and not terms.isdisjoint(word_terms(word)):
+        # Most words begin otherwise: stems are for those that do not.
+        if (word[:2].lower() in begins or word[0].lower() in begins or not word.isalnum()) and (
+            not terms.isdisjoint(word_terms(word))
+        ):
             yield match.span()
+
+
+def _beginnings(terms: AbstractSet[str]) -> set[str]:
+    """How words begin whose stem is a term: like it, unless they are like `dying` and `die`."""
+    return {term[:2] for term in terms} | {f"{t[0]}y" for t in terms if t[1:] == "ie"}
 
 
 def count_terms(text: str) -> Counter[str]:

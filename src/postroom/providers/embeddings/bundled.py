@@ -18,7 +18,7 @@ _AT_ONCE = 8
 class BundledEmbedder:
     """all-MiniLM-L6-v2, read from the package when it is first used."""
 
-    model = "all-MiniLM-L6-v2 (7 bits)"
+    model = "all-MiniLM-L6-v2 (7 bits, 2)"
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
