@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,8 @@ _SAMPLED = 16
 _STEPS = 10_000
 """Relevance is told to four digits, so that what looks equal is equal."""
 
-_LOOKS_EQUAL = np.float32(1 / _STEPS)
+_LOOKS_EQUAL = 2 / _STEPS
+"""Shares whose squares differ by more do not look equal, and neither do their squares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +54,50 @@ def rank(
     tx: Transaction, shelf: Shelf, question: Question, allowed: Mask | None, page: Slice
 ) -> Ranked:
     """Find what has the words or the meaning of a question."""
-    relevance, hits = _by_words(tx, shelf, question.terms)
-    if question.vector is not None:
-        shelf.vectors.refresh(tx, question.model)
-        leaves, cosines = shelf.vectors.near(question.vector, _best(relevance, hits, _BY_WORDS))
-        relevance *= np.float32(WORDS)
-        relevance[leaves] += np.float32(MEANING) * cosines
-        hits[leaves] = True
-    hits &= shelf.alive[: shelf.size]
+    scores, whole = _by_words(tx, shelf, question.terms)
+    hits = scores > 0
     if allowed is not None:
         hits &= allowed
-    return _page(relevance, hits, page)
+    total = int(np.count_nonzero(hits))
+    if question.vector is None:
+        leaves = _best(scores, hits, _wanted(page, total), whole)
+        return _page(leaves, _share(scores[leaves], whole), total, page)
+    best = _best(scores, hits, _BY_WORDS, whole)
+    shelf.vectors.refresh(tx, question.model)
+    near, cosines = shelf.vectors.near(question.vector, best)
+    counts = shelf.alive[near] if allowed is None else shelf.alive[near] & allowed[near]
+    near, cosines = near[counts], cosines[counts]
+    total += int(np.count_nonzero(~hits[near]))
+    hits[near] = False
+    if _wanted(page, total) > _BY_WORDS:
+        best = _best(scores, hits, _wanted(page, total), whole)
+    leaves = np.concatenate([near, best[hits[best]]])
+    relevance = np.float32(WORDS) * _share(scores[leaves], whole)
+    relevance[: len(near)] += np.float32(MEANING) * cosines
+    return _page(leaves, relevance, total, page)
 
 
-def _by_words(tx: Transaction, shelf: Shelf, terms: Sequence[str]) -> tuple[Floats, Mask]:
-    """How much of a question's words each leaf has, 0 to 1, the rare ones counting for more.
+def _by_words(tx: Transaction, shelf: Shelf, terms: Sequence[str]) -> tuple[Floats, float]:
+    """How much of a question's words each leaf has, the rare ones counting for more.
 
-    1 is a leaf of usual length that has them all. The square makes half of the words worth a
-    quarter: most questions share a few words with what has nothing to do with them.
+    With it comes what a leaf of usual length has that has them all.
     """
-    share = np.zeros(shelf.size, np.float32)
+    scores = np.zeros(shelf.size, np.float32)
     entries = shelf.entries(tx, terms)
     for leaves, weights in entries.values():
-        np.add.at(share, leaves, weights)
-    hits = share > 0
-    all_of_them = sum(shelf.rarity(len(entries[t][0]) if t in entries else 0) for t in terms)
-    share /= np.float32(max(all_of_them, 1e-6))
-    np.minimum(share, np.float32(1), out=share)
-    share *= share
-    return share, hits
+        np.add.at(scores, leaves, weights)
+    whole = sum(shelf.rarity(len(entries[t][0]) if t in entries else 0) for t in terms)
+    return scores, max(whole, 1e-6)
+
+
+def _share(scores: Floats, whole: float) -> Floats:
+    """Scores as relevance, 0 to 1.
+
+    The square makes half of the words worth a quarter: most questions share a few words with what
+    has nothing to do with them.
+    """
+    share: Floats = np.minimum(scores / np.float32(whole), 1)
+    return share * share
 
 
 def rank_keywords(
@@ -106,8 +123,10 @@ def rank_keywords(
         scores += np.where(has_all, found, np.float32(0))
         counts += has_all
     hits = counts == len(keywords) if needs_all else counts > 0
-    best = scores[hits].max(initial=0)
-    return _page(scores / best if best > 0 else scores, hits, page)
+    total = int(np.count_nonzero(hits))
+    whole = max(float(scores.max(where=hits, initial=0)), 1e-6)
+    leaves = _best(scores, hits, _wanted(page, total), whole)
+    return _page(leaves, scores[leaves] / np.float32(whole), total, page)
 
 
 def _keyword(
@@ -124,54 +143,60 @@ def _keyword(
     return scores, counts == len(terms)
 
 
-def _page(relevance: Floats, hits: Mask, page: Slice) -> Ranked:
-    """Best first, the newest leaf first among equals."""
-    total = int(np.count_nonzero(hits))
+def _wanted(page: Slice, total: int) -> int:
+    """How many of the best it takes to fill a page."""
+    return page.offset + page.limit if page.after is None else total
+
+
+def _page(leaves: NDArray[np.intp], relevance: Floats, total: int, page: Slice) -> Ranked:
+    """Best first, the newest leaf first among equals; *leaves* are those that may be shown."""
+    steps = np.clip(np.rint(relevance * _STEPS), 1, _STEPS).astype(np.int64)
+    # One number for each leaf, by which they are in order.
+    keys = np.sort(steps << 32 | leaves)[::-1]
     offset = page.offset
     if page.after is not None:
         last = int(page.after[0]) << 32 | int(page.after[1])
-        offset = int((_keys(relevance, np.flatnonzero(hits)) >= last).sum())
-    shown = np.sort(_keys(relevance, _best(relevance, hits, offset + page.limit)))[::-1]
-    shown = shown[offset : offset + page.limit]
-    leaves = tuple(int(key) & 0xFFFFFFFF for key in shown)
-    told = [int(key) >> 32 for key in shown]
+        offset = int(np.count_nonzero(keys >= last))
+    shown = keys[offset : offset + page.limit].tolist()
+    numbers = tuple(key & 0xFFFFFFFF for key in shown)
+    told = [key >> 32 for key in shown]
     has_more = len(shown) > 0 and offset + len(shown) < total
     return Ranked(
-        leaves,
+        numbers,
         tuple(step / _STEPS for step in told),
         total,
         offset,
-        (told[-1], leaves[-1]) if has_more else None,
+        (told[-1], numbers[-1]) if has_more else None,
     )
 
 
-def _keys(relevance: Floats, leaves: NDArray[np.intp]) -> NDArray[np.int64]:
-    """One number for each leaf, by which they are in order."""
-    steps = np.clip(np.rint(relevance[leaves] * _STEPS), 1, _STEPS).astype(np.int64)
-    return steps << 32 | leaves
-
-
-def _best(relevance: Floats, hits: Mask, count: int) -> NDArray[np.intp]:
+def _best(scores: Floats, hits: Mask, count: int, whole: float) -> NDArray[np.intp]:
     """The best *count* of the hits and all that look equal to the last of them, in any order."""
-    places = _candidates(relevance, hits, count)
-    found = relevance[places]
+    places = _candidates(scores, hits, count, whole)
+    found = scores[places]
     if count >= len(found):
         return places
     last = np.partition(found, len(found) - count)[len(found) - count]
-    best: NDArray[np.intp] = places[found >= last - _LOOKS_EQUAL]
+    best: NDArray[np.intp] = places[found >= _like(last, whole)]
     return best
 
 
-def _candidates(relevance: Floats, hits: Mask, count: int) -> NDArray[np.intp]:
+def _candidates(scores: Floats, hits: Mask, count: int, whole: float) -> NDArray[np.intp]:
     """Hits that are as good as the best *count* of them, and others, found by looking at a part.
 
     How good those are that part can tell most likely, or else for certain.
     """
-    some = relevance[::_SAMPLED][hits[::_SAMPLED]]
+    some = scores[::_SAMPLED][hits[::_SAMPLED]]
     for place in (2 * count // _SAMPLED + _SAMPLED, count):
         if place < min(count + 1, len(some)):
             last = np.partition(some, len(some) - place)[len(some) - place]
-            places = np.flatnonzero(hits & (relevance >= last - _LOOKS_EQUAL))
-            if np.count_nonzero(relevance[places] >= last) >= count:
+            places = np.flatnonzero(hits & (scores >= _like(last, whole)))
+            if np.count_nonzero(scores[places] >= last) >= count:
                 return places
     return np.flatnonzero(hits)
+
+
+def _like(score: np.float32, whole: float) -> np.float32:
+    """The least score that may look equal to another one."""
+    share = min(float(score) / whole, 1.0)
+    return np.float32(whole * math.sqrt(max(share * share - _LOOKS_EQUAL, 0.0)))
