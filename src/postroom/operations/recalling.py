@@ -11,15 +11,15 @@ from pydantic import BeforeValidator, Field
 from postroom.errors import FeatureDisabled, InvalidInput
 from postroom.mail.fold import fold
 from postroom.model.key import Scope
-from postroom.model.memory import Keyword, MemoryHit, shelf_of
-from postroom.model.page import Page
+from postroom.model.memory import Keyword, MemoryHit, MemoryQuery, shelf_of
+from postroom.model.page import Found, Page
 from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.memories import MemoryFilter, nothing, sees
 from postroom.operations.operation import operation
-from postroom.operations.questions import understand
+from postroom.operations.questions import Meant, understand
 from postroom.operations.request import Accepts
-from postroom.pipeline.learning import finish_learning
+from postroom.pipeline.learning import FEW, finish_learning
 
 _MOST_TERMS = 64
 
@@ -58,10 +58,20 @@ async def memory_search(ctx: Context, request: MemorySearch) -> Page[MemoryHit]:
         raise InvalidInput("query: there is nothing to look for in it but space")
     if not sees(ctx, request.namespace):
         return nothing(query)
-    await finish_learning(ctx, shelf_of(request.namespace))
     meant = await understand(ctx, request.query)
-    found = await ctx.store.recall(query, meant.terms, vector=meant.vector, model=meant.model)
-    return ctx.cursors.page(request, found)
+    return ctx.cursors.page(request, await _recalled(ctx, query, meant))
+
+
+async def _recalled(ctx: Context, query: MemoryQuery, meant: Meant) -> Found[MemoryHit]:
+    """What answers a question, once little is left to learn: mostly nothing is, so we ask first."""
+    if meant.vector is not None:
+        found = await ctx.store.recall_learnt(
+            query, meant.terms, vector=meant.vector, model=meant.model, few=FEW
+        )
+        if found is not None:
+            return found
+        await finish_learning(ctx, shelf_of(query.namespace))
+    return await ctx.store.recall(query, meant.terms, vector=meant.vector, model=meant.model)
 
 
 def _as_text(value: object) -> object:

@@ -85,6 +85,11 @@ class RecallsMemories(Protocol):
     ) -> Found[MemoryHit]:
         """The most relevant first: by terms, and by a vector of this model if there is one."""
 
+    async def recall_learnt(
+        self, query: MemoryQuery, terms: Sequence[str], *, vector: Vector, model: str, few: int
+    ) -> Found[MemoryHit] | None:
+        """The same, or None where a *few* at most of the namespace have no vector yet."""
+
     async def recall_keywords(
         self, query: MemoryQuery, keywords: Sequence[Keyword], *, needs_all: bool
     ) -> Found[MemoryHit]: ...

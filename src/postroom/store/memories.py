@@ -142,6 +142,16 @@ class SqlMemories(Audited):
         library = self._library
         return await self._engine.read(lambda tx: find_memories(tx, library, query, question))
 
+    async def recall_learnt(
+        self, query: MemoryQuery, terms: Sequence[str], *, vector: Vector, model: str, few: int
+    ) -> Found[MemoryHit] | None:
+        from postroom.store.recall.memories import find_learnt
+        from postroom.store.recall.ranking import Question
+
+        question = Question(terms, vector, model)
+        library = self._library
+        return await self._engine.read(lambda tx: find_learnt(tx, library, query, question, few))
+
     async def recall_keywords(
         self, query: MemoryQuery, keywords: Sequence[Keyword], *, needs_all: bool
     ) -> Found[MemoryHit]:

@@ -23,7 +23,7 @@ from postroom.model.page import Found, Slice
 from postroom.store.recall.library import Library
 from postroom.store.recall.ranking import Question, Ranked, rank, rank_keywords
 from postroom.store.recall.shelf import Mask, Shelf
-from postroom.store.recall.shelves import find_shelf
+from postroom.store.recall.shelves import count_unlearnt, find_shelf
 from postroom.store.sql.memories import conditions_of
 from postroom.store.sql.values import any_of, from_text, moment
 from postroom.store.transaction import Row, Transaction
@@ -55,6 +55,15 @@ def find_memories(
     return _found(
         ranked, _rows(tx, number, ranked.leaves), lambda row: around(row[3], terms, EXCERPT_CHARS)
     )
+
+
+def find_learnt(
+    tx: Transaction, library: Library, query: MemoryQuery, question: Question, few: int
+) -> Found[MemoryHit] | None:
+    """The same, or None if a few at most have no vector yet: whoever asks will learn them first."""
+    if 0 < count_unlearnt(tx, shelf_of(query.namespace), few + 1) <= few:
+        return None
+    return find_memories(tx, library, query, question)
 
 
 def find_keywords(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from postroom.store.recall.folding import NUMBER, PLACE, TIMES
 from postroom.store.recall.vectors import Vectors
 from postroom.store.sql.values import any_of, from_text
-from postroom.store.transaction import Transaction
+from postroom.store.transaction import Row, Transaction
 
 Numbers = NDArray[np.intp]
 Floats = NDArray[np.float32]
@@ -87,7 +87,7 @@ class Shelf:
         self.alive: Mask = np.zeros(1024, np.bool_)
         self._lengths: Floats = np.zeros(1024, np.float32)
         self._norms: Floats = self._lengths
-        self._segments: dict[int, Numbers] = {}
+        self._segments: dict[int, Numbers | np.intp] = {}
         self._tail: dict[str, tuple[list[int], list[int]]] = {}
         self._weights = Weights()
         self.vectors.start_anew()
@@ -130,7 +130,7 @@ class Shelf:
         self._segments, self._tail, self._seen_tail = {}, {}, 0
         for name, leaves, lengths, dead in tx.all(SEGMENTS, shelf=self.number):
             found = np.frombuffer(leaves, NUMBER).astype(np.intp)
-            self._segments[name] = found
+            self._segments[name] = _as_run(found)
             fresh = found[self._lengths[found] == 0]
             self._lengths[found] = np.frombuffer(lengths, NUMBER)
             self.alive[fresh] = True
@@ -185,21 +185,23 @@ class Shelf:
             count = len(packed) // 3
             places = np.frombuffer(packed, PLACE, count)
             times = np.frombuffer(packed, TIMES, count, 2 * count)
-            found.setdefault(term, []).append((self._segments[segment].take(places), times))
+            its = self._segments[segment]
+            leaves = its.take(places) if isinstance(its, np.ndarray) else places + its
+            found.setdefault(term, []).append((leaves, times))
         for term in terms:
             if term in self._tail:
-                leaves, counts = self._tail[term]
-                part = np.array(leaves, np.intp), np.array(counts, TIMES)
+                newest, counts = self._tail[term]
+                part = np.array(newest, np.intp), np.array(counts, TIMES)
                 found.setdefault(term, []).append(part)
         return found
 
-    def _postings(self, tx: Transaction, terms: Sequence[str]) -> list[tuple[str, int, bytes]]:
+    def _postings(self, tx: Transaction, terms: Sequence[str]) -> list[Row]:
         if not self._segments or not terms:
             return []
         segments, among = any_of("segment", list(self._segments))
         wanted, params = any_of("term", terms)
         sql = POSTINGS.format(segments=segments, terms=wanted)
-        return [tuple(row) for row in tx.all(sql, shelf=self.number, **among, **params)]
+        return tx.all(sql, shelf=self.number, **among, **params)
 
     def _weighed(self, parts: Sequence[_Part]) -> Entries:
         leaves = np.concatenate([part[0] for part in parts])
@@ -212,3 +214,9 @@ class Shelf:
         times *= np.float32(self.rarity(len(leaves)) * (K1 + 1))
         times /= norms
         return leaves, times
+
+
+def _as_run(leaves: Numbers) -> Numbers | np.intp:
+    """Leaves that follow each other without a gap are known by the first of them."""
+    is_run = len(leaves) > 0 and bool((np.diff(leaves) == 1).all())
+    return np.intp(leaves[0]) if is_run else leaves

@@ -17,11 +17,11 @@ LEARNT = """
     SELECT leaf, vector, learnt FROM leaves
      WHERE shelf = :shelf AND learnt > :after AND model = :model ORDER BY learnt
 """
-_CHUNK, _CHUNK_BITS = 128, 49_152
+_CHUNK, _CHUNK_BITS = 128, 16_384
 """How many vectors, and how many words of sketches, fit into the cache."""
 
 _WORDS_PER_BYTE = 3
-"""So many words of 64 bits may differ everywhere, and their number fits into a byte."""
+"""So many words of 64 bits may differ everywhere, and their number fits into a byte for sure."""
 
 NEAR, NEAR_AMONG_MANY = 0.2, 0.3
 """The least cosine of what is found by meaning alone; among many, there is always better."""
@@ -150,19 +150,18 @@ class Vectors:
 
     def _differences(self, asked: Floats, most: int) -> NDArray[np.unsignedinteger]:
         """In how many parts each vector points the other way; exactly, if it is not over *most*."""
-        asked_bits = _sketch(asked[None]).T
-        words = len(asked_bits)
-        size = _CHUNK_BITS // words
-        mixed, bits = np.empty((words, size), np.uint64), np.empty((words, size), np.uint8)
+        words = list(zip(_sketch(asked[None])[0], self._sketches, strict=True))
+        mixed, bits = np.empty(_CHUNK_BITS, np.uint64), np.empty(_CHUNK_BITS, np.uint8)
         differ = np.zeros(self._count, np.min_scalar_type(most + 1))
-        for start in range(0, self._count, size):
-            sums = differ[start : start + size]
-            some, chunk = self._sketches[:, start : start + len(sums)], slice(len(sums))
-            np.bitwise_xor(some, asked_bits, out=mixed[:, chunk])
-            np.bitwise_count(mixed[:, chunk], out=bits[:, chunk])
-            for first in range(0, words, _WORDS_PER_BYTE):
-                few = np.add.reduce(bits[first : first + _WORDS_PER_BYTE, chunk], 0, np.uint8)
-                sums += np.minimum(few, ~sums)
+        for start in range(0, self._count, _CHUNK_BITS):
+            sums = differ[start : start + _CHUNK_BITS]
+            chunk, some = mixed[: len(sums)], bits[: len(sums)]
+            for place, (word, row) in enumerate(words):
+                np.bitwise_xor(row[start : start + len(sums)], word, out=chunk)
+                np.bitwise_count(chunk, out=some)
+                if place >= _WORDS_PER_BYTE:
+                    np.minimum(some, ~sums, out=some)
+                sums += some
         return differ
 
     def _cosines(self, asked: Floats, chosen: NDArray[np.intp] | None) -> Floats:
