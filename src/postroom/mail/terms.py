@@ -75,12 +75,11 @@ def words(text: str) -> Iterator[Word]:
 def places_of(text: str, terms: AbstractSet[str]) -> Iterator[tuple[int, int]]:
     """Where the words of a plain ASCII text stand that some terms stand for."""
     begins = _beginnings(terms)
-    for match in _ASCII_WORD.finditer(text):
+    for match in _ASCII_WORD.finditer(text.lower()):
         word = match.group()
-        # Most words begin otherwise: stems are for those that do not.
-        if (word[:2].lower() in begins or word[0].lower() in begins or not word.isalnum()) and (
-            not terms.isdisjoint(word_terms(word))
-        ):
+        # Most words begin otherwise: no need to know their stems.
+        may_be = word[:2] in begins or word[0] in begins or not word.isalnum()
+        if may_be and not terms.isdisjoint(word_terms(word)):
             yield match.span()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,26 +31,22 @@ class MiniLM:
         check_weights(folder)
         self._vocabulary = Vocabulary(folder / "vocabulary.txt")
         with np.load(folder / "words.npz") as packed:
-            self._packed = {name: packed[name] for name in packed.files}
+            self._words = packed["words.rows"], packed["words.scale"]
+            places = packed["places.rows"] * packed["places.scale"]
+        self._places: Array = places[:MOST_PIECES].reshape(-1, DIMENSIONS)
         self._layers = _open(folder / "layers.onnx")
 
     def embed(self, texts: Sequence[str]) -> Array:
         """One row for each text, each of length one."""
-        vectors = np.stack([self._vector(text) for text in texts])
-        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-        unit: Array = vectors / lengths[:, None]
-        return unit
+        return np.stack([self._vector(text) for text in texts])
 
     def _vector(self, text: str) -> Array:
-        pieces = np.array(self._vocabulary.numbers(text, MOST_PIECES))
-        state = self._rows("words", pieces) + self._rows("places", np.arange(len(pieces)))
+        pieces = self._vocabulary.numbers(text, MOST_PIECES)
+        rows, scale = (packed.take(pieces, axis=0) for packed in self._words)
+        state = (rows * scale).reshape(-1, DIMENSIONS) + self._places[: len(pieces)]
         [vector] = self._layers.run(None, {"pieces": state})
-        found: Array = vector
-        return found
-
-    def _rows(self, name: str, numbers: NDArray[np.int64]) -> Array:
-        rows: Array = self._packed[f"{name}.rows"][numbers] * self._packed[f"{name}.scale"][numbers]
-        return rows.reshape(len(numbers), DIMENSIONS)
+        unit: Array = vector / math.sqrt(vector @ vector)
+        return unit
 
 
 def _open(path: Path) -> onnxruntime.InferenceSession:

@@ -50,7 +50,9 @@ class Vocabulary:
 
 def words(text: str) -> Iterator[str]:
     """The words of a text: lower case, without accents; every mark and Han character is one."""
-    for word in "".join(map(_spaced, _clean(text))).split():
+    clean = _clean(text)
+    spaced = clean if clean.isascii() else "".join(map(_spaced, clean))
+    for word in spaced.split():
         yield from _parted(word)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -25,7 +25,7 @@ from postroom.store.recall.ranking import Question, Ranked, rank, rank_keywords
 from postroom.store.recall.shelf import Mask, Shelf
 from postroom.store.recall.shelves import count_unlearnt, find_shelf
 from postroom.store.sql.memories import conditions_of
-from postroom.store.sql.values import any_of, from_text, moment
+from postroom.store.sql.values import any_of, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 EXCERPT_CHARS = 200
@@ -101,13 +101,13 @@ def find_keywords(
 
 def _allowed(tx: Transaction, shelf: Shelf, query: MemoryQuery) -> Mask | None:
     """The leaves that pass the filters; None if all do."""
-    where = conditions_of(tx, shelf.number, query)
     if query.tags or query.linked_to is not None or query.since is not None:
+        where = conditions_of(tx, shelf.number, query)
         mask = np.zeros(shelf.size, np.bool_)
         mask[_leaves(tx, where.sql, where.params, shelf.size)] = True
         return mask
-    over = "m.shelf = :shelf AND m.expires_at <= :now"
-    expired = _leaves(tx, over, where.params, shelf.size)
+    now = {"shelf": shelf.number, "now": seconds(query.now)}
+    expired = _leaves(tx, "m.shelf = :shelf AND m.expires_at <= :now", now, shelf.size)
     if not expired:
         return None
     mask = np.ones(shelf.size, np.bool_)
@@ -115,7 +115,7 @@ def _allowed(tx: Transaction, shelf: Shelf, query: MemoryQuery) -> Mask | None:
     return mask
 
 
-def _leaves(tx: Transaction, where: str, params: dict[str, object], size: int) -> list[int]:
+def _leaves(tx: Transaction, where: str, params: Mapping[str, object], size: int) -> list[int]:
     rows = tx.all(
         f"""SELECT l.leaf FROM memories m JOIN leaves l ON l.shelf = m.shelf AND l.what = m.number
              WHERE {where} AND l.leaf < :size""",
