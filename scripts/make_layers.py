@@ -88,9 +88,7 @@ class _Graph:
         bias = (self._tensors[f"{name}.bias"] * results).astype(np.float32)
         return self.add("Add", summed, self.keep(f"{name}.bias", bias))
 
-    def _summed(
-        self, name: str, state: str, columns: Factors = 1.0, results: Factors = 1.0
-    ) -> str:
+    def _summed(self, name: str, state: str, columns: Factors = 1.0, results: Factors = 1.0) -> str:
         weight = self._tensors[f"{name}.weight"] * columns
         scale = np.abs(weight).max(axis=1) / LARGEST
         whole = np.rint(weight / scale[:, None]).astype(np.int8).T

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from postroom.model.page import Found, Slice
 from postroom.model.stored import Change, MessageQuery
 from postroom.pipeline.house import House
 from postroom.ports.store import Store
-from postroom.store.recall import shelves, vectors
+from postroom.store.recall import ranking, shelves, vectors
 from tests.mails import deliver, mail
 from tests.stores.conftest import OpenAgain
 
@@ -255,6 +256,52 @@ async def test_pages_follow_each_other_without_gap_or_repetition(store: Store) -
 
     assert keys(whole) == by_offset == by_place
     assert 25 == whole.total
+
+
+async def test_few_are_worked_out_and_the_answer_is_that_of_working_out_all(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranking, "_BY_WORDS", 5)
+    monkeypatch.setattr(ranking, "_SAMPLED", 2)
+    chance = random.Random(8)
+    asked = [chance.gauss(0, 1) for _ in range(16)]
+    texts = {f"k{n}": " ".join(chance.choices(WORDS, k=6)) + f" x{n}" for n in range(120)}
+    meant = {text: [chance.gauss(0, 1) for _ in asked] for text in texts.values()}
+    for key, text in texts.items():
+        await put(store, key, text)
+    await learn(store, **{text: vector(*parts) for text, parts in meant.items()})
+
+    async def page(**place: Any) -> Found[MemoryHit]:
+        return await ask(store, "tea in oslo", meaning=vector(*asked), page=Slice(**place))
+
+    by_words = Oracle(texts).scores(question_terms("tea in oslo"))
+    cosines = {key: cosine(asked, meant[text]) for key, text in texts.items()}
+    expected = {
+        key: by_words.get(key, 0) / 2 + (cosines[key] / 2 if cosines[key] >= vectors.NEAR else 0)
+        for key in texts
+        if key in by_words or cosines[key] >= vectors.NEAR
+    }
+    whole = await page(limit=200)
+    assert {hit.key: hit.relevance for hit in whole.rows} == pytest.approx(expected, abs=5e-3)
+    assert len(expected) == whole.total > 50
+    by_offset = [await page(limit=9, offset=offset) for offset in range(0, whole.total, 9)]
+    assert keys(whole) == [key for part in by_offset for key in keys(part)]
+    second = await page(limit=9, after=by_offset[0].next)
+    assert (keys(by_offset[1]), 9, whole.total) == (keys(second), second.offset, second.total)
+
+
+async def test_whoever_asks_hears_of_a_few_that_are_not_learnt_yet(store: Store) -> None:
+    async def found(few: int) -> Found[MemoryHit] | None:
+        query, meant = MemoryQuery("default", NOW), vector(1, 0)
+        return await store.recall_learnt(query, ["appl"], vector=meant, model="test", few=few)
+
+    await put(store, "a", "apple")
+    await put(store, "b", "tram")
+
+    assert await found(2) is None
+    assert ["a"] == keys(await found(1) or Found((), 0, 0, None))
+    await learn(store, apple=vector(1, 0), tram=vector(1, 0.1))
+    assert ["a", "b"] == keys(await found(2) or Found((), 0, 0, None))
 
 
 async def test_namespaces_are_walls(store: Store) -> None:

@@ -19,6 +19,9 @@ from postroom.mail.terms import terms_of
         ("</mark>pay", "pay", "&lt;/mark&gt;<mark>pay</mark>"),
         ("nothing here", "pay", "nothing here"),
         ("one\n\n  two", "two", "one <mark>two</mark>"),
+        ("Flowers, dying or dead", "die", "Flowers, <mark>dying</mark> or dead"),
+        ("at six O'Clock sharp", "oclock", "at six <mark>O&#x27;Clock</mark> sharp"),
+        ("paid 1,000 of 10,000", "1000", "paid <mark>1,000</mark> of 10,000"),
     ],
 )
 def test_what_was_looked_for_is_marked_and_the_rest_escaped(text, asked, expected):
