@@ -258,6 +258,19 @@ async def test_pages_follow_each_other_without_gap_or_repetition(store: Store) -
     assert 25 == whole.total
 
 
+async def test_a_page_is_full_though_the_best_stand_just_where_a_sample_is_taken(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranking, "_SAMPLED", 4)
+    for number in range(1, 81):
+        await put(store, f"k{number}", "tea tea" if number % 4 == 0 else "tea and much else")
+
+    found = await ask(store, "tea", page=Slice(limit=25))
+
+    assert {f"k{number}" for number in range(4, 81, 4)} == set(keys(found)[:20])
+    assert 25 == len(found.rows)
+
+
 async def test_few_are_worked_out_and_the_answer_is_that_of_working_out_all(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,8 +26,8 @@ _SAMPLED = 16
 _STEPS = 10_000
 """Relevance is told to four digits, so that what looks equal is equal."""
 
-_LOOKS_EQUAL = 2 / _STEPS
-"""Shares whose squares differ by more do not look equal, and neither do their squares."""
+_LOOKS_EQUAL = 3 / _STEPS
+"""Shares whose squares differ by more do not look equal: neither they, nor half of the squares."""
 
 
 @dataclass(frozen=True, slots=True)
