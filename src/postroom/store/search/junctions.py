@@ -218,6 +218,8 @@ class _Entries:
 
     def docs(self, ranks: _Ranks) -> bytes:
         """The messages of all entries with these ranks."""
+        if not self._docs or ranks[0] == ranks[1]:
+            return b""
         docs = b"".join(self._docs)
         if ranks == _ALL:
             return docs

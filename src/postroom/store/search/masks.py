@@ -17,6 +17,9 @@ WORD = np.dtype("<u8")
 WORD_BITS = 64
 
 _BITS = np.array([1 << bit for bit in range(8)], np.uint8)
+_BIT = [np.uint64(1 << bit) for bit in range(WORD_BITS)]
+_FEW = 16
+"""So few places are set sooner one by one."""
 _MANY = 8_000
 """So many places are set sooner in an array of bytes that is packed afterwards."""
 
@@ -65,6 +68,11 @@ class Marks:
 
     def _set_places(self, mask: Mask) -> None:
         bases = [self._shelf.first_word(segment) * WORD_BITS for segment in self._segments]
+        if sum(map(len, self._places)) <= 2 * _FEW:
+            for base, places in zip(bases, self._places, strict=True):
+                for place in np.frombuffer(places, "<u2").tolist():
+                    mask[(base + place) // WORD_BITS] |= _BIT[place % WORD_BITS]
+            return
         places = np.repeat(bases, [len(own) // 2 for own in self._places])
         places += np.frombuffer(b"".join(self._places), "<u2")
         octets = mask.view(np.uint8)
