@@ -69,8 +69,8 @@ class Marks:
     def _set_places(self, mask: Mask) -> None:
         bases = [self._shelf.first_word(segment) * WORD_BITS for segment in self._segments]
         if sum(map(len, self._places)) <= 2 * _FEW:
-            for base, places in zip(bases, self._places, strict=True):
-                for place in np.frombuffer(places, "<u2").tolist():
+            for base, own in zip(bases, self._places, strict=True):
+                for place in np.frombuffer(own, "<u2").tolist():
                     mask[(base + place) // WORD_BITS] |= _BIT[place % WORD_BITS]
             return
         places = np.repeat(bases, [len(own) // 2 for own in self._places])
