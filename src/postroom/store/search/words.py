@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from postroom.store.search.characters import utf8
@@ -74,13 +73,16 @@ def _references(
 
 
 def _in_row(value: bytes, text: bytes) -> Sequence[int]:
-    size = int.from_bytes(value[:2], "big")
-    if value.find(text, 2, 2 + size) < 0:
+    """What the names of a row that begin with the text refer to: they stand side by side."""
+    end = 2 + int.from_bytes(value[:2], "big")
+    begins = b"\n" + text
+    last = value.rfind(begins, 2, end) + 1
+    first = 2 if value.startswith(text, 2, end) else value.find(begins, 2, end) + 1
+    if not first:
         return ()
-    names = value[2 : 2 + size].split(b"\n")
-    first, last = bisect_left(names, text), bisect_left(names, text + b"\xff")
-    start = 2 + size
-    return memoryview(value)[start + 4 * first : start + 4 * last].cast("I").tolist()
+    low = value.count(b"\n", 2, first)
+    high = value.count(b"\n", 2, max(first, last)) + 1
+    return memoryview(value)[end + 4 * low : end + 4 * high].cast("I").tolist()
 
 
 def _follow(
