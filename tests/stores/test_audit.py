@@ -6,6 +6,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
@@ -14,9 +15,9 @@ import pytest
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.errors import NotFound
-from postroom.model.audit import Deed
+from postroom.model.audit import AuditQuery, Deed
 from postroom.model.key import OWNER, Caller
-from postroom.operations import audit, drafts, inboxes, keys, messages, sending
+from postroom.operations import audit, drafts, inboxes, keys, memories, messages, sending
 from postroom.operations.operation import call
 from postroom.operations.receiving import receive_message
 from postroom.store.seal import Seal, load_key
@@ -53,7 +54,8 @@ Tamper = Callable[[apsw.Connection, random.Random, int], None]
 
 
 def alter(db: apsw.Connection, source: random.Random, last: int) -> None:
-    column = source.choice(("at", "actor", "action", "target", "inbox", "details", "id", "hash"))
+    columns = ("at", "actor", "action", "target", "inbox", "details", "id", "hash", "namespace")
+    column = source.choice(columns)
     value = {"at": 1, "inbox": None, "hash": source.randbytes(32)}.get(column, "x")
     db.execute(f"UPDATE audit SET {column} = ? WHERE number = ?", (value, source.randint(1, last)))
 
@@ -100,7 +102,7 @@ def forge(db: apsw.Connection, source: random.Random, last: int) -> None:
     seal = Seal(source.randbytes(32))
     new = seal.link(link, b"entry")
     db.execute(
-        "INSERT INTO audit VALUES (?, 'aud_x', 1, 'owner', 'nothing', 'msg_x', NULL, '{}', ?)",
+        "INSERT INTO audit VALUES (?, 'aud_x', 1, 'owner', 'no', 'msg_x', NULL, '{}', ?, NULL)",
         (last + 1, new),
     )
     proof = seal.head(last + 1, new)
@@ -161,7 +163,7 @@ async def test_a_thousand_tamperings_are_found(folder, tmp_path):
 
 def _restore(db: apsw.Connection, rows: list, heads: list) -> None:
     db.execute("BEGIN; DELETE FROM audit; DELETE FROM audit_head")
-    db.executemany("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    db.executemany("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
     db.executemany("INSERT INTO audit_head VALUES (?, ?, ?)", heads)
     db.execute("COMMIT")
 
@@ -276,6 +278,45 @@ async def test_a_key_sees_of_the_log_what_is_about_its_inboxes(app, ctx):
     seen = [entry.action for entry in (*page.results, *rest.results)]
     assert ["delete_message", "apply_label", "apply_label"] == seen
     assert 7 == (await call(ctx, audit.list_audit, {})).total
+
+
+async def test_a_key_sees_of_the_log_what_is_about_its_namespaces(app, ctx):
+    inbox = await new_inbox(ctx)
+    await call(ctx, inboxes.rename_inbox, {"inbox_id": inbox.id, "name": "Bo"})
+    for name in ("team", "hr"):
+        memory = {"namespace": name, "key": f"{name}/pay"}
+        await call(ctx, memories.memory_add, {**memory, "text": "T.", "tags": [name]})
+        await call(ctx, memories.memory_update, {**memory, "text": "U."})
+        await call(ctx, memories.memory_delete, memory)
+    limited = app.context(Caller("key_1", namespaces=frozenset({"team"})))
+
+    page = await call(limited, audit.list_audit, {"limit": 3})
+    rest = await call(limited, audit.list_audit, {"limit": 3, "cursor": page.next_cursor})
+
+    assert (4, 4) == (page.total, rest.total)
+    seen = [(entry.target, entry.action) for entry in (*page.results, *rest.results)]
+    deeds = ("memory_delete", "memory_update", "memory_add")
+    assert [*(("team/pay", deed) for deed in deeds), (inbox.id, "rename_inbox")] == seen
+    assert [] == await done(limited, target="hr/pay")
+    assert {"namespace": "hr", "tags": ["hr"]} == (await done(ctx, target="hr/pay"))[-1][3]
+
+
+async def test_a_deed_to_a_memory_of_no_known_namespace_is_for_who_sees_all(store):
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    for action in ("memory_add", "rename_inbox"):
+        await store.by(Deed("key_1", action, now, ("x",))).put_down()
+    await store.by(Deed("key_1", "memory_add", now, ("x",), namespace="team")).put_down()
+
+    async def seen(namespaces):
+        found = await store.audit(AuditQuery(namespaces=namespaces))
+        assert found.total == len(found.rows)
+        return [entry.action for entry in found.rows]
+
+    assert ["memory_add", "rename_inbox", "memory_add"] == await seen(None)
+    assert ["memory_add", "rename_inbox"] == await seen(frozenset({"team", "other"}))
+    assert ["rename_inbox"] == await seen(frozenset({"other"}))
+    assert ["rename_inbox"] == await seen(frozenset())
+    assert (await store.check_audit()).is_whole
 
 
 async def test_an_act_that_fails_leaves_no_entry_and_one_that_works_always_does(app, ctx):

@@ -7,18 +7,23 @@ from datetime import datetime
 from typing import Any
 
 from postroom.model.inbox import Visible
+from postroom.model.memory import Namespaces
 from postroom.model.page import Slice
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Who acts now, and how: what is written down with everything that this changes."""
+    """Who acts now, and how: what is written down with everything that this changes.
+
+    `namespace` is that of the memory which it is done to.
+    """
 
     actor: str
     action: str
     at: datetime
     targets: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class AuditQuery:
     actor: str | None = None
     action: str | None = None
     target: str | None = None
+    namespaces: Namespaces = None
     page: Slice = Slice()
 
 

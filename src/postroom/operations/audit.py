@@ -35,6 +35,11 @@ class ListAudit(Paged):
 @operation(Scope.ADMIN)
 async def list_audit(ctx: Context, request: ListAudit) -> Page[AuditEntry]:
     query = AuditQuery(
-        ctx.visible, request.actor, request.action, request.target, ctx.cursors.slice(request)
+        ctx.visible,
+        request.actor,
+        request.action,
+        request.target,
+        ctx.caller.namespaces,
+        ctx.cursors.slice(request),
     )
     return ctx.cursors.page(request, await ctx.store.audit(query))

@@ -11,7 +11,7 @@ from postroom.operations.request import Request
 
 _NAMED = frozenset(
     ("label", "labels", "flags", "destination", "mailbox", "to", "cc", "bcc", "recipient", "scopes",
-     "name", "address", "username", "url", "types", "status", "tags")
+     "name", "address", "username", "url", "types", "status", "tags", "namespace")
 )  # fmt: skip
 """Texts that say what was done. Bodies, subjects and secrets are not among them."""
 
@@ -28,6 +28,7 @@ def deed_of(ctx: Context, action: str, request: Request) -> Deed:
         at=ctx.clock(),
         targets=tuple(_targets(values)),
         details={name: shown for name, v in values.items() if (shown := _shown(name, v))},
+        namespace=values.get("namespace"),
     )
 
 

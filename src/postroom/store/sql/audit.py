@@ -15,22 +15,19 @@ from postroom.model.sending import Sent
 from postroom.model.stored import Added
 from postroom.store.seal import START, Seal
 from postroom.store.sql.conditions import Conditions
-from postroom.store.sql.values import dumps, from_text, moment, seconds, to_text
+from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds, to_text
 from postroom.store.transaction import Row, Transaction
 
 _AT_ONCE = 2_000
 _MOST_TOLD = 50
-_COLUMNS = "number, id, at, actor, action, target, inbox, details, hash"
+_CONTENT = "id, at, actor, action, target, inbox, details, namespace"
+_COLUMNS = f"number, {_CONTENT}, hash"
 
-NOTE = """
-    INSERT INTO audit_pending (id, at, actor, action, target, inbox, details)
-    VALUES (:id, :at, :actor, :action, :target, :inbox, :details)
-"""
-PENDING = "SELECT id, at, actor, action, target, inbox, details FROM audit_pending ORDER BY number"
-INSERT = f"""
-    INSERT INTO audit ({_COLUMNS})
-    VALUES (:number, :id, :at, :actor, :action, :target, :inbox, :details, :hash)
-"""
+_VALUES = ":id, :at, :actor, :action, :target, :inbox, :details, :namespace"
+
+NOTE = f"INSERT INTO audit_pending ({_CONTENT}) VALUES ({_VALUES})"
+PENDING = f"SELECT {_CONTENT} FROM audit_pending ORDER BY number"
+INSERT = f"INSERT INTO audit ({_COLUMNS}) VALUES (:number, {_VALUES}, :hash)"
 MOVE_HEAD = "UPDATE audit_head SET number = :number, hash = :hash, proof = :proof"
 MAKE_HEAD = "INSERT INTO audit_head (number, hash, proof) VALUES (:number, :hash, :proof)"
 INBOX_OF = {
@@ -40,6 +37,9 @@ INBOX_OF = {
     "inb": "SELECT id FROM inboxes WHERE id = :id",
 }
 """Where the inbox of a thing stands, by the beginning of its id."""
+
+_NOT_OF_MEMORY = "(namespace IS NULL AND substr(action, 1, 7) <> 'memory_')"
+"""What was done to a memory before namespaces were noted is shown only to who may see all."""
 
 
 def note(
@@ -51,6 +51,7 @@ def note(
     target: str,
     inbox_id: str | None,
     details: dict[str, Any],
+    namespace: str | None = None,
 ) -> None:
     """Write down one effect of this transaction."""
     tx.put(
@@ -62,6 +63,7 @@ def note(
         target=target,
         inbox=inbox_id,
         details=dumps(details),
+        namespace=namespace,
     )
 
 
@@ -91,6 +93,7 @@ def note_deed(tx: Transaction, deed: Deed, before: dict[str, str], result: objec
             target=target,
             inbox_id=inbox_id,
             details=deed.details,
+            namespace=deed.namespace,
         )
 
 
@@ -127,12 +130,13 @@ def seal(tx: Transaction, seal: Seal) -> tuple[int, bytes] | None:
 
 
 def _content(number: int, row: Row) -> bytes:
-    return to_text([number, *row])
+    """What is sealed. An entry without a namespace is sealed as before there were any."""
+    *known, namespace = row
+    return to_text([number, *known] if namespace is None else [number, *known, namespace])
 
 
 def _named(number: int, row: Row) -> dict[str, object]:
-    names = ("id", "at", "actor", "action", "target", "inbox", "details")
-    return {"number": number, **dict(zip(names, row, strict=True))}
+    return {"number": number, **dict(zip(_CONTENT.split(", "), row, strict=True))}
 
 
 def find_entries(tx: Transaction, query: AuditQuery) -> Found[AuditEntry]:
@@ -166,6 +170,9 @@ def _conditions(query: AuditQuery) -> Conditions:
     where = Conditions()
     if query.visible is not None:
         where.among("inbox", "inbox", sorted(query.visible))
+    if query.namespaces is not None:
+        among, params = any_of("namespace", sorted(query.namespaces))
+        where.add(f"(namespace {among} OR {_NOT_OF_MEMORY})", **params)
     for column in ("actor", "action", "target"):
         wanted = getattr(query, column)
         if wanted is not None:
@@ -175,7 +182,7 @@ def _conditions(query: AuditQuery) -> Conditions:
 
 def _entry(row: Row) -> AuditEntry:
     return AuditEntry(
-        row[1], moment(row[2]), row[3], row[4], row[5], from_text(row[7]), bytes(row[8]).hex()
+        row[1], moment(row[2]), row[3], row[4], row[5], from_text(row[7]), bytes(row[9]).hex()
     )
 
 
@@ -210,8 +217,8 @@ class Examination:
         number = row[0]
         if number != self.number + 1:
             self._tell(f"entries {self.number + 1} to {number - 1} are missing")
-        link = self._seal.link(self._link, _content(number, row[1:8]))
-        stored = row[8] if isinstance(row[8], bytes) else b""
+        link = self._seal.link(self._link, _content(number, row[1:9]))
+        stored = row[9] if isinstance(row[9], bytes) else b""
         if not hmac.compare_digest(link, stored):
             self._tell(f"entry {number} ({row[1]}) is not as it was written, or not in its place")
         self._link, self.number = stored, number

@@ -424,6 +424,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
     inbox_keys.MESSAGE_MAILBOXES,
     inbox_keys.OUTBOX,
     inbox_keys.THREAD_ALIASES,
+    (
+        "ALTER TABLE audit ADD COLUMN namespace TEXT",
+        "ALTER TABLE audit_pending ADD COLUMN namespace TEXT",
+    ),
 )
 
 
