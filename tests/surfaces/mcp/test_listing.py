@@ -10,6 +10,7 @@ import pytest
 
 from postroom.errors import InvalidInput
 from postroom.operations import messages
+from postroom.operations.request import argument_names
 from postroom.surfaces.mcp import toolsets
 from postroom.surfaces.mcp.listing import describe
 from postroom.surfaces.mcp.tool import Tool
@@ -216,6 +217,37 @@ def test_two_tools_of_one_name_stop_the_start(monkeypatch):
 
     with pytest.raises(RuntimeError, match="two different tools are named get_message"):
         choose_tools()
+
+
+SELDOM_NEEDED = {
+    "allow_duplicate",
+    "attachments",
+    "bcc",
+    "body_html",
+    "cc",
+    "cursor",
+    "from",
+    "idempotency_key",
+    "in_reply_to",
+    "inbox_id",
+    "limit",
+    "offset",
+    "query",
+    "thread_id",
+    "wait_s",
+}
+"""What some tool takes without saying so: other ways to ask for what an agent may have anyway."""
+
+
+@pytest.mark.parametrize("tool", choose_tools(), ids=lambda tool: tool.name)
+def test_what_a_tool_does_not_list_it_refuses_unless_it_is_seldom_needed(tool: Tool):
+    listed = set(describe([tool])[0]["inputSchema"]["properties"])
+    words = {operations: tools for tools, operations in tool.rename.items()}
+    known = {words.get(name, name) for name in argument_names(tool.operation.request)}
+
+    for name in known - listed - SELDOM_NEEDED:
+        with pytest.raises(InvalidInput, match=f"{name}: {tool.name} does not take it"):
+            tool.arguments({name: "x"})
 
 
 def test_a_row_may_rename_hide_and_pin_arguments():

@@ -27,7 +27,8 @@ class Tool:
     """What an agent sees of an operation.
 
     `rename` maps an argument of the tool to the operation's word for it, `hide` leaves one out of
-    the list (it is still taken), `pin` fixes one. `elsewhere` maps an argument that the tool does
+    the list that is seldom needed (it is still taken), `pin` fixes one, which is then refused from
+    whoever calls. `elsewhere` maps an argument that the tool does
     not take to the tool that does. `answers` names the parts of an answer that are worth a place
     in the list of tools. `present` and `explain` give answers and errors the shape of the tool's
     contract; `stamp` adds to both what goes with every answer, given the seconds it took, and

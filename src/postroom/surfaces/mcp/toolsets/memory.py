@@ -8,6 +8,9 @@ from postroom.surfaces.mcp.tool import Tool
 MEMORY = ("key", "text", "trust", "version")
 READ_ON = "memory_get reads one in full; offset reads on in the list"
 
+OWNERS_WORD = {"trust": None}
+"""Vouching is for people, who have REST and the command line: no tool takes it from anybody."""
+
 TOOLS = (
     Tool(
         name="memory_add",
@@ -28,7 +31,7 @@ TOOLS = (
         title="Change a memory",
         operation=memories.memory_update,
         is_idempotent=True,
-        hide=frozenset({"trust"}),
+        pin=OWNERS_WORD,
         answers=MEMORY,
     ),
     Tool(
