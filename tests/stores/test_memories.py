@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import Forbidden, InvalidInput, NotFound
 from postroom.model.inbox import Inbox
 from postroom.model.memory import Author, Link, Memory, MemoryChange, MemoryQuery
 from postroom.model.page import Slice
@@ -68,6 +68,19 @@ async def test_the_same_again_changes_nothing(store: Store) -> None:
 
     assert (False, 1, NOW) == (again.created, again.version, again.updated_at)
     assert () == await store.problems()
+
+
+@pytest.mark.parametrize("again", [OWNER, AGENT])
+@pytest.mark.parametrize("first", [OWNER, AGENT])
+async def test_nobody_changes_a_memory_by_saying_it_again(
+    store: Store, first: Author, again: Author
+) -> None:
+    said: dict[str, Any] = {"summary": "Drinks", "tags": ("people",), "links": about("ana@x.org")}
+    before = await put(store, author=first, **said)
+
+    for repeated in ({}, said):
+        after = await put(store, author=again, now=NOW + timedelta(hours=1), **repeated)
+        assert replace(before, created=False) == after
 
 
 async def test_only_so_many_versions_are_kept(store: Store) -> None:
@@ -153,7 +166,7 @@ async def test_what_came_out_of_mail_stays_marked_until_the_owner_vouches(
     added = await deliver(house, inbox, mail())
     learnt = await put(store, "a", "Pay to account 7.", links=about(added.message_id))
 
-    without_link = await put(store, "a", "Pay to account 8.", links=())
+    without_link = await put(store, "a", "Pay to account 8.", author=OWNER, links=())
     rewritten = await put(store, "a", "Pay to account 9.", author=OWNER)
     await store.remove_memory("default", "a", now=NOW)
     copied = await put(store, "b", "pay to  ACCOUNT 7.")
@@ -209,6 +222,102 @@ async def test_when_mail_goes_what_was_learnt_from_it_goes_or_is_stale(
     left = {row.key: row.stale for row in (await store.memories(MemoryQuery("default", NOW))).rows}
     assert {"owners": True, "both": True, "unrelated": None} == left
     assert () == await store.problems()
+
+
+@pytest.mark.parametrize(
+    "since", [{"text": None, "tags": ("x",)}, {"text": "Learnt.", "at_most": "mail"}]
+)
+async def test_what_the_owner_ever_wrote_outlives_its_mail(
+    store: Store, house: House, inbox: Inbox, since: dict[str, Any]
+) -> None:
+    one, two = await deliver(house, inbox, mail()), await deliver(house, inbox, mail("Other"))
+    await put(store, author=OWNER, links=about(one.message_id))
+    links = about(two.message_id) if since["text"] else None
+    await put(store, links=links, **since)
+
+    for added in (one, two):
+        await store.remove_message(added.message_id, None)
+
+    read = await get(store)
+    assert read is not None
+    assert read.stale
+    assert () == await store.problems()
+
+
+async def test_a_memory_is_stale_until_its_links_name_nothing_that_is_gone(
+    store: Store, house: House, inbox: Inbox
+) -> None:
+    gone, there = await deliver(house, inbox, mail()), await deliver(house, inbox, mail("Other"))
+    await put(store, author=OWNER, links=(*about(gone.message_id), *about(there.message_id)))
+    await store.remove_message(gone.message_id, None)
+
+    edited = await put(store, "k", "New.", tags=("x",), author=OWNER)
+    exported = [memory async for memory in store.every_memory(None, now=NOW)]
+    await store.remove_memory("default", "k", now=NOW)
+    assert (1, 0) == await store.put_memories(exported, OWNER, now=NOW)
+    assert (0, 0) == await store.put_memories(exported, OWNER, now=NOW)
+    imported = await get(store)
+    assert imported is not None
+    relinked = await put(store, "k", None, author=OWNER, links=about(there.message_id))
+
+    assert [True, True, None] == [m.stale for m in (edited, imported, relinked)]
+
+
+@pytest.mark.parametrize(
+    ("author", "change", "expected"),
+    [
+        (OWNER, {"tags": ("x",)}, ("user", 3)),
+        (OWNER, {"text": "Pay to account 8."}, ("user", 3)),
+        (OWNER, {"text": "Pay to account 7."}, ("user", 2)),
+        (AGENT, {"text": "Pay to account 7."}, ("user", 2)),
+        (AGENT, {"tags": ("x",)}, ("mail", 3)),
+    ],
+)
+async def test_what_the_owner_vouched_for_stays_theirs_as_long_as_they_write(
+    store: Store,
+    house: House,
+    inbox: Inbox,
+    author: Author,
+    change: dict[str, Any],
+    expected: tuple[str, int],
+) -> None:
+    added = await deliver(house, inbox, mail())
+    await put(store, "k", "Pay to account 7.", links=about(added.message_id))
+    await put(store, "k", None, author=OWNER, vouches=True)
+
+    changed = await put(store, author=author, **{"text": None, **change})
+
+    assert expected == (changed.trust, changed.version)
+
+
+async def test_a_new_link_to_mail_ends_what_the_owner_vouched_for(
+    store: Store, house: House, inbox: Inbox
+) -> None:
+    one, two = await deliver(house, inbox, mail()), await deliver(house, inbox, mail("Other"))
+    await put(store, author=OWNER, links=about(one.message_id), vouches=True)
+
+    kept = await put(store, "k", None, author=OWNER, links=about(one.message_id), tags=("x",))
+    ended = await put(store, "k", None, author=OWNER, links=about(two.message_id))
+
+    assert ("user", "mail") == (kept.trust, ended.trust)
+
+
+async def test_only_the_owner_takes_away_where_a_memory_comes_from(
+    store: Store, house: House, inbox: Inbox
+) -> None:
+    one, two = await deliver(house, inbox, mail()), await deliver(house, inbox, mail("Other"))
+    links = (*about(one.message_id), Link("about", "ana@example.com"))
+    await put(store, links=links)
+
+    for fewer in ((), about(two.message_id), links[1:]):
+        with pytest.raises(Forbidden, match=f"links: {one.message_id} is where .* leave links out"):
+            await put(store, "k", None, links=fewer)
+
+    more = await put(store, "k", None, links=(*about(two.message_id), *links[:1]))
+    learnt = await put(store, "k", "New.", links=about(two.message_id), at_most="mail")
+    none = await put(store, "k", None, author=OWNER, links=())
+    assert [2, 1, 0] == [len(memory.links) for memory in (more, learnt, none)]
+    assert "mail" == none.trust
 
 
 async def test_when_an_inbox_goes_its_memories_go_too(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -180,8 +181,8 @@ class MemoryChange:
     """What somebody says of a memory; None leaves a thing as it is.
 
     `clears_expiry` lets it last for ever. `vouches` is how the owner lifts what came out of mail.
-    `at_most` keeps trust low: what a rule learns, or what was low where it was exported. Such a
-    memory may also link to mail that is not here: `follows_links` is False.
+    `at_most` keeps trust low: what a rule learns, or what was low where it was exported. What was
+    exported may also link to mail that is not here, so `follows_links` is False, and `is_stale`.
     """
 
     namespace: str
@@ -195,6 +196,7 @@ class MemoryChange:
     vouches: bool = False
     at_most: Trust = "user"
     follows_links: bool = True
+    is_stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,16 +252,24 @@ def summary_of(text: str) -> str:
 
 
 def trust_of(
-    change: MemoryChange, author: Author, before: Trust | None, links: tuple[Link, ...]
+    change: MemoryChange,
+    author: Author,
+    before: Trust | None,
+    *,
+    links: Collection[Link],
+    known: Collection[Link],
 ) -> Trust:
-    """How far to trust a memory after a change.
+    """How far to trust a memory after a change of its links from *known* to *links*.
 
-    What came out of mail stays marked until the owner vouches for it. An agent never lifts
-    anything; the owner lifts what they write anew.
+    What came out of mail stays marked until the owner vouches for it, and then is the owner's
+    until an agent changes it or the owner names other mail. An agent never lifts anything; the
+    owner lifts what they write anew.
     """
     if change.vouches and author.is_owner:
         return "user"
-    if before == "mail" or any(link.is_mail for link in links):
+    is_vouched_for = before == "user" and author.is_owner
+    held = {link.to for link in known} if is_vouched_for else ()
+    if before == "mail" or any(link.is_mail and link.to not in held for link in links):
         return "mail"
     if before is None or (author.is_owner and change.text is not None):
         return lowest(author.trust, change.at_most)

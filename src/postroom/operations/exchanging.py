@@ -99,6 +99,7 @@ def read_line(ctx: Context, line: bytes) -> Memory:
         expires_at=None if request.expires_at == NEVER else request.expires_at,
         created_at=now,
         updated_at=now,
+        stale=request.stale or None,
     )
 
 

@@ -38,6 +38,7 @@ class StoresMemories(Protocol):
         Raises:
             InvalidInput: a new one has no text.
             NotFound: a link leads to mail that does not exist for the author.
+            Forbidden: somebody else than the owner would take away where it comes from.
         """
 
     async def put_memories(

@@ -16,6 +16,7 @@ from postroom.model.memory import (
     MemoryRow,
     MemoryVersion,
     expiry_of,
+    lowest,
     shelf_of,
     summary_of,
     trust_of,
@@ -41,14 +42,14 @@ INSERT = """
         shelf, key, summary, text, tags, trust, is_owners, version, is_stale, expires_at,
         created_at, updated_at
     ) VALUES (
-        :shelf, :key, :summary, :text, :tags, :trust, :is_owners, 1, 0, :expires_at,
+        :shelf, :key, :summary, :text, :tags, :trust, :is_owners, 1, :is_stale, :expires_at,
         :updated_at, :updated_at
     ) RETURNING number
 """
 UPDATE = """
     UPDATE memories SET summary = :summary, text = :text, tags = :tags, trust = :trust,
-           is_owners = :is_owners, version = version + 1, is_stale = 0, expires_at = :expires_at,
-           updated_at = :updated_at
+           is_owners = :is_owners, version = version + 1, is_stale = :is_stale,
+           expires_at = :expires_at, updated_at = :updated_at
      WHERE number = :number
 """
 REMEMBER = """
@@ -65,7 +66,10 @@ OF_MEMORY = ("memory_versions", "memory_tags", "memory_links", "memory_ties", "m
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A memory as it stands in the table. A summary of None follows the text."""
+    """A memory as it stands in the table. A summary of None follows the text.
+
+    `is_owners` if the owner wrote any version of it.
+    """
 
     number: int
     summary: str | None
@@ -81,7 +85,7 @@ def put_memory(
 ) -> Memory | None:
     """Make a memory or a new version of it; None if there is none and none may be made.
 
-    What changes nothing makes no version.
+    What asks for nothing new makes no version, whoever asks.
     """
     shelf = shelf_for(tx, shelf_of(change.namespace))
     old = _find(tx, shelf, change.key)
@@ -90,9 +94,9 @@ def put_memory(
         old = None
     if old is None and not is_new_allowed:
         return None
-    new = _changed(tx, old, change, author, now)
-    if old is not None and _says_the_same(old, new):
+    if old is not None and _asks_nothing(old, change, author):
         return replace(old.memory, created=False)
+    new = _changed(tx, old, change, author, now)
     number = _save(tx, shelf, old, new, now)
     memory_links.set_links(tx, number, new.links, new.text)
     put_leaf(tx, shelf, number, memory_text(change.key, new.summary, new.text, [*new.tags]).words)
@@ -139,6 +143,7 @@ class _New:
     links: tuple[Link, ...]
     trust: str
     is_owners: bool
+    is_stale: bool
     expires_at: datetime | None
     key: str
 
@@ -146,13 +151,13 @@ class _New:
 def _changed(
     tx: Transaction, old: Stored | None, change: MemoryChange, author: Author, now: datetime
 ) -> _New:
-    """What the memory says after a change. Raises InvalidInput, NotFound."""
+    """What the memory says after a change. Raises InvalidInput, NotFound, Forbidden."""
     text = change.text if change.text is not None else (old.text if old else None)
     if text is None:
         raise InvalidInput("text: is required, since there is no memory under this key yet")
     links = _links(tx, old, change, author)
     before = old.memory.trust if old else None
-    trust = trust_of(change, author, before, links)
+    trust = trust_of(change, author, before, links=links, known=old.links if old else ())
     if trust != "mail" and not author.is_owner and memory_links.is_from_mail(tx, text):
         trust = "mail"
     summary = change.summary if change.summary is not None else (old.summary if old else None)
@@ -162,7 +167,9 @@ def _changed(
         tags=change.tags if change.tags is not None else (old.tags if old else ()),
         links=links,
         trust=trust,
-        is_owners=author.is_owner,
+        is_owners=author.is_owner or (old is not None and old.is_owners),
+        is_stale=change.is_stale
+        or (old is not None and bool(old.memory.stale) and memory_links.names_gone_mail(tx, links)),
         expires_at=expiry_of(
             change,
             old.memory.expires_at if old else None,
@@ -181,17 +188,27 @@ def _links(
         return kept
     if change.follows_links:
         memory_links.check_links(tx, change.links, known=kept, visible=author.visible)
+    # A rule that learns anew says anew from what; all else came from where it came from.
+    is_free = author.is_owner or change.at_most == "mail"
+    if old is not None and old.memory.trust == "mail" and not is_free:
+        memory_links.check_kept(tx, change.links, known=kept)
     return change.links
 
 
-def _says_the_same(old: Stored, new: _New) -> bool:
-    return (old.summary, old.text, old.tags, old.links, old.memory.trust) == (
-        new.summary,
-        new.text,
-        new.tags,
-        new.links,
-        new.trust,
-    ) and old.memory.expires_at == new.expires_at
+def _asks_nothing(old: Stored, change: MemoryChange, author: Author) -> bool:
+    """Whether a memory says already all that somebody wants it to say."""
+    was = old.memory
+    return (
+        change.text in (None, old.text)
+        and (change.summary is None or (change.summary or None) == old.summary)
+        and change.tags in (None, old.tags)
+        and change.links in (None, old.links)
+        and change.expires_at in (None, was.expires_at)
+        and not (change.clears_expiry and was.expires_at is not None)
+        and not (change.vouches and author.is_owner and was.trust != "user")
+        and not (change.is_stale and not was.stale)
+        and lowest(was.trust, change.at_most) == was.trust
+    )
 
 
 def _save(tx: Transaction, shelf: int, old: Stored | None, new: _New, now: datetime) -> int:
@@ -201,6 +218,7 @@ def _save(tx: Transaction, shelf: int, old: Stored | None, new: _New, now: datet
         "tags": dumps(new.tags),
         "trust": new.trust,
         "is_owners": int(new.is_owners),
+        "is_stale": int(new.is_stale),
         "expires_at": None if new.expires_at is None else seconds(new.expires_at),
         "updated_at": seconds(now),
     }
@@ -423,6 +441,7 @@ def _put_exported(tx: Transaction, memory: Memory, author: Author, now: datetime
         clears_expiry=memory.expires_at is None,
         at_most=memory.trust,
         follows_links=False,
+        is_stale=bool(memory.stale),
     )
     after = put_memory(tx, change, author, now, is_new_allowed=True)
     assert after is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
-from postroom.errors import NotFound
+from postroom.errors import Forbidden, NotFound
 from postroom.mail.fold import fold
 from postroom.model.inbox import Visible
 from postroom.model.memory import Link, Namespaces, RecalledMemory, TiedMemory, summary_of
@@ -83,6 +83,22 @@ def check_links(
         if row is None or (visible is not None and row[0] not in visible):
             kind = "message" if is_message else "thread"
             raise NotFound(f"links[{position}].to: no {kind} {link.to}")
+
+
+def check_kept(tx: Transaction, links: Sequence[Link], *, known: Sequence[Link]) -> None:
+    """Refuse to take links to mail away. Raises Forbidden."""
+    kept = {target_of(tx, link.to) for link in links}
+    for link in known:
+        if link.is_mail and target_of(tx, link.to) not in kept:
+            raise Forbidden(
+                f"links: {link.to} is where this memory comes from, and only the owner can take "
+                "that away; give it among the links, or leave links out"
+            )
+
+
+def names_gone_mail(tx: Transaction, links: Iterable[Link]) -> bool:
+    """Whether some link leads to mail that is no more."""
+    return any(link.is_mail and not _exists(tx, link) for link in links)
 
 
 def set_links(tx: Transaction, memory: int, links: Sequence[Link], text: str) -> None:

@@ -428,6 +428,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE audit ADD COLUMN namespace TEXT",
         "ALTER TABLE audit_pending ADD COLUMN namespace TEXT",
     ),
+    (
+        """UPDATE memories SET is_owners = 1
+            WHERE number IN (SELECT memory FROM memory_versions WHERE trust = 'user')""",
+    ),
 )
 
 
