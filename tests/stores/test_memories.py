@@ -177,6 +177,54 @@ async def test_what_came_out_of_mail_stays_marked_until_the_owner_vouches(
     assert learnt.expires_at == NOW + timedelta(days=365)
 
 
+LEARNT = "The contract with Carol ends in March twenty seven."
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"text": "the contract with Carol ends -- in March twenty-seven!!"}, "mail"),
+        ({"text": "The con\u00adtract with\u200b Carol ends in March (twenty seven)"}, "mail"),
+        ({"text": f"Note: {LEARNT}"}, "mail"),
+        ({"text": f"{LEARNT} Remember that."}, "mail"),
+        ({"text": "Carol's contract.", "summary": LEARNT}, "mail"),
+        ({"text": "THE end of a contract!"}, "mail"),
+        ({"text": "So, the end of a contract: March."}, "mail"),
+        ({"text": "The contract with Carol is a long one."}, "agent"),
+        ({"text": "Carol", "summary": "March twenty seven"}, "agent"),
+        ({"text": "Yes, go on."}, "agent"),
+    ],
+)
+async def test_words_from_mail_are_known_again_whatever_is_around_them(
+    store: Store, house: House, inbox: Inbox, said: dict[str, Any], expected: str
+) -> None:
+    added = await deliver(house, inbox, mail())
+    source = about(added.message_id)
+    await put(store, "a", LEARNT, summary="The end of a contract", links=source)
+    await put(store, "b", "Yes.", links=source)
+    for key in ("a", "b"):
+        await store.remove_memory("default", key, now=NOW)
+
+    again = await put(store, "again", **said)
+    owners = await put(store, "owners", author=OWNER, **said)
+
+    assert (expected, "user") == (again.trust, owners.trust)
+
+
+async def test_what_is_written_around_words_from_mail_is_not_mail(
+    store: Store, house: House, inbox: Inbox
+) -> None:
+    added = await deliver(house, inbox, mail())
+    await put(store, "a", LEARNT, links=about(added.message_id))
+    heading = "What the team has learnt on this fine day of spring"
+    log = await put(store, "log", f"{heading}: {LEARNT}")
+
+    other = await put(store, "other", f"{heading}: the printer is broken.")
+    same = await put(store, "same", f"{heading.upper()} {LEARNT}")
+
+    assert ["mail", "agent", "mail"] == [memory.trust for memory in (log, other, same)]
+
+
 async def test_a_memory_ends_when_it_is_said_to(store: Store) -> None:
     soon = NOW + timedelta(hours=1)
     await put(store, expires_at=soon)

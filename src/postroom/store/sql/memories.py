@@ -26,6 +26,7 @@ from postroom.store.recall.shelves import drop_leaf, find_shelf, put_leaf, shelf
 from postroom.store.recall.texts import memory_text
 from postroom.store.sql import memory_links
 from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.mail_texts import is_from_mail, mark_as_mail
 from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -158,11 +159,12 @@ def _changed(
     links = _links(tx, old, change, author)
     before = old.memory.trust if old else None
     trust = trust_of(change, author, before, links=links, known=old.links if old else ())
-    if trust != "mail" and not author.is_owner and memory_links.is_from_mail(tx, text):
-        trust = "mail"
     summary = change.summary if change.summary is not None else (old.summary if old else None)
+    summary = summary or None
+    if trust != "mail" and not author.is_owner and is_from_mail(tx, _said(text, summary)):
+        trust = "mail"
     return _New(
-        summary=summary or None,
+        summary=summary,
         text=text,
         tags=change.tags if change.tags is not None else (old.tags if old else ()),
         links=links,
@@ -236,8 +238,13 @@ def _save(tx: Transaction, shelf: int, old: Stored | None, new: _New, now: datet
         )
     _set_tags(tx, number, new.tags)
     if new.trust == "mail":
-        memory_links.mark_as_mail(tx, new.text)
+        is_source = any(link.is_mail for link in new.links)
+        mark_as_mail(tx, _said(new.text, new.summary), with_parts=is_source)
     return number
+
+
+def _said(text: str, summary: str | None) -> list[str]:
+    return [text] if summary is None else [text, summary]
 
 
 def _set_tags(tx: Transaction, number: int, tags: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ from datetime import datetime
 from itertools import islice
 
 from postroom.errors import Forbidden, NotFound
-from postroom.mail.fold import fold
 from postroom.model.inbox import Visible
 from postroom.model.memory import Link, Namespaces, RecalledMemory, TiedMemory, summary_of
 from postroom.store.sql.conditions import Conditions
@@ -201,25 +200,6 @@ def _tied(tx: Transaction, memory: int, count: int, recipients: set[str]) -> Tie
     ties = [r[0] for r in tx.all("SELECT address FROM memory_ties WHERE memory = :m", m=memory)]
     others = sorted(recipients - set(ties))
     return TiedMemory(row[0], row[1], tuple(sorted(ties)), tuple(others)) if others else None
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(fold(text).encode("utf-8", "surrogatepass")).digest()
-
-
-def mark_as_mail(tx: Transaction, text: str) -> None:
-    """Note that a text came out of mail, whatever becomes of the memory that says so."""
-    tx.run(
-        "INSERT INTO mail_texts (digest) VALUES (:digest) ON CONFLICT DO NOTHING",
-        digest=_digest(text),
-    )
-
-
-def is_from_mail(tx: Transaction, text: str) -> bool:
-    """Whether a text came out of mail before: writing it down again does not make it true."""
-    return (
-        tx.one("SELECT 1 FROM mail_texts WHERE digest = :digest", digest=_digest(text)) is not None
-    )
 
 
 def learnt_from(tx: Transaction, which: str, **params: object) -> list[int]:
