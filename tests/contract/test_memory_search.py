@@ -329,10 +329,12 @@ async def test_trust_says_who_wrote_it_and_mail_stays_marked(
             "memory_add", key="bank", text="Their account is 7.", links=link, namespace=name
         )
         again = await agent.call(
-            "memory_add", key="bank", text="Their account is 8.", links=[], namespace=name
+            "memory_add", key="bank", text="Their account is 8.", namespace=name
         )
-        with pytest.raises(Refused) as refused:
-            await agent.call("memory_update", key="bank", trust="user", namespace=name)
+        for change in ({"trust": "user"}, {"links": []}):
+            with pytest.raises(Refused) as refused:
+                await agent.call("memory_update", key="bank", namespace=name, **change)
+            assert "forbidden" == refused.value.kind
         found = await agent.call("memory_search", query="which account?", namespace=name)
     users = await rest.call("memory_add", key="mine", text="They are honest.", namespace=name)
     vouched = await rest.call("memory_update", key="bank", trust="user", namespace=name)
@@ -340,7 +342,6 @@ async def test_trust_says_who_wrote_it_and_mail_stays_marked(
     assert ["agent", "mail", "mail", "user", "user"] == [
         memory["trust"] for memory in (own, learnt, again, users, vouched)
     ]
-    assert "forbidden" == refused.value.kind
     assert learnt["untrusted"]
     assert learnt["expires_at"]
     assert found["untrusted"]
