@@ -348,6 +348,21 @@ async def test_trust_says_who_wrote_it_and_mail_stays_marked(
     assert "untrusted" not in own
 
 
+@pytest.mark.parametrize("past", ["2001-01-31", "2026-01-31T09:30:00+01:00"])
+async def test_what_would_be_forgotten_at_once_is_refused(
+    door: Door, namespace: str, past: str
+) -> None:
+    for tool, key in (("memory_add", "new"), ("memory_add", "jonas"), ("memory_update", "jonas")):
+        with pytest.raises(Refused, match="expires_at: is in the past; give a time to come") as no:
+            await door.call(tool, key=key, text="T.", expires_at=past, namespace=namespace)
+        assert "invalid" in no.value.kind
+
+    kept = await door.call("memory_get", key="jonas", namespace=namespace)
+    assert NOTES["jonas"] == kept["text"]
+    with pytest.raises(Refused):
+        await door.call("memory_get", key="new", namespace=namespace)
+
+
 async def test_over_stdio_an_agent_speaks_for_itself(server: Running) -> None:
     async with open_door("mcp-stdio", server) as agent:
         added = await agent.call("memory_add", key=secrets.token_hex(8), text="I am an agent.")

@@ -12,7 +12,7 @@ from pydantic import Field
 from postroom.errors import InvalidInput
 from postroom.model.memory import Author, Link, Memory, Trust
 from postroom.operations.context import Context
-from postroom.operations.memories import NEVER, MemoryAdd, sees
+from postroom.operations.memories import NEVER, MemoryAdd, check_expiry, sees
 from postroom.operations.request import Moment, parse_request
 
 _AT_ONCE = 500
@@ -86,6 +86,7 @@ def read_line(ctx: Context, line: bytes) -> Memory:
         raise InvalidInput(f"namespace: your key may not write to {request.namespace}")
     if len(request.text.encode()) > ctx.limits.memory_bytes:
         raise InvalidInput(f"text: the limit is {ctx.limits.memory_bytes} bytes")
+    check_expiry(ctx, request.expires_at)
     now = ctx.clock()
     return Memory(
         namespace=request.namespace,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from postroom.errors import Forbidden, NotFound, TooLarge
+from postroom.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from postroom.model.key import Scope
 from postroom.model.memory import (
     DEFAULT_NAMESPACE,
@@ -112,6 +112,15 @@ def check_namespace(ctx: Context, namespace: str) -> None:
         raise Forbidden(f"your key may not write to the namespace {namespace}; use one of its own")
 
 
+def check_expiry(ctx: Context, expires_at: datetime | None) -> None:
+    """Refuse to remember what would be forgotten at once. Raises InvalidInput."""
+    if expires_at is not None and expires_at <= ctx.clock():
+        problem = "is in the past; give a time to come, or never"
+        raise InvalidInput(
+            f"expires_at: {problem}", problems=[{"field": "expires_at", "problem": problem}]
+        )
+
+
 def sees(ctx: Context, namespace: str) -> bool:
     """Whether a namespace exists for the caller."""
     return ctx.caller.namespaces is None or namespace in ctx.caller.namespaces
@@ -188,6 +197,7 @@ async def _write(
     size = len((request.text or "").encode())
     if size > ctx.limits.memory_bytes:
         raise TooLarge(f"text: has {size} bytes; the limit is {ctx.limits.memory_bytes}")
+    check_expiry(ctx, request.expires_at)
     change = MemoryChange(
         namespace=request.namespace,
         key=request.key,

@@ -59,6 +59,15 @@ def test_what_is_exported_is_taken_in_elsewhere_with_its_trust(postroom, receive
     assert "mail" == postroom("memory", "show", "bank", "-o", "json").json["trust"]
 
 
+def test_what_was_stale_where_it_comes_from_is_stale_here(postroom, data):
+    stale = line(stale=True, links=[{"type": "source", "to": "msg_elsewhere"}])
+    postroom("memory", "import", "-", stdin=stale)
+    postroom("memory", "update", "tea", "--tag", "x")
+
+    assert postroom("memory", "show", "tea", "-o", "json").json["stale"]
+    assert b'"stale":true' in postroom("memory", "export", "-").out.encode()
+
+
 def test_standard_input_and_output_serve_as_files(postroom, data):
     postroom("memory", "import", "-", stdin=line() + b"\n" + line(key="b", namespace="other"))
 
@@ -80,6 +89,7 @@ def test_standard_input_and_output_serve_as_files(postroom, data):
         (line(text="\ud800"), "text: "),
         (line(trust="god"), "trust: "),
         (line(colour="red"), "colour"),
+        (line(expires_at="2001-01-31"), "expires_at: is in the past"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_told_and_the_rest_taken_in(postroom, data, bad, words):

@@ -19,9 +19,17 @@ EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "4")
 SEED = os.environ.get("SCHEMATHESIS_SEED", "1")
 PROGRAM = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
 
+CONFIG = """
+# JSON Schema has no words for a time to come: one that is over is refused.
+[[operations]]
+include-operation-id = ["memory_add", "memory_update"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
+"""
+
 
 @pytest.mark.parametrize("phases", ["coverage", "examples,fuzzing,stateful"])
 async def test_schemathesis_finds_nothing(app, key, serving, tmp_path, phases):
+    (tmp_path / "schemathesis.toml").write_text(CONFIG)
     async with serving(build(app)) as port:
         process = await asyncio.create_subprocess_exec(
             *(str(PROGRAM), "run", f"http://127.0.0.1:{port}/openapi.json", "--checks", "all"),
