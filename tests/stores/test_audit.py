@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from postroom.model.key import OWNER, Caller
 from postroom.operations import audit, drafts, inboxes, keys, memories, messages, sending
 from postroom.operations.operation import call
 from postroom.operations.receiving import receive_message
-from postroom.store.seal import Seal, load_key
+from postroom.store.seal import START, Seal, load_key
 from tests.mails import deliver, mail, new_inbox
 
 TAMPERINGS = 1000
@@ -177,6 +178,26 @@ async def test_a_damaged_mark_and_another_key_are_found(folder):
     mark.write_bytes(whole)
     key.write_text("00" * 32)
     assert await problems_of(folder)
+
+
+async def test_a_log_from_before_namespaces_is_whole_and_goes_on(tmp_path):
+    data = tmp_path / "data"
+    assert () == await problems_of(data)
+    seal = Seal(load_key(data / "audit.key"), data / "audit.mark")
+    old = ("aud_1", 1, "owner", "memory_add", "k", None, "{}")
+    link = seal.link(START, json.dumps([1, *old], separators=(",", ":")).encode())
+    db = apsw.Connection(str(data / "postroom.db"))
+    columns = "number, id, at, actor, action, target, inbox, details, hash"
+    db.execute(f"INSERT INTO audit ({columns}) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)", (*old, link))
+    db.execute("INSERT INTO audit_head VALUES (1, ?, ?)", (link, seal.head(1, link)))
+    db.close()
+
+    async with open_app(settings_of(data)) as app:
+        ctx = app.context(OWNER)
+        await call(ctx, memories.memory_add, {"key": "k", "text": "T."})
+        assert 2 == (await call(ctx, audit.list_audit, {"target": "k"})).total
+
+    assert () == await problems_of(data)
 
 
 async def test_a_first_attempt_that_came_to_nothing_marks_nothing(app, ctx, monkeypatch):
