@@ -89,7 +89,7 @@ def keys(found: Found[MemoryHit]) -> list[str]:
 
 @dataclass
 class Oracle:
-    """BM25 in a few lines of Python."""
+    """BM25 in a few lines of Python, but that great length costs its logarithm."""
 
     texts: dict[str, str] = field(default_factory=dict)
 
@@ -99,11 +99,12 @@ class Oracle:
         having = Counter(term for c in counts.values() for term in c)
         rarity = {t: math.log1p((len(counts) - having[t] + 0.5) / (having[t] + 0.5)) for t in terms}
         whole = sum(rarity.values())
+
+        def norm(length: float) -> float:
+            return 1.2 * (0.25 + 0.75 * (length if length < 1 else 1 + math.log(length) / 4))
+
         scores = {
-            key: sum(
-                rarity[t] * 2.2 * c[t] / (c[t] + 1.2 * (0.25 + 0.75 * c.total() / average))
-                for t in terms
-            )
+            key: sum(rarity[t] * 2.2 * c[t] / (c[t] + norm(c.total() / average)) for t in terms)
             for key, c in counts.items()
         }
         return {key: min(s / whole, 1) ** 2 for key, s in scores.items() if s > 0}
@@ -185,6 +186,26 @@ async def test_words_and_meaning_together_beat_either(store: Store) -> None:
 
     assert ["pear", "apple"] == keys(found)
     assert found.rows[0].relevance > 0.9
+
+
+@pytest.mark.parametrize("words", [400, 10_000])
+async def test_a_long_memory_with_all_the_words_beats_a_short_one_with_none(
+    store: Store, words: int
+) -> None:
+    """The model sees only the beginning of a long text: its words must be enough."""
+    noise = " ".join(f"filler{number % 500}" for number in range(words))
+    texts = {"long": f"{noise} The needlepoint supplier is Zorbatex.", "sewing": "sewing"}
+    texts |= {name: f"{name} is served at four" for name in WORDS}
+    for key, text in texts.items():
+        await put(store, key, text)
+    meant = {text: vector(0.1, 1) for text in texts.values()} | {"sewing": vector(0.3, 1)}
+    found = await store.unlearnt(None, limit=100)
+    await store.learn("test", [(leaf, meant.get(leaf.text, vector(0.1, 1))) for leaf in found])
+
+    page = await ask(store, "who is the needlepoint supplier", meaning=vector(1, 0.1))
+
+    assert "long" == keys(page)[0]
+    assert page.rows[0].relevance > 1.5 * page.rows[1].relevance
 
 
 async def test_among_very_many_the_nearest_and_the_best_by_words_are_compared(

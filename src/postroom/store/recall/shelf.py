@@ -29,6 +29,10 @@ _MOST_TIMES = 255
 K1, B = 1.2, 0.75
 """The usual constants of BM25: how soon repeating a word stops to help, and what length costs."""
 
+LONG = 0.25
+"""What is longer than usual pays for the logarithm only: a long text that has all of a question's
+words must not lose to a short one that has none."""
+
 STATE = "SELECT epoch, changes, next_leaf, leaves, words FROM shelves WHERE number = :shelf"
 SEGMENTS = "SELECT segment, leaves, lengths, dead FROM segments WHERE shelf = :shelf"
 NAMES = "SELECT segment FROM segments WHERE shelf = :shelf"
@@ -113,7 +117,7 @@ class Shelf:
         self._weights = Weights()
         self._changes, self.size, self.living = changes, size, living
         average = max(words / living if living else 1.0, 1.0)
-        self._norms = (K1 * (1 - B + B / average * self._lengths)).astype(np.float32)
+        self._norms = _norms(self._lengths / np.float32(average))
 
     def _grow(self, size: int) -> None:
         if size <= len(self.alive):
@@ -214,6 +218,12 @@ class Shelf:
         times *= np.float32(self.rarity(len(leaves)) * (K1 + 1))
         times /= norms
         return leaves, times
+
+
+def _norms(lengths: Floats) -> Floats:
+    """What its length costs each leaf; a length of 1 is the usual one."""
+    paid = np.minimum(lengths, 1) + LONG * np.log(np.maximum(lengths, 1))
+    return (K1 * (1 - B + B * paid)).astype(np.float32)
 
 
 def _as_run(leaves: Numbers) -> Numbers | np.intp:
