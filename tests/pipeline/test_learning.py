@@ -14,11 +14,13 @@ from postroom.errors import ProviderError
 from postroom.model.memory import Vector, shelf_of
 from postroom.operations.context import Context
 from postroom.operations.memories import memory_add
+from postroom.operations.messages import search_messages
 from postroom.operations.operation import call
 from postroom.operations.recalling import memory_search
 from postroom.pipeline import learning
 from postroom.pipeline.learning import FEW, forget_other_models, learn_more
 from postroom.pipeline.upkeep import chores
+from tests.mails import deliver, mail, new_inbox
 
 SHELF = shelf_of("default")
 
@@ -64,7 +66,7 @@ async def test_the_chore_learns_what_is_new_and_then_rests(house: Context, lette
 
     assert [True, True, False] == rounds
     assert sorted(f"Text {key}." for key in "abcdefghijklmnopqrst") == sorted(letters.asked)
-    assert 0 == await house.store.count_unlearnt(SHELF, most=9)
+    assert 0 == await house.store.count_unlearnt(SHELF, model="letters", most=9)
 
 
 async def test_only_who_holds_the_lease_learns(house: Context, letters: Letters):
@@ -110,12 +112,12 @@ async def test_a_search_learns_little_itself_and_leaves_much_to_the_chore(
     monkeypatch.setattr(learning, "FEW", 3)
     await remember(house, "a", "b", "c")
     await call(house, memory_search, {"query": "text"})
-    assert 0 == await house.store.count_unlearnt(SHELF, most=9)
+    assert 0 == await house.store.count_unlearnt(SHELF, model="letters", most=9)
 
     await remember(house, "d", "e", "f", "g")
     await call(house, memory_search, {"query": "text"})
 
-    assert 4 == await house.store.count_unlearnt(SHELF, most=9)
+    assert 4 == await house.store.count_unlearnt(SHELF, model="letters", most=9)
     assert FEW >= 150
 
 
@@ -143,11 +145,39 @@ async def test_another_model_makes_everything_be_learnt_anew(house: Context):
     other = replace(house, embedder=Letters("other letters"))
 
     await forget_other_models(other)
-    assert 1 == await other.store.count_unlearnt(SHELF, most=9)
+    assert 1 == len(await other.store.unlearnt(SHELF, limit=9))
     await learn_more(other)
     await forget_other_models(other)
 
-    assert 0 == await other.store.count_unlearnt(SHELF, most=9)
+    assert 0 == len(await other.store.unlearnt(SHELF, limit=9))
+
+
+async def test_a_search_learns_anew_what_another_model_knew(house: Context):
+    """Who asks once at the command line has no chores."""
+    await remember(house, *"abcdefghijklmnopqrst")
+    while await learn_more(house):
+        pass
+    letters = Letters("other letters")
+    other = replace(house, embedder=letters)
+
+    page = await call(other, memory_search, {"query": "gaggle"})
+
+    assert 20 == page.total
+    assert 21 == len(letters.asked)
+    assert 0 == await other.store.count_unlearnt(SHELF, model=letters.model, most=9)
+
+
+async def test_a_search_of_mail_learns_anew_what_another_model_knew(
+    house: Context,
+):
+    inbox = await new_inbox(house)
+    await deliver(house, inbox, mail("Fruit", "apple"))
+    await call(house, search_messages, {"q": "fruit", "mode": "hybrid"})
+    other = replace(house, embedder=Letters("other letters"))
+
+    page = await call(other, search_messages, {"q": "gaggle", "mode": "hybrid"})
+
+    assert ["Fruit"] == [row.subject for row in page.results]
 
 
 async def test_learning_is_among_the_chores(app: App):

@@ -242,7 +242,7 @@ async def test_a_changed_text_loses_its_old_meaning(store: Store) -> None:
     await put(store, "k", "tram")
 
     assert 0 == (await ask(store, "fruit", meaning=vector(1, 0))).total
-    assert 1 == await store.count_unlearnt(shelf_of("default"), most=9)
+    assert 1 == await store.count_unlearnt(shelf_of("default"), model="test", most=9)
 
 
 async def test_vectors_of_another_model_are_forgotten(store: Store) -> None:
@@ -250,10 +250,10 @@ async def test_vectors_of_another_model_are_forgotten(store: Store) -> None:
     await learn(store, apple=vector(1, 0))
 
     await store.forget_other_models("test")
-    assert 0 == await store.count_unlearnt(shelf_of("default"), most=9)
+    assert 0 == await store.count_unlearnt(shelf_of("default"), model="test", most=9)
     await store.forget_other_models("another")
 
-    assert 1 == await store.count_unlearnt(shelf_of("default"), most=9)
+    assert 1 == await store.count_unlearnt(shelf_of("default"), model="test", most=9)
     assert 0 == (await ask(store, "fruit", meaning=vector(1, 0))).total
 
 

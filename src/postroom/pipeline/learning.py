@@ -30,12 +30,21 @@ async def finish_learning(house: House, shelf: ShelfName) -> None:
     """Learn what a shelf is still to learn, if it is little: no reader is to run ahead."""
     if house.embedder is None:
         return
-    if not 0 < await house.store.count_unlearnt(shelf, most=FEW + 1) <= FEW:
+    model = house.embedder.model
+    if not 0 < await house.store.count_unlearnt(shelf, model=model, most=FEW + 1) <= FEW:
         return
     # One at a time: who waits finds it done.
     async with house.learning:
-        while await _learn(house, shelf):
+        while await _learn(house, shelf) or await _relearn(house, house.embedder, shelf):
             pass
+
+
+async def _relearn(house: House, embedder: Embedder, shelf: ShelfName) -> bool:
+    """Learn a few texts that another model knew; whether there were any."""
+    model = embedder.model
+    found = await house.store.learnt_by_others(shelf, model=model, limit=_AT_ONCE)
+    await _learn_these(house, embedder, found)
+    return bool(found)
 
 
 async def learn_mail(house: House, query: MessageQuery) -> None:
@@ -48,7 +57,8 @@ async def learn_mail(house: House, query: MessageQuery) -> None:
             break
     if house.embedder is not None:
         async with house.learning:
-            found = await house.store.unlearnt_mail(query, limit=_FEW_MAILS)
+            model = house.embedder.model
+            found = await house.store.unlearnt_mail(query, model=model, limit=_FEW_MAILS)
             await _learn_these(house, house.embedder, found)
 
 

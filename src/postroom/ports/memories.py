@@ -115,12 +115,17 @@ class RecallsMemories(Protocol):
     async def has_recall_work(self, *, now: datetime, learns: bool) -> bool:
         """Whether mail waits to be shelved, a text for its vector, or a memory for its end."""
 
-    async def count_unlearnt(self, shelf: ShelfName, *, most: int) -> int: ...
+    async def count_unlearnt(self, shelf: ShelfName, *, model: str, most: int) -> int:
+        """How many texts of a shelf have no vector of this model, counted up to *most*."""
+
     async def unlearnt(self, shelf: ShelfName | None, *, limit: int) -> list[Unlearnt]:
         """Texts without a vector, of a shelf or of all, the newest first."""
 
-    async def unlearnt_mail(self, query: MessageQuery, *, limit: int) -> list[Unlearnt]:
-        """Those of the newest messages that pass the filters, up to *limit*, without a vector.
+    async def learnt_by_others(self, shelf: ShelfName, *, model: str, limit: int) -> list[Unlearnt]:
+        """Texts of a shelf whose vector was made by another model than this one."""
+
+    async def unlearnt_mail(self, query: MessageQuery, *, model: str, limit: int) -> list[Unlearnt]:
+        """Of the newest messages that pass the filters those without a vector of this model.
 
         Raises:
             NotFound: the inbox or the thread that is named does not exist.

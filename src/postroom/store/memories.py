@@ -193,17 +193,20 @@ class SqlMemories(Audited):
             return 0
         return await self._engine.write(lambda tx: mail.shelve_mail(tx, limit))
 
-    async def count_unlearnt(self, shelf: ShelfName, *, most: int) -> int:
-        return await self._engine.read(lambda tx: shelves.count_unlearnt(tx, shelf, most))
+    async def count_unlearnt(self, shelf: ShelfName, *, model: str, most: int) -> int:
+        return await self._engine.read(lambda tx: shelves.count_unlearnt(tx, shelf, model, most))
 
     async def unlearnt(self, shelf: ShelfName | None, *, limit: int) -> list[Unlearnt]:
         return await self._engine.read(lambda tx: shelves.unlearnt(tx, shelf, limit))
 
-    async def unlearnt_mail(self, query: MessageQuery, *, limit: int) -> list[Unlearnt]:
+    async def learnt_by_others(self, shelf: ShelfName, *, model: str, limit: int) -> list[Unlearnt]:
+        return await self._engine.read(lambda tx: shelves.learnt_by_others(tx, shelf, model, limit))
+
+    async def unlearnt_mail(self, query: MessageQuery, *, model: str, limit: int) -> list[Unlearnt]:
         newest = replace(query, q=None, page=Slice(limit=limit))
         finder = self._finder
         return await self._engine.read(
-            lambda tx: mail.unlearnt_mail(tx, matching_numbers(tx, newest, finder))
+            lambda tx: mail.unlearnt_mail(tx, matching_numbers(tx, newest, finder), model)
         )
 
     async def learn(self, model: str, vectors: Sequence[tuple[Unlearnt, Vector]]) -> None:

@@ -57,12 +57,14 @@ def has_unshelved(tx: Transaction, *, starts: bool = False) -> bool:
     return count < MOST_MAIL and bool(tx.all(OLDER, oldest=oldest, limit=1))
 
 
-def unlearnt_mail(tx: Transaction, numbers: Sequence[int]) -> list[Unlearnt]:
-    """Those of some messages that are on the shelf without a vector."""
+def unlearnt_mail(tx: Transaction, numbers: Sequence[int], model: str) -> list[Unlearnt]:
+    """Those of some messages that are on the shelf without a vector of a model."""
     among, params = any_of("number", numbers)
     rows = tx.all(
         f"""SELECT l.shelf, l.leaf, l.what FROM leaves l JOIN shelves s ON s.number = l.shelf
-             WHERE s.kind = :kind AND s.name = :name AND l.vector IS NULL AND l.what {among}""",
+             WHERE s.kind = :kind AND s.name = :name AND l.what {among}
+               AND (l.vector IS NULL OR l.model < :model OR l.model > :model)""",
+        model=model,
         kind=MAIL_SHELF[0],
         name=MAIL_SHELF[1],
         **params,

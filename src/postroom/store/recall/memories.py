@@ -61,7 +61,7 @@ def find_learnt(
     tx: Transaction, library: Library, query: MemoryQuery, question: Question, few: int
 ) -> Found[MemoryHit] | None:
     """The same, or None if a few at most have no vector yet: whoever asks will learn them first."""
-    if 0 < count_unlearnt(tx, shelf_of(query.namespace), few + 1) <= few:
+    if 0 < count_unlearnt(tx, shelf_of(query.namespace), question.model, few + 1) <= few:
         return None
     return find_memories(tx, library, query, question)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from postroom.model.memory import ShelfName, Unlearnt
 from postroom.store.recall.texts import text_of
 from postroom.store.sql.values import dumps
-from postroom.store.transaction import Transaction
+from postroom.store.transaction import Row, Transaction
 
 TAIL_LEAVES = 1024
 FEW_DEAD = 4096
@@ -39,6 +39,21 @@ COUNT_OUT = """
 UNLEARNT = """
     SELECT l.shelf, l.leaf, l.what, s.kind FROM leaves l JOIN shelves s ON s.number = l.shelf
      WHERE l.vector IS NULL AND {which} ORDER BY l.shelf DESC, l.leaf DESC LIMIT :limit
+"""
+_OF_SHELF = "l.shelf = (SELECT number FROM shelves WHERE kind = :kind AND name = :name)"
+OF_OTHER_MODELS = f"""
+    SELECT l.shelf, l.leaf, l.what, :kind FROM leaves l
+     WHERE {_OF_SHELF} AND l.learnt IS NOT NULL AND (l.model < :model OR l.model > :model)
+     LIMIT :limit
+"""
+COUNT_PENDING = f"""
+    SELECT count(*) FROM (
+        SELECT 1 FROM leaves l WHERE {_OF_SHELF} AND l.vector IS NULL
+     UNION ALL
+        SELECT 1 FROM leaves l WHERE {_OF_SHELF} AND l.learnt IS NOT NULL AND l.model < :model
+     UNION ALL
+        SELECT 1 FROM leaves l WHERE {_OF_SHELF} AND l.learnt IS NOT NULL AND l.model > :model
+     LIMIT :most) AS few
 """
 LEARN = """
     UPDATE leaves SET vector = :vector, model = :model, learnt =
@@ -100,17 +115,10 @@ def has_unlearnt(tx: Transaction) -> bool:
     return tx.one("SELECT 1 FROM leaves WHERE vector IS NULL LIMIT 1") is not None
 
 
-def count_unlearnt(tx: Transaction, shelf: ShelfName, most: int) -> int:
-    """How many leaves of a shelf have no vector yet, counted up to a limit."""
-    row = tx.one(
-        """SELECT count(*) FROM (SELECT 1 FROM leaves l
-            WHERE l.vector IS NULL AND l.shelf =
-                  (SELECT number FROM shelves WHERE kind = :kind AND name = :name)
-            LIMIT :most) AS few""",
-        kind=shelf[0],
-        name=shelf[1],
-        most=most,
-    )
+def count_unlearnt(tx: Transaction, shelf: ShelfName, model: str, most: int) -> int:
+    """How many leaves of a shelf have no vector of a model yet, counted up to a limit."""
+    kind, name = shelf
+    row = tx.one(COUNT_PENDING, kind=kind, name=name, model=model, most=most)
     return int(row[0]) if row else 0
 
 
@@ -119,7 +127,16 @@ def unlearnt(tx: Transaction, shelf: ShelfName | None, limit: int) -> list[Unlea
     which, params = "l.shelf >= 0", {}
     if shelf is not None:
         which, params = "s.kind = :kind AND s.name = :name", {"kind": shelf[0], "name": shelf[1]}
-    rows = tx.all(UNLEARNT.format(which=which), **params, limit=limit)
+    return _unlearnt(tx, tx.all(UNLEARNT.format(which=which), **params, limit=limit))
+
+
+def learnt_by_others(tx: Transaction, shelf: ShelfName, model: str, limit: int) -> list[Unlearnt]:
+    """Leaves of a shelf whose vector another model made: it says nothing to this one."""
+    kind, name = shelf
+    return _unlearnt(tx, tx.all(OF_OTHER_MODELS, kind=kind, name=name, model=model, limit=limit))
+
+
+def _unlearnt(tx: Transaction, rows: Sequence[Row]) -> list[Unlearnt]:
     return [Unlearnt(row[0], row[1], text_of(tx, row[3], row[2]).meaning) for row in rows]
 
 
