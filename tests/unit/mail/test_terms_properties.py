@@ -8,6 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.mail.fold import fold
 from postroom.mail.marking import mark
 from postroom.mail.terms import count_terms, question_terms, terms_of, words
 
@@ -26,6 +27,17 @@ def test_words_stand_where_they_say_and_in_order(text):
 
     assert places == sorted(places)
     assert all(0 <= start < end <= len(text) for start, end in places)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_phrase_that_a_text_has_is_marked(before, phrase, after):
+    text = f"{before} {phrase} {after}"
+    folded = fold(phrase)
+
+    marked = mark(text, set(), [folded] if folded else [], 1_000)
+
+    assert bool(folded) == ("<mark>" in marked)
+    assert all(fold(html.unescape(found)) for found in re.findall("<mark>(.*?)</mark>", marked))
 
 
 @given(TEXTS, TEXTS)

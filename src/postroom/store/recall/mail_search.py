@@ -17,6 +17,7 @@ from postroom.store.recall.mail import MOST_MAIL
 from postroom.store.recall.ranking import Question, Ranked, rank
 from postroom.store.recall.shelf import Mask, Shelf
 from postroom.store.recall.shelves import find_shelf
+from postroom.store.recall.texts import MAIL_CHARS
 from postroom.store.search.find import Finder
 from postroom.store.sql.finding import message_rows, wanted_of
 from postroom.store.sql.rows import message_row
@@ -69,7 +70,7 @@ def _shown(
     texts = {row[0]: row[1] for row in found}
     return tuple(
         replace(
-            message_row(rows[number], around(texts[number], terms, EXCERPT_CHARS)),
+            message_row(rows[number], around(texts[number][:MAIL_CHARS], terms, EXCERPT_CHARS)),
             relevance=relevance,
         )
         for number, relevance in zip(numbers, ranked.relevances, strict=True)

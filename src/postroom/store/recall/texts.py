@@ -8,7 +8,7 @@ from postroom.model.memory import summary_of
 from postroom.store.sql.values import from_text
 from postroom.store.transaction import Transaction
 
-_MAIL_CHARS = 20_000
+MAIL_CHARS = 20_000
 """How much of a mail is indexed by its words."""
 
 _MEANING_CHARS = 2_000
@@ -49,5 +49,5 @@ def memory_text(key: str, summary: str | None, text: str, tags: list[str]) -> Le
 
 def message_text(subject: str, sender: str, text: str) -> LeafText:
     """A mail: what it adds to its conversation, not what it quotes."""
-    words = f"{subject}\n{sender}\n{text[:_MAIL_CHARS]}"
+    words = f"{subject}\n{sender}\n{text[:MAIL_CHARS]}"
     return LeafText(words, f"{subject}\n{text}"[:_MEANING_CHARS])
