@@ -247,11 +247,50 @@ async def test_a_link_to_mail_must_lead_somewhere_the_author_can_see(
     added = await deliver(house, inbox, mail())
     stranger = replace(AGENT, visible=frozenset({"inb_other"}))
 
-    for author, to in ((AGENT, "msg_no"), (AGENT, "thr_no"), (stranger, added.message_id)):
+    nowhere = "0" * 26
+    for author, to in (
+        (AGENT, f"msg_{nowhere}"),
+        (AGENT, f"thr_{nowhere}"),
+        (stranger, added.message_id),
+    ):
         with pytest.raises(NotFound, match=rf"links\[0\].to: no .* {to}"):
             await put(store, author=author, links=about(to))
 
     assert await get(store) is None
+
+
+@pytest.mark.parametrize(
+    ("to", "same", "is_address"),
+    [
+        ("Ana@Example.com", "ana@example.COM", True),
+        ("msg_Support@example.com", "msg_support@example.com", True),
+        ("thr_all@example.com", "THR_all@example.com", True),
+        ("jürgen@exämple.de", "Jürgen@exämple.de", True),
+        ("ana@localhost", "ana@LOCALHOST", True),
+        ("msg_templates", "msg_templates", False),
+        ("thr_" + "x" * 25, "thr_" + "x" * 25, False),
+        ("ana@example.com/prefs", "ana@example.com/prefs", False),
+        ("ana@example..com", "ana@example..com", False),
+        ("@ana", "@ana", False),
+        ("mail ana@example.com", "mail ana@example.com", False),
+    ],
+)
+async def test_what_a_link_leads_to_is_told_by_its_exact_form(
+    store: Store, to: str, same: str, is_address: bool
+) -> None:
+    memory = await put(store, links=about(to))
+
+    listed = await store.memories(MemoryQuery("default", NOW, linked_to=same))
+    recalled = await store.recall_about([to], [], None, now=NOW, limit=9)
+
+    assert ("agent", 1, is_address) == (memory.trust, listed.total, len(recalled) == 1)
+
+
+async def test_a_key_is_compared_with_its_case(store: Store) -> None:
+    await put(store, links=about("ana@example.com/Prefs"))
+
+    query = MemoryQuery("default", NOW, linked_to="ana@example.com/prefs")
+    assert 0 == (await store.memories(query)).total
 
 
 async def test_when_mail_goes_what_was_learnt_from_it_goes_or_is_stale(
@@ -457,6 +496,31 @@ async def test_a_memory_about_one_is_noticed_on_its_way_to_another(
         (tied.key, tied.about, tied.others) for tied in found
     ]
     assert [] == await store.tied_memories(text, recipients, frozenset({"elsewhere"}))
+
+
+@pytest.mark.parametrize(
+    ("memory", "sent", "is_warned"),
+    [
+        ("Door code 4471", "Hi Bo, the door code: 4471. Best", True),
+        ("Door code 4471", "Hi Bo, the door code is 4471", False),
+        ("Code 4471", "It is code 4471!", True),
+        ("4471", "4471", False),
+        (
+            "filler " * 9_000 + "She will go to fifty thousand",
+            "she will go to FIFTY thousand",
+            True,
+        ),
+        ("She will go to fifty thousand", "word " * 15_000 + "she will go to fifty thousand", True),
+    ],
+)
+async def test_short_and_long_memories_are_noticed_too(
+    store: Store, memory: str, sent: str, is_warned: bool
+) -> None:
+    await put(store, text=memory, links=about("ana@x.org"))
+
+    found = await store.tied_memories(sent, ["bob@x.org"], None)
+
+    assert (["k"] if is_warned else []) == [tied.key for tied in found]
 
 
 async def test_an_export_is_taken_in_as_it_was(store: Store, house: House, inbox: Inbox) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -35,6 +36,12 @@ MAIL_KEPT = timedelta(days=365)
 
 SUMMARY_CHARS = 120
 
+_MAIL_ID = re.compile("(?:msg|thr)_[0-9a-z]{26}")
+_ADDRESS = re.compile(
+    r"""[^\s@<>()\[\]",;:\\]{1,64}@(?:[^\W_](?:[^\W_]|-){0,62}\.)*[^\W_](?:[^\W_]|-){0,62}"""
+)
+"""What a link leads to is told by its form; what has neither is the key of a memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -45,12 +52,16 @@ class Link:
     weight: float | None = None
 
     @property
+    def is_message(self) -> bool:
+        return self.to.startswith("msg_") and self.is_mail
+
+    @property
     def is_mail(self) -> bool:
-        return self.to.startswith(("msg_", "thr_"))
+        return _MAIL_ID.fullmatch(self.to) is not None
 
     @property
     def is_address(self) -> bool:
-        return "@" in self.to and not self.is_mail
+        return _ADDRESS.fullmatch(self.to) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from postroom.store.sql.conditions import Conditions
 from postroom.store.sql.values import any_of, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
-_SHINGLE_WORDS = 4
-_MOST_SHINGLES = 400
-_MOST_SENT_SHINGLES = 5_000
+_FEWEST_WORDS, _SHINGLE_WORDS = 2, 4
+_MOST_WORDS, _MOST_SENT_WORDS = 16_000, 20_000
+"""How many words of a memory, which is more than 64 KB hold, and of a mail are compared."""
 _ENOUGH_SHINGLES = 3
 """That many runs of four words in common, or all of a shorter text, are no accident."""
 
@@ -58,10 +58,11 @@ def target_of(tx: Transaction, to: str) -> str:
 
     An address is without case; a thread that became part of another is that.
     """
-    if to.startswith("thr_"):
+    link = Link("", to)
+    if link.is_mail and not link.is_message:
         row = tx.one(PRESENT_ID, id=to)
         return str(row[0]) if row else to
-    return to.lower() if Link("", to).is_address else to
+    return to.lower() if link.is_address else to
 
 
 def links_of(tx: Transaction, memory: int) -> tuple[Link, ...]:
@@ -77,10 +78,9 @@ def check_links(
     for position, link in enumerate(links):
         if not link.is_mail or link.to in held:
             continue
-        is_message = link.to.startswith("msg_")
-        row = tx.one(SEEN_MESSAGE if is_message else SEEN_THREAD, id=link.to)
+        row = tx.one(SEEN_MESSAGE if link.is_message else SEEN_THREAD, id=link.to)
         if row is None or (visible is not None and row[0] not in visible):
-            kind = "message" if is_message else "thread"
+            kind = "message" if link.is_message else "thread"
             raise NotFound(f"links[{position}].to: no {kind} {link.to}")
 
 
@@ -128,7 +128,7 @@ def set_links(tx: Transaction, memory: int, links: Sequence[Link], text: str) ->
         )
         tx.many(
             "INSERT INTO memory_shingles (shingle, memory) VALUES (:shingle, :memory)",
-            [{"shingle": s, "memory": memory} for s in shingles(text, _MOST_SHINGLES)],
+            [{"shingle": shingle, "memory": memory} for shingle in _kept_shingles(text)],
         )
 
 
@@ -138,7 +138,7 @@ def _contacts(tx: Transaction, link: Link) -> Iterator[str]:
         yield link.to.lower()
     if not link.is_mail:
         return
-    if link.to.startswith("msg_"):
+    if link.is_message:
         rows = tx.all(PEOPLE_OF_MESSAGE, id=link.to)
     else:
         rows = tx.all(PEOPLE_OF_THREAD, id=link.to, limit=_MOST_MESSAGES)
@@ -148,14 +148,28 @@ def _contacts(tx: Transaction, link: Link) -> Iterator[str]:
                 yield address.lower()
 
 
-def shingles(text: str, most: int) -> set[int]:
-    """Each run of four words of a text as a number; a shorter text is one run."""
+def _kept_shingles(text: str) -> set[int]:
+    """Each run of four words of a text as a number; a shorter text is one run, a word is none."""
+    terms = _terms(text, _MOST_WORDS)
+    return _runs(terms, min(len(terms), _SHINGLE_WORDS)) if len(terms) >= _FEWEST_WORDS else set()
+
+
+def _sent_shingles(text: str) -> set[int]:
+    """Each run of words of a mail that a memory may be recognised by."""
+    terms = _terms(text, _MOST_SENT_WORDS)
+    lengths = range(_FEWEST_WORDS, _SHINGLE_WORDS + 1)
+    return set().union(*(_runs(terms, length) for length in lengths))
+
+
+def _terms(text: str, most: int) -> list[str]:
     from postroom.mail.terms import words
 
-    terms = [term for word in words(text) for term in word.terms]
-    count = max(1, len(terms) - _SHINGLE_WORDS + 1)
-    runs = ("\x1f".join(terms[at : at + _SHINGLE_WORDS]) for at in range(min(count, most)))
-    return {_hash(run) for run in runs if run}
+    return list(islice((term for word in words(text) for term in word.terms), most))
+
+
+def _runs(terms: Sequence[str], length: int) -> set[int]:
+    starts = range(len(terms) - length + 1)
+    return {_hash(run) for run in {"\x1f".join(terms[at : at + length]) for at in starts}}
 
 
 def _hash(text: str) -> int:
@@ -169,7 +183,7 @@ def tied_memories(
     """Memories whose text is in a mail, though it goes to somebody they are not tied to."""
     if tx.one("SELECT 1 FROM memory_ties LIMIT 1") is None:
         return []
-    matches = _matches(tx, shingles(text, _MOST_SENT_SHINGLES))
+    matches = _matches(tx, _sent_shingles(text))
     wanted = {address.lower() for address in recipients}
     found = (_tied(tx, memory, count, wanted) for memory, count in matches.most_common(20))
     return [
@@ -238,8 +252,7 @@ def without_mail(tx: Transaction, memories: Sequence[int]) -> list[tuple[int, in
 
 
 def _exists(tx: Transaction, link: Link) -> bool:
-    is_message = link.to.startswith("msg_")
-    return tx.one(SEEN_MESSAGE if is_message else SEEN_THREAD, id=link.to) is not None
+    return tx.one(SEEN_MESSAGE if link.is_message else SEEN_THREAD, id=link.to) is not None
 
 
 def follow_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
