@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,21 @@ def test_small_parts_stay_whole_beside_a_large_one():
     assert body["to_addresses"] == short["to_addresses"]
     assert [f"references: {len(short['references'])} of 400"] == short["cut"]
     assert len(short["references"]) > 90
+
+
+@pytest.mark.parametrize("at", range(60, 75))
+def test_an_excerpt_is_cut_between_its_marks(at: int):
+    """Wherever the cut falls, what is left is whole HTML."""
+    part = "x" * at + "<mark>Bo</mark> &amp; <mark>a long needle</mark>" + "y" * 400
+    body = {"results": [{"id": f"m{n}", "excerpt": part} for n in range(800)], "count": 800}
+
+    short = fit(body, GO_ON)
+
+    for hit in short["results"]:
+        excerpt = hit["excerpt"]
+        assert excerpt.count("<mark>") == excerpt.count("</mark>")
+        bare = excerpt.replace("<mark>", "").replace("</mark>", "").replace("&amp;", "")
+        assert set() == set("<>&") & set(bare)
 
 
 def test_long_words_in_many_rows_are_cut_before_any_row_is_lost():

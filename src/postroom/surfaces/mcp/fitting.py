@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,9 @@ _NOTES_CHARS = 4_000
 
 _LEAST = 64
 """No part is cut below this, so that ids stay whole."""
+
+_HALF = re.compile("(?:</?m?a?r?k?|&[a-z0-9#]{0,6})$")
+"""The beginning of a mark, or of a character that is escaped."""
 
 _MOST_NOTES = 20
 _ROWS = ("messages", "matched_messages", "results")
@@ -80,7 +84,8 @@ class _Cutter:
         if len(text) <= self.share:
             return text
         self.notes[path] = f"{self.share} characters of {len(text)}"
-        return text[: self.share]
+        short = text[: self.share]
+        return _mend_html(short) if path.endswith("excerpt") else short
 
     def _list(self, items: list[Any], path: str) -> list[Any]:
         short = [self.shorten(item, f"{path}[]") for item in items]
@@ -105,6 +110,12 @@ class _Cutter:
             else:
                 short[name] = self.shorten(value, inner)
         return short
+
+
+def _mend_html(short: str) -> str:
+    """An excerpt that may be HTML without half of a tag or character at its end, and closed."""
+    whole = _HALF.sub("", short)
+    return whole + "</mark>" if whole.count("<mark>") > whole.count("</mark>") else whole
 
 
 def _drop_rows(short: Body, room: int) -> dict[str, str]:
