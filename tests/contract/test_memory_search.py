@@ -193,12 +193,55 @@ async def test_a_tool_says_what_its_endpoint_says(
         assert await rest.call(tool, **named) == await tools.call(tool, **named)
 
 
-async def test_keywords_may_be_a_list(tools: Door, namespace: str) -> None:
-    page = await tools.call(
-        "memory_fulltext_search", keywords=["purchase order", "peanuts"], namespace=namespace
-    )
+async def test_keywords_may_be_a_list(tools: Door, rest: RestDoor, namespace: str) -> None:
+    for some in (tools, rest):
+        page = await some.call(
+            "memory_fulltext_search", keywords=["purchase order", "peanuts"], namespace=namespace
+        )
+        assert {"brightwell", "jonas"} == set(keys(page))
 
-    assert {"brightwell", "jonas"} == set(keys(page))
+
+@pytest.mark.parametrize("keywords", ["", [], [""], "-"])
+async def test_no_keywords_are_refused_in_plain_words(
+    tools: Door, namespace: str, keywords: Any
+) -> None:
+    with pytest.raises(Refused, match='keywords: give at least one word, such as invoice or "net'):
+        await tools.call("memory_fulltext_search", keywords=keywords, namespace=namespace)
+
+
+async def test_more_keywords_than_are_looked_for_are_refused(door: Door, namespace: str) -> None:
+    """To pass over some would make AND a lie."""
+    common = ",".join(["order", "purchase"] * 50)
+    page = await door.call(
+        "memory_fulltext_search", keywords=common, operator="AND", namespace=namespace
+    )
+    assert ["brightwell"] == keys(page)
+
+    many = ",".join(f"w{number}" for number in range(65))
+    with pytest.raises(Refused, match="keywords: there are 65; give 64 at most") as refused:
+        await door.call("memory_fulltext_search", keywords=many, namespace=namespace)
+    assert "invalid_input" == refused.value.kind
+
+
+@pytest.mark.parametrize("keywords", ["天气，peanuts", "天气、peanuts", "天气، peanuts"])
+async def test_the_commas_of_other_scripts_are_commas(
+    door: Door, namespace: str, keywords: str
+) -> None:
+    page = await door.call("memory_fulltext_search", keywords=keywords, namespace=namespace)
+
+    assert {"天气", "jonas"} == set(keys(page))
+
+
+async def test_a_weight_may_be_written_as_text(tools: Door, rest: RestDoor, namespace: str) -> None:
+    for some in (tools, rest):
+        links = [{"type": "about", "to": "ana@example.com", "weight": "0.5"}]
+        await some.call("memory_add", key="weight", text="X.", links=links, namespace=namespace)
+        read = await some.call("memory_get", key="weight", namespace=namespace)
+        assert [0.5] == [link["weight"] for link in read["links"]]
+        for wrong in ("1.5", "half", "1e999", True):
+            links[0]["weight"] = wrong
+            with pytest.raises(Refused, match="weight"):
+                await some.call("memory_add", key="w", text="X.", links=links, namespace=namespace)
 
 
 async def test_adding_a_key_again_makes_a_version_and_keeps_the_index_whole(

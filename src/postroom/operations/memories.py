@@ -26,7 +26,15 @@ from postroom.model.page import Page
 from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
-from postroom.operations.request import Accepts, Moment, Paged, Request, Together, one_of
+from postroom.operations.request import (
+    Accepts,
+    Moment,
+    Paged,
+    Request,
+    Together,
+    as_number,
+    one_of,
+)
 
 SHOWN_CHARS = 12_000
 """How much of a text an answer shows unless more is asked for."""
@@ -93,7 +101,10 @@ class MemoryLink(Request):
 
     type: Annotated[str, Field(min_length=1, max_length=64, pattern=forms.NAME)]
     to: Annotated[str, Field(min_length=1, max_length=320, pattern=forms.NAME)]
-    weight: Annotated[float | None, Field(ge=0, le=1, strict=True, allow_inf_nan=False)] = None
+    weight: Annotated[
+        Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)] | None,
+        BeforeValidator(as_number),
+    ] = None
 
 
 Links = Annotated[

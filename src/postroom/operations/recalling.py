@@ -18,10 +18,11 @@ from postroom.operations.context import Context
 from postroom.operations.memories import MemoryFilter, nothing, sees
 from postroom.operations.operation import operation
 from postroom.operations.questions import Meant, understand
-from postroom.operations.request import Accepts
+from postroom.operations.request import Accepts, Repeatable
 from postroom.pipeline.learning import FEW, finish_learning
 
-_MOST_TERMS = 64
+_MOST_KEYWORDS = 64
+_NO_KEYWORD = 'give at least one word, such as invoice or "net 30"'
 
 
 def check_switched_on(ctx: Context) -> None:
@@ -75,9 +76,11 @@ async def _recalled(ctx: Context, query: MemoryQuery, meant: Meant) -> Found[Mem
 
 
 def _as_text(value: object) -> object:
-    """Accept a list where keywords with commas are wanted."""
+    """Accept a list where keywords with commas are wanted. Raises ValueError."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return ",".join(value) + "," if value else ""
+        value = ",".join(value) + "," if any(value) else ""
+    if value == "":
+        raise ValueError(_NO_KEYWORD)
     return value
 
 
@@ -90,14 +93,16 @@ class MemoryFulltextSearch(MemoryFilter):
 
     keywords: Annotated[
         str,
-        BeforeValidator(_as_text),
+        # Before the validator: what is too long is then said of a text, not of "a value".
         Field(
             min_length=1,
             max_length=1000,
             description='Keywords with commas (or spaces only); "…" is a phrase.',
             examples=['invoice, "net 30"'],
         ),
+        BeforeValidator(_as_text),
         Accepts({"pattern": forms.SOUGHT}),
+        Repeatable(),
     ]
     operator: Annotated[
         Literal["OR", "AND"],
@@ -110,17 +115,25 @@ class MemoryFulltextSearch(MemoryFilter):
 async def memory_fulltext_search(ctx: Context, request: MemoryFulltextSearch) -> Page[MemoryHit]:
     check_switched_on(ctx)
     query = request.criteria(ctx)
-    keywords = list(read_keywords(request.keywords))
+    keywords = list(dict.fromkeys(read_keywords(request.keywords)))
     if not keywords:
-        raise InvalidInput('keywords: give at least one word, such as invoice or "net 30"')
+        raise InvalidInput(f"keywords: {_NO_KEYWORD}")
+    if len(keywords) > _MOST_KEYWORDS:
+        raise InvalidInput(
+            f"keywords: there are {len(keywords)}; give {_MOST_KEYWORDS} at most, or ask"
+            " memory_search in your own words"
+        )
     if not sees(ctx, request.namespace):
         return nothing(query)
     needs_all = request.operator == "AND"
-    found = await ctx.store.recall_keywords(query, keywords[:_MOST_TERMS], needs_all=needs_all)
+    found = await ctx.store.recall_keywords(query, keywords, needs_all=needs_all)
     return ctx.cursors.page(request, found)
 
 
-_PART = re.compile(r'["“„«](?P<phrase>[^"“”„«»]*)["”“»]|(?P<plain>[^,"“”„«»]+)')
+_COMMAS = ",\uff0c\u3001\u060c"
+"""That of Latin, of Chinese, the one between things of a list there and in Japan, and of Arabic."""
+
+_PART = re.compile(rf'["“„«](?P<phrase>[^"“”„«»]*)["”“»]|(?P<plain>[^{_COMMAS}"“”„«»]+)')
 
 
 def read_keywords(text: str) -> Iterator[Keyword]:
@@ -128,10 +141,11 @@ def read_keywords(text: str) -> Iterator[Keyword]:
 
     What is no word, such as a dash, is passed over.
     """
+    has_comma = any(comma in text for comma in _COMMAS)
     for part in _PART.finditer(text):
         if part["phrase"] is not None:
             yield from _keyword(part["phrase"], phrase=fold(part["phrase"]))
-        elif "," in text:
+        elif has_comma:
             yield from _keyword(part["plain"])
         else:
             for word in part["plain"].split():

@@ -28,6 +28,11 @@ class Accepts:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeatable:
+    """Marks a text that may be a list as well: then a query may name it more than once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """What holds between several arguments, as JSON Schema. A validator is what enforces it."""
 
@@ -100,6 +105,13 @@ _WRITTEN = re.compile(
 )
 _FIRST, _LAST = -62135596800, 253402300799
 
+
+def as_number(value: object) -> object:
+    """A number that is written as text; anything else as it is."""
+    return float(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else value
+
+
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?")
 
 Id = Annotated[str, Field(min_length=1, max_length=64), Accepts({"pattern": "^[A-Za-z0-9_-]+$"})]
 OptionalId = Annotated[

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from postroom.errors import Conflict, InvalidInput, Malformed
+from postroom.operations.request import Repeatable
 from postroom.operations.request import Request as Arguments
 from postroom.surfaces.rest.body import read_body, read_object, refuse_body
 from postroom.surfaces.rest.route import WITHOUT_BODY, Place, Route
@@ -85,10 +86,11 @@ def _values(route: Route, query: dict[str, list[str]]) -> dict[str, Any]:
     """The values of a query: a list where one is taken, else one each."""
     model: type[Arguments] = route.operation.request
     lists = _list_arguments(model)
-    twice = [name for name, values in query.items() if len(values) > 1 and name not in lists]
+    several = {name for name, values in query.items() if len(values) > 1}
+    twice = [name for name in query if name in several - lists - _repeatable_arguments(model)]
     if twice:
         raise _wrong((name, "is given more than once") for name in twice)
-    return {name: values if name in lists else values[0] for name, values in query.items()}
+    return {n: values if n in lists | several else values[0] for n, values in query.items()}
 
 
 def _add(arguments: dict[str, Any], route: Route, place: Place, given: dict[str, Any]) -> None:
@@ -115,6 +117,15 @@ def _list_arguments(model: type[Arguments]) -> frozenset[str]:
         info.alias or name
         for name, info in model.model_fields.items()
         if _takes_list(info.annotation)
+    )
+
+
+@cache
+def _repeatable_arguments(model: type[Arguments]) -> frozenset[str]:
+    return frozenset(
+        info.alias or name
+        for name, info in model.model_fields.items()
+        if any(isinstance(mark, Repeatable) for mark in info.metadata)
     )
 
 
