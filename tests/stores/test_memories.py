@@ -523,6 +523,19 @@ async def test_short_and_long_memories_are_noticed_too(
     assert (["k"] if is_warned else []) == [tied.key for tied in found]
 
 
+async def test_much_that_the_recipient_may_know_hides_nothing(store: Store) -> None:
+    known = [f"Bob knows of the house by lake {number} in the north." for number in range(30)]
+    for number, text in enumerate(known):
+        await put(store, f"bob/{number}", text, links=about("bob@x.org"))
+    await put(store, text="Door code 4471", links=about("ana@x.org"))
+
+    found = await store.tied_memories(
+        " ".join([*known, "Door code 4471"]), ["bob@x.org"], frozenset({"default"})
+    )
+
+    assert ["k"] == [tied.key for tied in found]
+
+
 async def test_an_export_is_taken_in_as_it_was(store: Store, house: House, inbox: Inbox) -> None:
     added = await deliver(house, inbox, mail())
     await put(store, "a", "One.", author=OWNER, tags=("x",), expires_at=NOW + timedelta(days=1))

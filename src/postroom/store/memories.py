@@ -31,7 +31,7 @@ from postroom.store.audited import Audited, was_found
 from postroom.store.recall import mail, shelves
 from postroom.store.seal import Seal
 from postroom.store.search.find import Finder
-from postroom.store.sql import memories, memory_links
+from postroom.store.sql import confidences, memories, memory_links
 from postroom.store.sql.finding import matching_numbers
 from postroom.store.transaction import Engine
 
@@ -129,7 +129,7 @@ class SqlMemories(Audited):
         self, text: str, recipients: Sequence[str], namespaces: Namespaces
     ) -> list[TiedMemory]:
         return await self._engine.read(
-            lambda tx: memory_links.tied_memories(tx, text, recipients, namespaces)
+            lambda tx: confidences.tied_memories(tx, text, recipients, namespaces)
         )
 
     async def recall(
