@@ -23,6 +23,12 @@ _MOST_LOOKED_AT, _MOST_TOLD = 500, 20
 
 _AT_ONCE = 500
 
+OF_MEMORY = """
+    SELECT s.name, m.key, (SELECT count(*) FROM (
+               SELECT 1 FROM memory_shingles x WHERE x.memory = :memory LIMIT :enough) AS few)
+      FROM memories m JOIN shelves s ON s.number = m.shelf WHERE m.number = :memory
+"""
+
 
 def kept_shingles(text: str) -> set[int]:
     """Each run of four words of a text as a number; a shorter text is one run, a word is none."""
@@ -83,12 +89,8 @@ def _matches(tx: Transaction, asked: set[int]) -> Counter[int]:
 
 
 def _tied(tx: Transaction, memory: int, count: int, recipients: set[str]) -> TiedMemory | None:
-    row = tx.one(
-        """SELECT s.name, m.key, (SELECT count(*) FROM memory_shingles x WHERE x.memory = m.number)
-             FROM memories m JOIN shelves s ON s.number = m.shelf WHERE m.number = :memory""",
-        memory=memory,
-    )
-    if row is None or count < min(_ENOUGH_SHINGLES, row[2]):
+    row = tx.one(OF_MEMORY, memory=memory, enough=_ENOUGH_SHINGLES)
+    if row is None or count < row[2]:
         return None
     ties = [r[0] for r in tx.all("SELECT address FROM memory_ties WHERE memory = :m", m=memory)]
     others = sorted(recipients - set(ties))
