@@ -171,11 +171,6 @@ def defer_push(tx: Transaction, push: Push, next_at: datetime) -> None:
     )
 
 
-def give_up_push(tx: Transaction, push: Push) -> None:
-    """The provider will never make this change."""
-    tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
-
-
 def next_push_at(tx: Transaction, account_id: str) -> int | None:
     """When the next change is due, in seconds; None if there is none."""
     row = tx.one(

@@ -1,0 +1,93 @@
+"""What a provider does not do is not said to be done, and stops nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from postroom.model.event import Event
+from postroom.operations import messages
+from postroom.providers.imap.account import ImapProvider
+from postroom.providers.imap.client import Client
+from tests.providers.accounts.conftest import AS_ROOT, Desk
+from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.worlds import World
+
+FOLDERS = ["imap", "imap-plain", pytest.param("fastmail", marks=AS_ROOT)]
+IMPOSSIBLE = "名" * 250
+"""No server that keeps mailboxes in folders has one of this name."""
+
+
+async def refusals(desk: Desk) -> list[Event]:
+    events = await desk.app.house.store.events_after(0, limit=1_000)
+    return [event for event in events if event.type == "message.refused"]
+
+
+@pytest.mark.parametrize("world", FOLDERS, indirect=True)
+async def test_a_move_that_the_provider_refuses_is_undone_here_and_told(
+    desk: Desk, world: World
+) -> None:
+    world.deliver(letter("Hello"))
+    world.deliver(letter("Another"))
+    await desk.sync()
+    here, other = await desk.message("Hello"), await desk.message("Another")
+    await ask(desk, messages.move_message, message_id=here.id, destination=IMPOSSIBLE)
+    await ask(desk, messages.move_message, message_id=other.id, destination="Archive")
+    await desk.sync()
+
+    there, after = world.find("Another"), await desk.message("Hello")
+    assert there is not None
+    assert ("Archive", ("Inbox",)) == (there.mailbox, after.mailboxes)
+    (refused,) = await refusals(desk)
+    assert (here.id, {"move_to": IMPOSSIBLE}) == (refused.message_id, refused.data["change"])
+    assert refused.data["detail"]
+    assert 1 == desk.app.house.counts["pushes_refused"]
+
+
+@pytest.mark.parametrize("world", ["imap"], indirect=True)
+async def test_an_error_of_ours_in_one_change_stops_no_other(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.deliver(letter("Hello"))
+    world.deliver(letter("Another"))
+    await desk.sync()
+    here, other = await desk.message("Hello"), await desk.message("Another")
+    store = Client.store
+
+    async def stumble(self: Client, uid: int, sign: str, flags: Any) -> None:
+        if "Bad" in flags:
+            raise ValueError("an error of ours")
+        await store(self, uid, sign, flags)
+
+    monkeypatch.setattr(Client, "store", stumble)
+    await ask(desk, messages.apply_label, message_ids=[here.id], label="Bad")
+    await ask(desk, messages.apply_label, message_ids=[other.id], label="Good")
+    world.deliver(letter("News"))
+    await desk.sync()
+
+    assert () == (await desk.message("Hello")).labels
+    there = world.find("Another")
+    assert there is not None
+    assert {"good"} == there.labels
+    assert (await desk.message("News")).subject
+    assert [here.id] == [event.message_id for event in await refusals(desk)]
+
+
+@pytest.mark.parametrize("world", ["imap"], indirect=True)
+async def test_a_removal_that_the_provider_refuses_brings_the_mail_back(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+
+    async def stumble(self: ImapProvider, client: Client, uid: int) -> None:
+        raise ValueError("an error of ours")
+
+    monkeypatch.setattr(ImapProvider, "_expunge", stumble)
+    await ask(desk, messages.delete_message, message_id=here.id, permanent=True)
+    await desk.sync()
+
+    assert world.find("Hello") is not None
+    assert ("Inbox",) == (await desk.message("Hello")).mailboxes
