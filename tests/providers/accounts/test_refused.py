@@ -91,3 +91,67 @@ async def test_a_removal_that_the_provider_refuses_brings_the_mail_back(
 
     assert world.find("Hello") is not None
     assert ("Inbox",) == (await desk.message("Hello")).mailboxes
+
+
+async def told_why(desk: Desk, operation: Any, **arguments: Any) -> str:
+    """What is said against a change; nothing of it is done."""
+    before = await desk.message("Hello")
+    result = await ask(desk, operation, **arguments)
+    (failed,) = result.failed
+    assert "invalid_input" == failed.code
+    assert before == await desk.message("Hello")
+    return failed.message
+
+
+async def test_no_message_is_lost_in_drafts(desk: Desk, world: World) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+    for name in ("Drafts", "drafts"):
+        why = await told_why(desk, messages.move_message, message_id=here.id, destination=name)
+        assert "create_draft" in why
+    if world.arguments["provider"] in ("gmail", "outlook"):
+        await told_why(desk, messages.update_message, message_id=here.id, flags=["draft"])
+    await desk.sync()
+
+    assert ("Inbox",) == (await desk.message("Hello")).mailboxes
+    assert not await refusals(desk)
+
+
+@pytest.mark.parametrize("name", ["x/", "/x", "a//b", "a/ /b", "a\x85b"])
+@pytest.mark.parametrize("world", ["outlook"], indirect=True)
+async def test_a_name_that_no_mailbox_can_have_is_refused(
+    desk: Desk, world: World, name: str
+) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+
+    why = await told_why(desk, messages.move_message, message_id=here.id, destination=name)
+    assert "no mailbox can be called" in why
+
+
+@pytest.mark.parametrize("world", ["gmail"], indirect=True)
+async def test_what_gmail_never_does_is_refused(desk: Desk, world: World) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+
+    move, label = messages.move_message, messages.apply_label
+    assert "Archive" in await told_why(desk, move, message_id=here.id, destination="Sent")
+    for name in ("INBOX", "Trash", "Important", "CATEGORY_SOCIAL", "x/"):
+        await told_why(desk, label, message_ids=[here.id], label=name)
+    await told_why(desk, move, message_id=here.id, destination="Important")
+
+
+async def test_the_name_of_a_standard_mailbox_may_be_in_any_case(desk: Desk, world: World) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+    await ask(desk, messages.move_message, message_id=here.id, destination="archive")
+    await desk.sync()
+
+    there = world.find("Hello")
+    assert there is not None
+    assert "Archive" == there.mailbox
+    assert ("Archive",) == (await desk.message("Hello")).mailboxes

@@ -118,6 +118,7 @@ class ImapProvider:
         left: list[RemoteRef] = []
         entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
         with imap_errors(self.account):
+            is_there = await self._is_there(push)
             for ref, mailboxes in push.refs:
                 client = await self._boxes.at(ref.scope, writing=True)
                 uid = int(ref.key)
@@ -126,11 +127,20 @@ class ImapProvider:
                     left.append(ref)
                     continue
                 await self._flag(client, uid, push)
-                if push.move_to and push.move_to.casefold() not in map(str.casefold, mailboxes):
-                    place = await self._move(client, uid, push.move_to)
+                if push.move_to and not _is_in(push.move_to, mailboxes):
                     left.append(ref)
-                    entered += [place] if place is not None else []
+                    if is_there:
+                        await self._expunge(client, uid)
+                    elif place := await self._move(client, uid, push.move_to):
+                        entered.append(place)
+                        is_there = True
         return Pushed(tuple(left), tuple(entered))
+
+    async def _is_there(self, push: Push) -> bool:
+        """Whether a copy is where it shall be moved: another one would be one too many."""
+        name = push.move_to
+        refs = [ref for ref, mailboxes in push.refs if name and _is_in(name, mailboxes)]
+        return bool(await self.look(refs))
 
     async def _flag(self, client: Client, uid: int, push: Push) -> None:
         self._reading.labels.learn(push.add_labels)
@@ -207,3 +217,7 @@ class ImapProvider:
             if self._ear.has_idle:
                 return
         await asyncio.sleep(max(0.0, POLL_S - (clock() - began)))
+
+
+def _is_in(name: str, mailboxes: Sequence[str]) -> bool:
+    return name.casefold() in map(str.casefold, mailboxes)

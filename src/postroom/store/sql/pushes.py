@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from postroom.model.inbox import ARCHIVE, STANDARD_MAILBOXES
 from postroom.model.remote import Push, Pushed, RemoteRef
-from postroom.model.stored import Change
-from postroom.store.sql.values import caseless, dumps, from_text, seconds
+from postroom.store.sql.values import dumps, from_text, seconds
 from postroom.store.transaction import Transaction
 
-_STANDARD = frozenset(caseless(name) for name in STANDARD_MAILBOXES)
 INSERT = """
     INSERT INTO pushes (account, message, message_id, kind, change, attempts, next_at)
     VALUES (:account, :message, :message_id, :kind, :change, 0, 0)
@@ -43,15 +40,6 @@ def origin_of(tx: Transaction, inbox: int) -> Origin | None:
         tx.known[Origin, inbox] = Origin(*row) if row else None
     origin: Origin | None = tx.known[Origin, inbox]
     return origin
-
-
-def as_provider_has_it(origin: Origin, change: Change) -> Change:
-    """A change as the provider will make it: in Gmail, mailboxes of one's own are labels."""
-    destination = change.move_to
-    if origin.provider != "gmail" or destination is None or caseless(destination) in _STANDARD:
-        return change
-    labels = (*change.add_labels, destination)
-    return replace(change, add_labels=labels, move_to=ARCHIVE)
 
 
 @dataclass(frozen=True, slots=True)
