@@ -70,9 +70,18 @@ def put_deletion(tx: Transaction, origin: Origin, number: int, message_id: str) 
         _insert(tx, origin.account, None, message_id, "delete", {"places": places})
 
 
-def put_copy(tx: Transaction, origin: Origin, number: int, message_id: str) -> None:
-    """Let a copy of a sent mail be put into Sent at the provider."""
-    _insert(tx, origin.account, number, message_id, "save_sent", {})
+def keep_a_copy(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
+    """Have a sent mail put into Sent once, where the provider does not do so by itself."""
+    origin = origin_of(tx, inbox)
+    if origin is None or origin.provider != "imap":
+        return
+    known = tx.one(
+        """SELECT 1 FROM remotes WHERE message = :n
+           UNION ALL SELECT 1 FROM pushes WHERE message = :n AND kind = 'save_sent'""",
+        n=number,
+    )
+    if known is None:
+        _insert(tx, origin.account, number, message_id, "save_sent", {})
 
 
 def _insert(
