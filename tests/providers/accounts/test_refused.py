@@ -12,6 +12,7 @@ from postroom.providers.imap.account import ImapProvider
 from postroom.providers.imap.client import Client
 from tests.providers.accounts.conftest import AS_ROOT, Desk
 from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_rules import keep_rule
 from tests.providers.accounts.worlds import World
 
 FOLDERS = ["imap", "imap-plain", pytest.param("fastmail", marks=AS_ROOT)]
@@ -155,3 +156,16 @@ async def test_the_name_of_a_standard_mailbox_may_be_in_any_case(desk: Desk, wor
     assert there is not None
     assert "Archive" == there.mailbox
     assert ("Archive",) == (await desk.message("Hello")).mailboxes
+
+
+@pytest.mark.parametrize("world", ["outlook"], indirect=True)
+async def test_what_a_rule_cannot_do_is_told(desk: Desk, world: World) -> None:
+    await keep_rule(desk, "{move: Drafts}", word="hello")
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    await desk.sync()
+
+    here = await desk.message("Hello")
+    assert ("Inbox",) == here.mailboxes
+    (refused,) = await refusals(desk)
+    assert (here.id, {"move_to": "Drafts"}) == (refused.message_id, refused.data["change"])

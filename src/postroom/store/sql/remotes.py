@@ -30,6 +30,7 @@ from postroom.store.sql.values import any_of, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
 
 _AT_ONCE = 500
+_WANTED = ("flags", "labels", "add_flags", "remove_flags", "add_labels", "remove_labels", "move_to")
 INSERT = """
     INSERT INTO remotes (account, scope, key, message, mailboxes, is_gone)
     VALUES (:account, :scope, :key, :message, :mailboxes, 0)
@@ -126,7 +127,10 @@ def _add(
     if added.is_duplicate:
         _follow(tx, inbox, number, remote)
     elif (change := _by_rules(as_there, message)) != Change():
-        change_messages(tx, [added.message_id], change, None)
+        for failed in change_messages(tx, [added.message_id], change, None).failed:
+            about = About(inbox, added.thread_id, added.message_id)
+            told = _refused(failed.message, change)
+            add_event(tx, "message.refused", message.received_at, about, told)
     return added
 
 
@@ -197,13 +201,13 @@ def give_up_push(tx: Transaction, account_id: str, push: Push, refusal: Refusal)
     row = tx.one(THREAD, inbox=inbox, id=push.message_id)
     if row is not None:
         about = About(inbox, row[0], push.message_id)
-        add_event(tx, "message.refused", refusal.at, about, _refused(push, refusal))
+        add_event(tx, "message.refused", refusal.at, about, _refused(refusal.why, push))
 
 
-def _refused(push: Push, refusal: Refusal) -> dict[str, object]:
-    names = ("add_flags", "remove_flags", "add_labels", "remove_labels", "move_to")
-    wanted = {name: getattr(push, name) for name in names if getattr(push, name)}
-    return {"detail": refusal.why[:1000], "change": wanted}
+def _refused(detail: str, change: Push | Change) -> dict[str, object]:
+    """What an event says of a change that was not made."""
+    wanted = {name: value for name in _WANTED if (value := getattr(change, name, None))}
+    return {"detail": detail[:1000], "change": wanted}
 
 
 def _leave(tx: Transaction, account: int, inbox: int, ref: RemoteRef) -> None:
