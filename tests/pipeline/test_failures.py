@@ -22,6 +22,7 @@ from postroom.model.key import OWNER, Scope
 from postroom.model.page import Page
 from postroom.operations.context import Context
 from postroom.operations.inboxes import ListInboxes
+from postroom.operations.messages import move_message
 from postroom.operations.operation import call, operation
 from postroom.operations.sending import send_message
 from postroom.operations.webhooks import create_webhook
@@ -39,6 +40,8 @@ from postroom.surfaces.mcp.calling import call_tool
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.smtp.server import listening
 from tests.mails import deliver, mail, new_inbox
+from tests.providers.accounts.conftest import open_desk
+from tests.providers.accounts.worlds import open_world
 from tests.servers.relay import CUT, Script, relaying
 from tests.surfaces.rest.conftest import visiting
 from tests.surfaces.smtp.conftest import Client, connect
@@ -72,7 +75,7 @@ class Scene:
 @pytest.fixture
 async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     given = {"DATA_DIR": str(tmp_path / "data"), "RELAY_URL": "smtp://127.0.0.1:9"}
-    given |= {"SMTP_LISTEN": "127.0.0.1:0"}
+    given |= {"SMTP_LISTEN": "127.0.0.1:0", "SECRETS": "file"}
     settings = read_settings({f"POSTROOM_{name}": value for name, value in given.items()}).settings
     async with open_app(settings) as app:
         await new_inbox(app.house)
@@ -225,6 +228,19 @@ async def an_account_with_a_fault(scene: Scene) -> None:
     await fail_to_sync(scene, RuntimeError("a fault of our own"))
 
 
+async def a_mailbox_that_cannot_be(scene: Scene) -> None:
+    async with open_world("imap") as world:
+        world.deliver(mail("Hello"))
+        desk = await open_desk(scene.app, world)
+        await desk.sync()
+        arguments = {
+            "message_id": (await desk.message("Hello")).id,
+            "destination": "\N{CJK UNIFIED IDEOGRAPH-540D}" * 250,
+        }
+        await call(scene.ctx, move_message, arguments)
+        await desk.sync()
+
+
 async def tell(scene: Scene, name: str) -> None:
     poster = HttpPoster(Guard((ip_network("127.0.0.0/8"),)), patience_s=2)
     scene.change(poster=poster)
@@ -283,6 +299,7 @@ SCENES: list[tuple[str, Callable[[Scene], Awaitable[None]], str]] = [
     ("sync_failed", an_account_that_is_away, "account"),
     ("sync_failed", an_account_that_wants_another_password, "account"),
     ("sync_failed", an_account_with_a_fault, "account"),
+    ("pushes_refused", a_mailbox_that_cannot_be, "message_id"),
     ("webhooks_failed", a_webhook_that_is_away, "delivery_id"),
     ("webhooks_dead", a_webhook_that_stays_away, "delivery_id"),
     ("readiness_failed", not_ready, "request_id"),

@@ -22,6 +22,7 @@ EventType = Literal[
     "message.bounced",
     "message.failed",
     "message.unknown",
+    "message.refused",
     "rule.matched",
     "rule.failed",
 ]

@@ -85,6 +85,15 @@ class Push:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a push was given up, and how the message stands at its provider instead."""
+
+    why: str
+    at: datetime
+    there: tuple[RemoteMessage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Pushed:
     """What a push did to the places of a message: those it left, and those it is in now."""
 

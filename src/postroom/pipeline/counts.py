@@ -32,6 +32,7 @@ FAILED = {
     "outbox_claims_lost": "Mails that another process took over because we seemed to be gone.",
     "outbox_unsettled": "Mails whose outcome could not be written down.",
     "sync_failed": "Times that an account could not be kept in step.",
+    "pushes_refused": "Changes that were not made at a provider; what it has holds here again.",
     "webhooks_failed": "Attempts to tell a webhook that failed.",
     "webhooks_dead": "Events that a webhook was told of in vain for 24 hours.",
     "readiness_failed": "Times that we were not ready: nothing could be written.",

@@ -9,13 +9,27 @@ from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
-from postroom.errors import Conflict, MailError, NotFound, ProviderError, RateLimited
+from postroom.errors import (
+    MailError,
+    ProviderAuthFailed,
+    ProviderError,
+    RateLimited,
+    StorageFull,
+    Unavailable,
+)
 from postroom.mail.html import sanitise_html
 from postroom.mail.message import ParsedMessage
 from postroom.model.account import Account, Identity
 from postroom.model.inbox import ARCHIVE, INBOX, SENT
 from postroom.model.message import Direction
-from postroom.model.remote import Push, Pushed, RemoteChanges, RemoteIdentity, RemoteMessage
+from postroom.model.remote import (
+    Push,
+    Pushed,
+    Refusal,
+    RemoteChanges,
+    RemoteIdentity,
+    RemoteMessage,
+)
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
 from postroom.pipeline.remote_names import is_identity, name_in, storable
@@ -32,6 +46,7 @@ TIDIED_MAILS = 50
 
 FIRST_WAIT = timedelta(seconds=10)
 LONGEST_WAIT = timedelta(hours=1)
+MOST_ATTEMPTS = 20
 
 Mail = tuple[RemoteMessage, bytes]
 
@@ -48,6 +63,9 @@ class Stored:
 
     async def keys(self, scope: str) -> frozenset[str]:
         return await self.house.store.remote_keys(self.account_id, scope)
+
+    async def labels(self) -> frozenset[str]:
+        return await self.house.store.remote_labels(self.account_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +123,44 @@ class Pass:
         store = self.house.store
         try:
             pushed = await self._told(push)
-        except (NotFound, Conflict) as error:
-            log.warning("push.refused", extra={"account": self.account.id, "error": str(error)})
-            await store.give_up_push(push)
         except RateLimited as error:
             await store.defer_push(push, self._later(timedelta(seconds=error.retry_after)))
             raise
+        except (StorageFull, Unavailable):
+            raise
         except ProviderError as error:
-            if not error.retryable and error.code == "provider_error":
-                log.warning("push.refused", extra={"account": self.account.id, "error": str(error)})
-                await store.give_up_push(push)
+            if _is_final(push, error):
+                await self._give_up(push, str(error))
                 return
             wait = min(FIRST_WAIT * (1 << min(push.attempts, 12)), LONGEST_WAIT)
             await store.defer_push(push, self._later(wait))
             raise
+        except MailError as error:
+            await self._give_up(push, str(error))
+        except Exception as error:  # noqa: BLE001 - one change must not stop an account
+            await self._give_up(push, "an error of ours; see the log", error)
         else:
             await store.settle_push(self.account.id, push, pushed)
+
+    async def _give_up(self, push: Push, why: str, cause: Exception | None = None) -> None:
+        """A change will not be made: what the provider has holds here again."""
+        about = {"account": self.account.id, "message_id": push.message_id, "error": why}
+        self.house.counts.failed("pushes_refused", about, cause=cause)
+        there = await self._look(push)
+        refusal = Refusal(why, self.house.clock(), there)
+        await self.house.store.give_up_push(self.account.id, push, refusal)
+        if push.kind == "delete":
+            for batch in _batches(there):
+                await self._keep(await self._mails(batch))
+
+    async def _look(self, push: Push) -> tuple[RemoteMessage, ...]:
+        """How a message stands at the provider, as far as it says so."""
+        try:
+            return await self.provider.look([ref for ref, _ in push.refs])
+        except MailError as error:
+            if error.retryable or isinstance(error, ProviderAuthFailed):
+                raise
+            return ()
 
     def _later(self, wait: timedelta) -> datetime:
         return self.house.clock() + wait
@@ -244,6 +284,13 @@ class Pass:
                 await self.house.blobs.discard(unused, self.house.store.used_blobs)
             if not removed:
                 return
+
+
+def _is_final(push: Push, error: ProviderError) -> bool:
+    """Whether a provider will not make a change, or has failed to for half a day."""
+    if isinstance(error, ProviderAuthFailed):
+        return False
+    return not error.retryable or push.attempts >= MOST_ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True)

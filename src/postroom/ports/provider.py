@@ -14,6 +14,7 @@ from postroom.model.remote import (
     Pushed,
     RemoteChanges,
     RemoteIdentity,
+    RemoteMessage,
     RemoteRef,
 )
 from postroom.ports.sender import Sender
@@ -25,6 +26,7 @@ class Known(Protocol):
 
     async def scopes(self) -> frozenset[str]: ...
     async def keys(self, scope: str) -> frozenset[str]: ...
+    async def labels(self) -> frozenset[str]: ...
 
 
 class Provider(Protocol):
@@ -54,6 +56,9 @@ class Provider(Protocol):
 
     async def push(self, push: Push) -> Pushed:
         """Make a change that was made here. Doing it twice does no harm."""
+
+    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+        """How some messages stand now; what is gone is left out."""
 
     async def identities(self) -> list[RemoteIdentity]:
         """The addresses one may send from; the account's own first."""

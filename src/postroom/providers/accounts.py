@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import FeatureDisabled, ProviderAuthFailed
-from postroom.model.account import Account, Capabilities
+from postroom.model.account import Account, Capabilities, RateLimits
 from postroom.model.remote import RemoteIdentity
 from postroom.ports.provider import MakesAliases, Provider
 from postroom.ports.sender import Sender
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from postroom.providers.graph.client import GraphClient
     from postroom.providers.jmap.provider import JmapProvider
     from postroom.providers.oauth.signing_in import Client
-    from postroom.providers.web.api import Authorizer
+    from postroom.providers.web.api import Authorizer, Pace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,7 @@ class Accounts:
     kind: str
     endpoints: Endpoints
     message_bytes: int
+    _paces: dict[tuple[str, str], Pace] = field(default_factory=dict)
 
     @cached_property
     def vault(self) -> Vault:
@@ -113,18 +114,16 @@ class Accounts:
         from postroom.providers.gmail.provider import RATES
         from postroom.providers.web.api import Api
 
-        return GmailClient(
-            Api(account.id, self.endpoints.gmail, self._tokens(account, secret), RATES)
-        )
+        tokens, pace = self._tokens(account, secret), self._pace(account, RATES)
+        return GmailClient(Api(account.id, self.endpoints.gmail, tokens, RATES, pace=pace))
 
     def _graph(self, account: Account, secret: Secret | None) -> GraphClient:
         from postroom.providers.graph.client import GraphClient
         from postroom.providers.graph.provider import RATES
         from postroom.providers.web.api import Api
 
-        return GraphClient(
-            Api(account.id, self.endpoints.outlook, self._tokens(account, secret), RATES)
-        )
+        tokens, pace = self._tokens(account, secret), self._pace(account, RATES)
+        return GraphClient(Api(account.id, self.endpoints.outlook, tokens, RATES, pace=pace))
 
     def _jmap(self, account: Account, secret: Secret | None) -> JmapProvider:
         from postroom.providers.jmap.client import JmapClient
@@ -136,9 +135,16 @@ class Accounts:
         if account.options.get("basic"):
             pair = f"{account.options['user']}:{given['password']}".encode()
             said = f"Basic {b64encode(pair).decode()}"
-        client = JmapClient(Api(account.id, self.endpoints.fastmail, Fixed(said), RATES))
+        pace = self._pace(account, RATES)
+        client = JmapClient(Api(account.id, self.endpoints.fastmail, Fixed(said), RATES, pace=pace))
         scopes = account.options.get("scopes", ["send"])
         return JmapProvider(client, account.address, wants_to_send="send" in scopes)
+
+    def _pace(self, account: Account, rates: RateLimits) -> Pace:
+        """What reads an account and what sends for it wait together."""
+        from postroom.providers.web.api import Pace
+
+        return self._paces.setdefault((account.provider, account.address), Pace(rates))
 
     def _tokens(self, account: Account, secret: Secret | None) -> Authorizer:
         """The tokens of the vault, which are renewed, or some that are only tried."""

@@ -14,6 +14,7 @@ from postroom.model.remote import (
     Checkpoint,
     Push,
     Pushed,
+    Refusal,
     RemoteChanges,
     RemoteMessage,
     RemoteRef,
@@ -74,6 +75,9 @@ class SqlAccounts(Audited):
     async def remote_scopes(self, account_id: str) -> frozenset[str]:
         return await self._engine.read(lambda tx: remotes.scopes(tx, account_id))
 
+    async def remote_labels(self, account_id: str) -> frozenset[str]:
+        return await self._engine.read(lambda tx: remotes.labels(tx, account_id))
+
     async def remote_keys(self, account_id: str, scope: str) -> frozenset[str]:
         return await self._engine.read(lambda tx: remotes.keys(tx, account_id, scope))
 
@@ -97,8 +101,8 @@ class SqlAccounts(Audited):
     async def defer_push(self, push: Push, next_at: datetime) -> None:
         await self._engine.write(lambda tx: pushes.defer_push(tx, push, next_at))
 
-    async def give_up_push(self, push: Push) -> None:
-        await self._engine.write(lambda tx: pushes.give_up_push(tx, push))
+    async def give_up_push(self, account_id: str, push: Push, refusal: Refusal) -> None:
+        await self._engine.write(lambda tx: remotes.give_up_push(tx, account_id, push, refusal))
 
     async def next_push_at(self, account_id: str) -> datetime | None:
         at = await self._engine.read(lambda tx: pushes.next_push_at(tx, account_id))

@@ -25,6 +25,7 @@ from postroom.operations.accounts import (
 )
 from postroom.operations.messages import search_messages
 from postroom.operations.operation import call
+from postroom.operations.sending import send_message
 from postroom.operations.waiting import wait_for_message
 from postroom.pipeline.syncing import Syncing
 from postroom.providers.imap import account as imap_account
@@ -218,3 +219,31 @@ async def test_a_caller_is_told_how_long_a_provider_wants_us_to_wait(tmp_path: P
 
     assert 120 == refused.value.retry_after
     assert 19 <= len(graph.busy)
+
+
+async def test_mail_waits_too_while_a_provider_wants_us_to_wait(tmp_path: Path) -> None:
+    with Graph() as graph:
+        world = Push(
+            {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
+            {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
+        )
+        async with in_step(tmp_path / "data", world) as app:
+            await account_when(app, "ready")
+            graph.busy.append(1200)
+            with pytest.raises(RateLimited):
+                await call(app.context(OWNER), check_account, {"account_id": "work"})
+            asked = len(graph.asked)
+            letter_out = {"to": ["bo@else.example"], "subject": "Hello", "body_text": "Hello"}
+            sent = await call(app.context(OWNER), send_message, letter_out)
+            handing_over = asyncio.create_task(app.outbox().run())
+
+            async def is_deferred() -> bool:
+                message = await app.house.store.message(sent.message_id, None)
+                assert message is not None
+                return "wants us to wait" in str(message.recipients)
+
+            await holds(is_deferred)
+            handing_over.cancel()
+            await asyncio.gather(handing_over, return_exceptions=True)
+
+    assert (asked, []) == (len(graph.asked), graph.sent)

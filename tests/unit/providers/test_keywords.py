@@ -2,31 +2,71 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.providers.imap.arguments import is_flag
 from postroom.providers.imap.client import Listed
 from postroom.providers.imap.framing import Frame
 from postroom.providers.imap.mirroring import Vanished
 from postroom.providers.imap.roles import boxes_of
-from postroom.providers.keywords import flags_in, keyword_of, label_of, labels_in
+from postroom.providers.keywords import Labels, flags_in, keyword_of
 
 
-@given(st.text(min_size=1, max_size=128))
+def read_back(label: str) -> str:
+    """What a label is called after a server has kept its keyword."""
+    labels = Labels()
+    labels.learn([label])
+    (found,) = labels.among([keyword_of(label).lower()])
+    return found
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=128))
 def test_a_label_survives_as_a_keyword_but_for_its_case(label: str) -> None:
     keyword = keyword_of(label)
 
-    assert keyword.isascii()
-    assert not set(keyword) & set(' (){%*"\\]')
-    found = label_of(keyword.lower())
-    assert found is None or label.lower() == found.lower() or label == found
+    assert is_flag(keyword)
+    assert len(keyword) <= 50
+    found = read_back(label)
+    assert label.lower() == found.lower() or label == found
+
+
+@pytest.mark.parametrize(
+    "label", ["x" * 128, "x" * 62, "ü" * 30, "名" * 128, "𝄞" * 128, "A plan for " + "all " * 29]
+)
+def test_a_label_too_long_for_a_keyword_is_shortened_and_known_again(label: str) -> None:
+    assert is_flag(keyword_of(label))
+    assert len(keyword_of(label)) <= 50
+    assert label == read_back(label)
+
+
+def test_two_long_labels_that_begin_alike_are_two() -> None:
+    assert keyword_of("x" * 127 + "a") != keyword_of("x" * 127 + "b")
+
+
+def test_a_shortened_label_that_nobody_knows_is_a_label_that_can_be_taken_off() -> None:
+    keyword = keyword_of("Invoices " + "x" * 100)
+    (found,) = Labels().among([keyword])
+
+    assert keyword == found == keyword_of(found)
+    assert keyword.startswith("label-invoices-")
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["Junk", "NonJunk", "NotJunk", "Forwarded", "Submitted", "Redirected", "MDNSent", "label.x"],
+)
+def test_a_label_with_the_name_of_a_keyword_of_machines_comes_back(label: str) -> None:
+    assert label == read_back(label)
+    assert () == Labels().among(["NonJunk", "$MDNSent"])
 
 
 def test_flags_and_labels_are_told_apart_from_what_machines_set() -> None:
     words = (r"\Seen", r"\Recent", "$Forwarded", "NonJunk", "Work", keyword_of("To do"))
 
     assert ("seen",) == flags_in(words)
-    assert ("Work", "To do") == labels_in(words)
+    assert ("Work", "To do") == Labels().among(words)
 
 
 def listed(name: bytes, *attributes: str, delimiter: str = "/") -> Listed:

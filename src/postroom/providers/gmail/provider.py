@@ -213,6 +213,10 @@ class GmailProvider:
             if raw is not None:
                 yield ref, raw
 
+    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+        keys = [ref.key for ref in refs]
+        return (await self._read(keys, frozenset(keys)))[0]
+
     # What was done here.
 
     async def push(self, push: Push) -> Pushed:

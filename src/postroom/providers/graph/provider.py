@@ -181,6 +181,19 @@ class GraphProvider:
         ):
             yield found
 
+    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+        found = []
+        for ref in refs:
+            try:
+                row = await self.client.message(ref.key)
+            except ApiRefused as refusal:
+                if refusal.status != 404:
+                    raise
+            else:
+                name = self._folders.get(ref.scope, ARCHIVE)
+                found.append(self._message(ref.scope, name, row))
+        return tuple(found)
+
     # What was done here.
 
     async def push(self, push: Push) -> Pushed:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from postroom.errors import NotFound, ProviderError
+from postroom.errors import Conflict, NotFound, ProviderError
 from postroom.model.account import Capabilities, RateLimits
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.model.inbox import INBOX, SENT
@@ -17,11 +17,13 @@ from postroom.model.remote import (
     Pushed,
     RemoteChanges,
     RemoteIdentity,
+    RemoteMessage,
     RemoteRef,
 )
 from postroom.ports.provider import Known
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.errors import imap_errors
+from postroom.providers.imap.faults import Refused
 from postroom.providers.imap.listening import Ear
 from postroom.providers.imap.mailboxes import Mailboxes, scope_of
 from postroom.providers.imap.mirroring import create, find_message_id
@@ -29,7 +31,7 @@ from postroom.providers.imap.names import spellings
 from postroom.providers.imap.reading import Reading, ref_of
 from postroom.providers.imap.responses import Row
 from postroom.providers.imap.roles import Box
-from postroom.providers.keywords import SYSTEM, keyword_of
+from postroom.providers.keywords import SYSTEM, keyword_of, longer_keywords_of
 
 POLL_S = 30.0
 _RATES = RateLimits(requests_per_second=50, burst=100)
@@ -85,6 +87,13 @@ class ImapProvider:
     ) -> AsyncGenerator[RemoteChanges, None]:
         return self._reading.changes(since, known)
 
+    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+        found: list[RemoteMessage] = []
+        for ref in refs:
+            with imap_errors(self.account), suppress(NotFound, Conflict):
+                found += await self._reading.look(ref)
+        return tuple(found)
+
     # The messages themselves.
 
     async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
@@ -109,6 +118,7 @@ class ImapProvider:
         left: list[RemoteRef] = []
         entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
         with imap_errors(self.account):
+            is_there = await self._is_there(push)
             for ref, mailboxes in push.refs:
                 client = await self._boxes.at(ref.scope, writing=True)
                 uid = int(ref.key)
@@ -117,13 +127,23 @@ class ImapProvider:
                     left.append(ref)
                     continue
                 await self._flag(client, uid, push)
-                if push.move_to and push.move_to.casefold() not in map(str.casefold, mailboxes):
-                    place = await self._move(client, uid, push.move_to)
+                if push.move_to and not _is_in(push.move_to, mailboxes):
                     left.append(ref)
-                    entered += [place] if place is not None else []
+                    if is_there:
+                        await self._expunge(client, uid)
+                    elif place := await self._move(client, uid, push.move_to):
+                        entered.append(place)
+                        is_there = True
         return Pushed(tuple(left), tuple(entered))
 
+    async def _is_there(self, push: Push) -> bool:
+        """Whether a copy is where it shall be moved: another one would be one too many."""
+        name = push.move_to
+        refs = [ref for ref, mailboxes in push.refs if name and _is_in(name, mailboxes)]
+        return bool(await self.look(refs))
+
     async def _flag(self, client: Client, uid: int, push: Push) -> None:
+        self._reading.labels.learn(push.add_labels)
         for sign, flags, labels in (
             ("+", push.add_flags, push.add_labels),
             ("-", push.remove_flags, push.remove_labels),
@@ -132,6 +152,10 @@ class ImapProvider:
             wanted = [SYSTEM[flag] for flag in flags] + [keyword_of(label) for label in keywords]
             if wanted:
                 await client.store(uid, sign, wanted)
+        for label in push.remove_labels if self._reading.takes_keywords else ():
+            for keyword in longer_keywords_of(label):
+                with suppress(Refused):
+                    await client.store(uid, "-", [keyword])
 
     async def _move(
         self, client: Client, uid: int, name: str
@@ -150,6 +174,8 @@ class ImapProvider:
         with suppress(NotFound):
             return self._boxes.named(name)
         delimiter = self._boxes.all[0].delimiter if self._boxes.all else "/"
+        if delimiter != "/" and delimiter in name:
+            raise Conflict(f"no mailbox of this server can have {delimiter} in its name: {name}")
         wire = spellings(name.replace("/", delimiter), is_utf8=client.has_utf8_names)[0]
         await create(client, wire)
         box = Box(wire, name, delimiter)
@@ -191,3 +217,7 @@ class ImapProvider:
             if self._ear.has_idle:
                 return
         await asyncio.sleep(max(0.0, POLL_S - (clock() - began)))
+
+
+def _is_in(name: str, mailboxes: Sequence[str]) -> bool:
+    return name.casefold() in map(str.casefold, mailboxes)

@@ -56,7 +56,8 @@ def refused(fault: Refused, account: ImapAccount) -> ProviderError | NotFound:
     message = f"{account.account_id}: the server refused {fault.command}: {text or fault.word}"
     if fault.code in _MISSING or (fault.command in ("EXAMINE", "SELECT") and fault.word == "NO"):
         return NotFound(message, server_said=text)
-    if fault.word == "BAD" or fault.code in _FINAL:
+    is_final = fault.code in _FINAL or (fault.command == "CREATE" and not fault.code)
+    if fault.word == "BAD" or is_final:
         return Final(message, server_said=text)
     return ProviderError(message, server_said=text)
 

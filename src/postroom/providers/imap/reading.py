@@ -16,7 +16,7 @@ from postroom.providers.imap.mailboxes import MOST_UIDS, Mailboxes, key_of, scop
 from postroom.providers.imap.mirroring import Position, fetch_changed
 from postroom.providers.imap.responses import Row
 from postroom.providers.imap.roles import Box
-from postroom.providers.keywords import flags_in, labels_in
+from postroom.providers.keywords import Labels, flags_in
 
 LISTED_AT_ONCE = 500
 NEWS_S = 15.0
@@ -39,6 +39,7 @@ class Reading:
     ear: Ear
     takes_keywords: bool = False
     inbox_seen: tuple[int, int, int] | None = None
+    labels: Labels = field(default_factory=Labels)
     _flags: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
     _next_look: float = 0.0
     _next_look_at_all: float = 0.0
@@ -47,6 +48,7 @@ class Reading:
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
         """What was told of Inbox first: to look at all of it takes the longer the more there is."""
+        self.labels.learn(await known.labels())
         state = _copied({"boxes": {}, **(since or {})})
         with imap_errors(self.boxes.account):
             told = await self._told(self.ear.taken(), state)
@@ -57,6 +59,12 @@ class Reading:
             self._next_look_at_all = self._now() + ALL_S
             async for changes in self._of_all(state, known):
                 yield changes
+
+    async def look(self, ref: RemoteRef) -> tuple[RemoteMessage, ...]:
+        """How a message stands now, if it is in this place."""
+        wire = ref.scope.partition("/")[2]
+        box = next((box for box in self.boxes.all if key_of(box) == wire), None)
+        return () if box is None else await self._describe(box, ref.scope, [int(ref.key)])
 
     async def _told(self, heard: Heard, state: Checkpoint) -> tuple[RemoteMessage, ...] | None:
         """The messages of which Inbox told; None where that does not say enough."""
@@ -269,7 +277,7 @@ class Reading:
                 ref=ref_of(scope, uid),
                 mailboxes=(box.name,),
                 flags=flags_in(found[uid].flags or ()),
-                labels=labels_in(found[uid].flags or ()) if self.takes_keywords else None,
+                labels=self.labels.among(found[uid].flags or ()) if self.takes_keywords else None,
                 arrived_at=found[uid].arrived_at,
                 size_bytes=found[uid].number(b"RFC822.SIZE"),
             )

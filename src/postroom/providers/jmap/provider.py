@@ -26,7 +26,7 @@ from postroom.ports.provider import Known
 from postroom.ports.sender import Accepted
 from postroom.providers.fetching import fetch_each
 from postroom.providers.jmap.client import SUBMISSION, JmapClient, MethodRefused
-from postroom.providers.keywords import keyword_of, label_of
+from postroom.providers.keywords import Labels, keyword_of, longer_keywords_of
 from postroom.providers.outcomes import handed_over
 from postroom.providers.web.sense import count_in, makes_sense
 
@@ -58,6 +58,7 @@ class JmapProvider:
     _mailboxes: dict[str, str] = field(default_factory=dict)
     _blobs: dict[str, str] = field(default_factory=dict)
     _state: str | None = None
+    _labels: Labels = field(default_factory=Labels)
     _can_send: bool = False
     _can_alias: bool = False
     _has_push: bool = False
@@ -129,6 +130,7 @@ class JmapProvider:
     async def changes(
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
+        self._labels.learn(await known.labels())
         await self.learn_mailboxes()
         if since is not None and not since.get("listing"):
             try:
@@ -229,12 +231,11 @@ class JmapProvider:
     def _message(self, row: Mapping[str, Any]) -> RemoteMessage:
         keywords = [str(keyword) for keyword, is_set in row["keywords"].items() if is_set]
         names = (self._mailboxes.get(str(key), ARCHIVE) for key in row["mailboxIds"])
-        labels = (label_of(keyword) for keyword in keywords)
         return RemoteMessage(
             ref=RemoteRef("", str(row["id"])),
             mailboxes=tuple(dict.fromkeys(names)) or (ARCHIVE,),
             flags=tuple(_NAMES[k.lower()] for k in keywords if k.lower() in _NAMES),
-            labels=tuple(label for label in labels if label),
+            labels=self._labels.among(keywords),
             arrived_at=datetime.fromisoformat(row["receivedAt"]),
             size_bytes=int(row.get("size", 0)),
         )
@@ -250,6 +251,9 @@ class JmapProvider:
         async for found in fetch_each(refs, one):
             yield found
 
+    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+        return (await self._describe([ref.key for ref in refs]))[0]
+
     # What was done here.
 
     async def push(self, push: Push) -> Pushed:
@@ -257,8 +261,11 @@ class JmapProvider:
             return await self._destroy(push)
         patch: dict[str, Any] = {f"keywords/{_FLAGS[flag]}": True for flag in push.add_flags}
         patch |= {f"keywords/{_FLAGS[flag]}": None for flag in push.remove_flags}
+        self._labels.learn(push.add_labels)
+        for label in push.remove_labels:
+            for keyword in (keyword_of(label), *longer_keywords_of(label)):
+                patch[f"keywords/{_pointer(keyword.lower())}"] = None
         patch |= {f"keywords/{_pointer(keyword_of(n).lower())}": True for n in push.add_labels}
-        patch |= {f"keywords/{_pointer(keyword_of(n).lower())}": None for n in push.remove_labels}
         if push.move_to is not None:
             patch["mailboxIds"] = {await self.mailbox_id(push.move_to): True}
         keys = [ref.key for ref, _ in push.refs]

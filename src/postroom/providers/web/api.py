@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -85,6 +86,11 @@ class Pace:
         if wait > 0:
             await asyncio.sleep(wait)
 
+    @property
+    def held_s(self) -> float:
+        """For how long nothing may go out yet."""
+        return max(0.0, self.not_before - asyncio.get_running_loop().time())
+
     def hold(self, seconds: float) -> None:
         """Let nothing through for so long."""
         until = asyncio.get_running_loop().time() + seconds
@@ -93,19 +99,20 @@ class Pace:
 
 @dataclass(eq=False)
 class Api:
-    """One account's way to ask its provider."""
+    """One account's way to ask its provider; who asks for the same account shares a pace."""
 
     account_id: str
     base: str
     authorizer: Authorizer
     rates: RateLimits
     patience_s: int = PATIENCE_S
+    pace: Pace | None = None
     _http: httpx2.AsyncClient | None = None
-    _pace: Pace | None = None
+    _pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
         refuse_clear_text(self.base)
-        self._pace = Pace(self.rates)
+        self._pace = self.pace or Pace(self.rates)
 
     async def close(self) -> None:
         if self._http is not None:
@@ -152,14 +159,15 @@ class Api:
             wait = self._asked_to_wait(status, answer_headers, data)
             if wait is None:
                 raise self._refusal(status, await self._without_login(data))
-            assert self._pace is not None
             self._pace.hold(wait)
             if wait > self.patience_s or attempt == _TRIES - 1:
-                raise RateLimited(
-                    f"{self.account_id}: the provider wants us to wait {wait} s",
-                    retry_after=wait,
-                )
+                raise self._limited(wait)
         raise AssertionError("unreachable")
+
+    def _limited(self, wait_s: int) -> RateLimited:
+        return RateLimited(
+            f"{self.account_id}: the provider wants us to wait {wait_s} s", retry_after=wait_s
+        )
 
     async def _once(
         self,
@@ -194,7 +202,8 @@ class Api:
         read_s: float | None = None,
     ) -> AsyncIterator[httpx2.Response]:
         """An answer that is read while it comes."""
-        assert self._pace is not None
+        if self._pace.held_s > self.patience_s:
+            raise self._limited(math.ceil(self._pace.held_s))
         await self._pace.turn()
         url = path if path.startswith(("http://", "https://")) else self.base + path
         refuse_clear_text(url)

@@ -22,6 +22,7 @@ _ASKING = (
     "changes",
     "fetch",
     "push",
+    "look",
     "wait",
     "create_alias",
 )

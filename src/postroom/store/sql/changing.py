@@ -18,9 +18,9 @@ from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.memories import forget_without_mail
 from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.names import is_hidden, name_of
+from postroom.store.sql.possible import as_provider_has_it, refuse_impossible
 from postroom.store.sql.pushes import (
     Delta,
-    as_provider_has_it,
     origin_of,
     put_deletion,
     put_push,
@@ -131,10 +131,11 @@ def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> 
         labels,
         tuple(_mailboxes(list(before.mailboxes), change)),
     )
-    moves = _stand(tx, known, after)
     if origin is not None:
-        put_push(tx, origin, known.number, message_id, _delta(before, after))
-    return moves
+        delta = _delta(before, after)
+        refuse_impossible(origin, delta)
+        put_push(tx, origin, known.number, message_id, delta)
+    return _stand(tx, known, after)
 
 
 def _delta(before: Standing, after: Standing) -> Delta:

@@ -22,7 +22,7 @@ from postroom.model.sending import OPEN, overall_status
 from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.outcomes import ABOUT, set_recipients
-from postroom.store.sql.pushes import origin_of, put_copy
+from postroom.store.sql.pushes import keep_a_copy
 from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -236,25 +236,11 @@ def settle_mail(
     if row[0] != job.holder:
         recipients = {a: r for a, r in recipients.items() if r.status in ("sent", "failed")}
     set_recipients(tx, job.inbox, job.number, recipients, now)
-    if job.account_id is not None and any(r.status == "sent" for r in recipients.values()):
-        _keep_a_copy(tx, job)
+    if any(r.status == "sent" for r in recipients.values()):
+        keep_a_copy(tx, job.inbox, job.number, job.message_id)
     tx.run(f"UPDATE outbox SET attempts = attempts + 1 WHERE {_IT}", **_of(job))
     if row[0] == job.holder:
         _wait_again(tx, job.inbox, job.number, seconds(next_at))
-
-
-def _keep_a_copy(tx: Transaction, job: OutboxJob) -> None:
-    """Have a copy put into Sent once, where the provider does not do so by itself."""
-    origin = origin_of(tx, job.inbox)
-    if origin is None or origin.provider != "imap":
-        return
-    known = tx.one(
-        """SELECT 1 FROM remotes WHERE message = :n
-           UNION ALL SELECT 1 FROM pushes WHERE message = :n AND kind = 'save_sent'""",
-        n=job.number,
-    )
-    if known is None:
-        put_copy(tx, origin, job.number, job.message_id)
 
 
 def deliver_scheduled(
@@ -268,6 +254,8 @@ def deliver_scheduled(
     for copy in copies:
         add_message(tx, copy)
     set_recipients(tx, job.inbox, job.number, recipients, now)
+    if any(r.status == "delivered" for r in recipients.values()):
+        keep_a_copy(tx, job.inbox, job.number, job.message_id)
     tx.run(f"UPDATE outbox SET is_scheduled = 0 WHERE {_IT}", **_of(job))
     _wait_again(tx, job.inbox, job.number, seconds(now))
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from postroom.model.inbox import ARCHIVE, STANDARD_MAILBOXES
 from postroom.model.remote import Push, Pushed, RemoteRef
-from postroom.model.stored import Change
-from postroom.store.sql.values import caseless, dumps, from_text, seconds
+from postroom.store.sql.values import dumps, from_text, seconds
 from postroom.store.transaction import Transaction
 
-_STANDARD = frozenset(caseless(name) for name in STANDARD_MAILBOXES)
 INSERT = """
     INSERT INTO pushes (account, message, message_id, kind, change, attempts, next_at)
     VALUES (:account, :message, :message_id, :kind, :change, 0, 0)
@@ -45,15 +42,6 @@ def origin_of(tx: Transaction, inbox: int) -> Origin | None:
     return origin
 
 
-def as_provider_has_it(origin: Origin, change: Change) -> Change:
-    """A change as the provider will make it: in Gmail, mailboxes of one's own are labels."""
-    destination = change.move_to
-    if origin.provider != "gmail" or destination is None or caseless(destination) in _STANDARD:
-        return change
-    labels = (*change.add_labels, destination)
-    return replace(change, add_labels=labels, move_to=ARCHIVE)
-
-
 @dataclass(frozen=True, slots=True)
 class Delta:
     """What is different after a change; only this is told to the provider."""
@@ -82,9 +70,18 @@ def put_deletion(tx: Transaction, origin: Origin, number: int, message_id: str) 
         _insert(tx, origin.account, None, message_id, "delete", {"places": places})
 
 
-def put_copy(tx: Transaction, origin: Origin, number: int, message_id: str) -> None:
-    """Let a copy of a sent mail be put into Sent at the provider."""
-    _insert(tx, origin.account, number, message_id, "save_sent", {})
+def keep_a_copy(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
+    """Have a sent mail put into Sent once, where the provider does not do so by itself."""
+    origin = origin_of(tx, inbox)
+    if origin is None or origin.provider != "imap":
+        return
+    known = tx.one(
+        """SELECT 1 FROM remotes WHERE message = :n
+           UNION ALL SELECT 1 FROM pushes WHERE message = :n AND kind = 'save_sent'""",
+        n=number,
+    )
+    if known is None:
+        _insert(tx, origin.account, number, message_id, "save_sent", {})
 
 
 def _insert(
@@ -169,11 +166,6 @@ def defer_push(tx: Transaction, push: Push, next_at: datetime) -> None:
         n=push.number,
         message_id=push.message_id,
     )
-
-
-def give_up_push(tx: Transaction, push: Push) -> None:
-    """The provider will never make this change."""
-    tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
 
 
 def next_push_at(tx: Transaction, account_id: str) -> int | None:

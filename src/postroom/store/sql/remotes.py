@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from postroom.model.attachment import BlobKey
-from postroom.model.remote import Pushed, RemoteChanges, RemoteMessage, RemoteRef
+from postroom.model.remote import (
+    Push,
+    Pushed,
+    Refusal,
+    RemoteChanges,
+    RemoteMessage,
+    RemoteRef,
+)
 from postroom.model.stored import Added, Change, NewMessage
 from postroom.store.sql.accounts import account_number
 from postroom.store.sql.adding import add_message
@@ -18,10 +25,12 @@ from postroom.store.sql.changing import (
     set_standing,
     standing,
 )
+from postroom.store.sql.events import About, add_event
 from postroom.store.sql.values import any_of, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
 
 _AT_ONCE = 500
+_WANTED = ("flags", "labels", "add_flags", "remove_flags", "add_labels", "remove_labels", "move_to")
 INSERT = """
     INSERT INTO remotes (account, scope, key, message, mailboxes, is_gone)
     VALUES (:account, :scope, :key, :message, :mailboxes, 0)
@@ -39,6 +48,10 @@ SENT_BY_US = """
      WHERE m.inbox = :inbox AND m.internet_id = :internet_id AND m.is_outbound = 1
        AND NOT EXISTS (SELECT 1 FROM remotes r WHERE r.message = m.number)
      ORDER BY m.number LIMIT 1
+"""
+THREAD = """
+    SELECT t.id FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE +m.inbox = :inbox AND m.id = :id
 """
 ABANDONED = """
     SELECT DISTINCT r.message FROM remotes r
@@ -87,6 +100,13 @@ def keys(tx: Transaction, account_id: str, scope: str) -> frozenset[str]:
     return frozenset(row[0] for row in rows)
 
 
+def labels(tx: Transaction, account_id: str) -> frozenset[str]:
+    """The labels that are in use in the inbox of an account, or were."""
+    _, inbox = account_number(tx, account_id)
+    rows = tx.all("SELECT name FROM labels WHERE inbox = :inbox", inbox=inbox)
+    return frozenset(row[0] for row in rows)
+
+
 def add_remote(
     tx: Transaction, account_id: str, arrivals: Sequence[tuple[NewMessage, RemoteMessage]]
 ) -> list[Added]:
@@ -107,7 +127,10 @@ def _add(
     if added.is_duplicate:
         _follow(tx, inbox, number, remote)
     elif (change := _by_rules(as_there, message)) != Change():
-        change_messages(tx, [added.message_id], change, None)
+        for failed in change_messages(tx, [added.message_id], change, None).failed:
+            about = About(inbox, added.thread_id, added.message_id)
+            told = _refused(failed.message, change)
+            add_event(tx, "message.refused", message.received_at, about, told)
     return added
 
 
@@ -144,11 +167,7 @@ def _place(
 def apply_changes(tx: Transaction, account_id: str, changes: RemoteChanges) -> None:
     """Let what we know follow what the provider says, and write down how far we have read."""
     account, inbox = account_number(tx, account_id)
-    for remote in changes.messages:
-        row = tx.one(FIND, account=account, scope=remote.ref.scope, key=remote.ref.key)
-        if row is not None and row[0] is not None:
-            _place(tx, account, remote.ref, row[0], remote.mailboxes)
-            _follow(tx, inbox, row[0], remote)
+    _follow_all(tx, account, inbox, changes.messages)
     for ref in changes.gone:
         _leave(tx, account, inbox, ref)
     for scope in changes.dropped:
@@ -161,6 +180,34 @@ def apply_changes(tx: Transaction, account_id: str, changes: RemoteChanges) -> N
         total=changes.total,
         account=account,
     )
+
+
+def _follow_all(tx: Transaction, account: int, inbox: int, found: Sequence[RemoteMessage]) -> None:
+    for remote in found:
+        row = tx.one(FIND, account=account, scope=remote.ref.scope, key=remote.ref.key)
+        if row is not None and row[0] is not None:
+            _place(tx, account, remote.ref, row[0], remote.mailboxes)
+            _follow(tx, inbox, row[0], remote)
+
+
+def give_up_push(tx: Transaction, account_id: str, push: Push, refusal: Refusal) -> None:
+    """A change will not be made at the provider: let what it has hold here, and tell of it."""
+    account, inbox = account_number(tx, account_id)
+    tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
+    if push.kind == "delete":
+        for ref, _ in push.refs:
+            _leave(tx, account, inbox, ref)
+    _follow_all(tx, account, inbox, refusal.there)
+    row = tx.one(THREAD, inbox=inbox, id=push.message_id)
+    if row is not None:
+        about = About(inbox, row[0], push.message_id)
+        add_event(tx, "message.refused", refusal.at, about, _refused(refusal.why, push))
+
+
+def _refused(detail: str, change: Push | Change) -> dict[str, object]:
+    """What an event says of a change that was not made."""
+    wanted = {name: value for name in _WANTED if (value := getattr(change, name, None))}
+    return {"detail": detail[:1000], "change": wanted}
 
 
 def _leave(tx: Transaction, account: int, inbox: int, ref: RemoteRef) -> None:

@@ -11,7 +11,7 @@ from postroom.model.sending import Sent, overall_status
 from postroom.model.stored import NewSend
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.outbox import put_in_outbox
-from postroom.store.sql.pushes import Delta, origin_of, put_push
+from postroom.store.sql.pushes import Delta, keep_a_copy, origin_of, put_push
 from postroom.store.sql.values import dumps, from_text, seconds
 from postroom.store.transaction import Transaction
 
@@ -56,9 +56,12 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
     if send.answered is not None:
         _mark_answered(tx, send.answered)
     recipients = send.message.recipients or ()
+    place = _place(tx, added.message_id)
+    if any(recipient.status == "delivered" for recipient in recipients):
+        keep_a_copy(tx, *place, added.message_id)
     put_in_outbox(
         tx,
-        *_place(tx, added.message_id),
+        *place,
         recipients,
         seconds(send.send_at or send.message.received_at),
         is_scheduled=send.send_at is not None,

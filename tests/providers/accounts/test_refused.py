@@ -1,0 +1,171 @@
+"""What a provider does not do is not said to be done, and stops nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from postroom.model.event import Event
+from postroom.operations import messages
+from postroom.providers.imap.account import ImapProvider
+from postroom.providers.imap.client import Client
+from tests.providers.accounts.conftest import AS_ROOT, Desk
+from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_rules import keep_rule
+from tests.providers.accounts.worlds import World
+
+FOLDERS = ["imap", "imap-plain", pytest.param("fastmail", marks=AS_ROOT)]
+IMPOSSIBLE = "名" * 250
+"""No server that keeps mailboxes in folders has one of this name."""
+
+
+async def refusals(desk: Desk) -> list[Event]:
+    events = await desk.app.house.store.events_after(0, limit=1_000)
+    return [event for event in events if event.type == "message.refused"]
+
+
+@pytest.mark.parametrize("world", FOLDERS, indirect=True)
+async def test_a_move_that_the_provider_refuses_is_undone_here_and_told(
+    desk: Desk, world: World
+) -> None:
+    world.deliver(letter("Hello"))
+    world.deliver(letter("Another"))
+    await desk.sync()
+    here, other = await desk.message("Hello"), await desk.message("Another")
+    await ask(desk, messages.move_message, message_id=here.id, destination=IMPOSSIBLE)
+    await ask(desk, messages.move_message, message_id=other.id, destination="Archive")
+    await desk.sync()
+
+    there, after = world.find("Another"), await desk.message("Hello")
+    assert there is not None
+    assert ("Archive", ("Inbox",)) == (there.mailbox, after.mailboxes)
+    (refused,) = await refusals(desk)
+    assert (here.id, {"move_to": IMPOSSIBLE}) == (refused.message_id, refused.data["change"])
+    assert refused.data["detail"]
+    assert 1 == desk.app.house.counts["pushes_refused"]
+
+
+@pytest.mark.parametrize("world", ["imap"], indirect=True)
+async def test_an_error_of_ours_in_one_change_stops_no_other(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.deliver(letter("Hello"))
+    world.deliver(letter("Another"))
+    await desk.sync()
+    here, other = await desk.message("Hello"), await desk.message("Another")
+    store = Client.store
+
+    async def stumble(self: Client, uid: int, sign: str, flags: Any) -> None:
+        if "Bad" in flags:
+            raise ValueError("an error of ours")
+        await store(self, uid, sign, flags)
+
+    monkeypatch.setattr(Client, "store", stumble)
+    await ask(desk, messages.apply_label, message_ids=[here.id], label="Bad")
+    await ask(desk, messages.apply_label, message_ids=[other.id], label="Good")
+    world.deliver(letter("News"))
+    await desk.sync()
+
+    assert () == (await desk.message("Hello")).labels
+    there = world.find("Another")
+    assert there is not None
+    assert {"good"} == there.labels
+    assert (await desk.message("News")).subject
+    assert [here.id] == [event.message_id for event in await refusals(desk)]
+
+
+@pytest.mark.parametrize("world", ["imap"], indirect=True)
+async def test_a_removal_that_the_provider_refuses_brings_the_mail_back(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+
+    async def stumble(self: ImapProvider, client: Client, uid: int) -> None:
+        raise ValueError("an error of ours")
+
+    monkeypatch.setattr(ImapProvider, "_expunge", stumble)
+    await ask(desk, messages.delete_message, message_id=here.id, permanent=True)
+    await desk.sync()
+
+    assert world.find("Hello") is not None
+    assert ("Inbox",) == (await desk.message("Hello")).mailboxes
+
+
+async def told_why(desk: Desk, operation: Any, **arguments: Any) -> str:
+    """What is said against a change; nothing of it is done."""
+    before = await desk.message("Hello")
+    result = await ask(desk, operation, **arguments)
+    (failed,) = result.failed
+    assert "invalid_input" == failed.code
+    assert before == await desk.message("Hello")
+    return failed.message
+
+
+async def test_no_message_is_lost_in_drafts(desk: Desk, world: World) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+    for name in ("Drafts", "drafts"):
+        why = await told_why(desk, messages.move_message, message_id=here.id, destination=name)
+        assert "create_draft" in why
+    if world.arguments["provider"] in ("gmail", "outlook"):
+        await told_why(desk, messages.update_message, message_id=here.id, flags=["draft"])
+    await desk.sync()
+
+    assert ("Inbox",) == (await desk.message("Hello")).mailboxes
+    assert not await refusals(desk)
+
+
+@pytest.mark.parametrize("name", ["x/", "/x", "a//b", "a/ /b", "a\x85b"])
+@pytest.mark.parametrize("world", ["outlook"], indirect=True)
+async def test_a_name_that_no_mailbox_can_have_is_refused(
+    desk: Desk, world: World, name: str
+) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+
+    why = await told_why(desk, messages.move_message, message_id=here.id, destination=name)
+    assert "no mailbox can be called" in why
+
+
+@pytest.mark.parametrize("world", ["gmail"], indirect=True)
+async def test_what_gmail_never_does_is_refused(desk: Desk, world: World) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+
+    move, label = messages.move_message, messages.apply_label
+    assert "Archive" in await told_why(desk, move, message_id=here.id, destination="Sent")
+    for name in ("INBOX", "Trash", "Important", "CATEGORY_SOCIAL", "x/"):
+        await told_why(desk, label, message_ids=[here.id], label=name)
+    await told_why(desk, move, message_id=here.id, destination="Important")
+
+
+async def test_the_name_of_a_standard_mailbox_may_be_in_any_case(desk: Desk, world: World) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+    await ask(desk, messages.move_message, message_id=here.id, destination="archive")
+    await desk.sync()
+
+    there = world.find("Hello")
+    assert there is not None
+    assert "Archive" == there.mailbox
+    assert ("Archive",) == (await desk.message("Hello")).mailboxes
+
+
+@pytest.mark.parametrize("world", ["outlook"], indirect=True)
+async def test_what_a_rule_cannot_do_is_told(desk: Desk, world: World) -> None:
+    await keep_rule(desk, "{move: Drafts}", word="hello")
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    await desk.sync()
+
+    here = await desk.message("Hello")
+    assert ("Inbox",) == here.mailboxes
+    (refused,) = await refusals(desk)
+    assert (here.id, {"move_to": "Drafts"}) == (refused.message_id, refused.data["change"])
