@@ -15,7 +15,8 @@ from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """a.id, a.provider, a.address, i.id, a.state, a.detail,
-    (SELECT count(*) FROM messages m WHERE m.inbox = a.inbox), a.total, a.synced_at, a.created_at,
+    (SELECT count(*) FROM messages m WHERE m.inbox = a.inbox),
+    CASE WHEN a.synced_at IS NULL THEN a.total END, a.synced_at, a.created_at,
     a.options, a.number"""
 _TABLES = "accounts a JOIN inboxes i ON i.number = a.inbox"
 INSERT = """
