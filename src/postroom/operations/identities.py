@@ -57,7 +57,7 @@ class CreateAlias(Request):
         Field(
             min_length=3,
             max_length=254,
-            description="At a domain of ours, or a plus-address of the account.",
+            description="At a domain of ours, or a plus-address.",
             examples=["sales@postroom.localhost"],
         ),
         Accepts(forms.OWN_ADDRESS),
