@@ -15,8 +15,7 @@ from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """a.id, a.provider, a.address, i.id, a.state, a.detail,
-    (SELECT count(*) FROM messages m WHERE m.inbox = a.inbox),
-    CASE WHEN a.synced_at IS NULL THEN a.total END, a.synced_at, a.created_at,
+    (SELECT count(*) FROM messages m WHERE m.inbox = a.inbox), a.total, a.synced_at, a.created_at,
     a.options, a.number"""
 _TABLES = "accounts a JOIN inboxes i ON i.number = a.inbox"
 INSERT = """
@@ -34,7 +33,7 @@ def _account(row: Row) -> Account:
         state=row[4],
         detail=row[5],
         synced=row[6],
-        total=row[7],
+        total=row[7] if row[8] is None else None,
         synced_at=moment(row[8]) if row[8] is not None else None,
         created_at=moment(row[9]),
         options=from_text(row[10]),
