@@ -159,7 +159,7 @@ async def change_with_every_tool(here: Neighbourhood, kind: str) -> None:
 
 async def send_with_every_tool(here: Neighbourhood, kind: str) -> None:
     agent, world, inbox_id = here.agent, here.worlds[kind], here.inboxes[kind]
-    alias = {"email": f"sales@{kind}.example", "name": "Sales", "signature": "<b>The desk</b>"}
+    alias = {"email": f"ana+sales@{kind}.example", "name": "Sales", "signature": "<b>The desk</b>"}
     made = await agent.call("create_alias", inbox_id=inbox_id, **alias)
     listed = await agent.call("list_identities", inbox_id=inbox_id)
     emails = {row["email"] for row in listed["results"]}

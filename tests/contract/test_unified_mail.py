@@ -211,3 +211,21 @@ async def test_capabilities_are_told(door: Door) -> None:
     assert 25 == told["max_attachment_size_mb"]
     assert {"requests_per_second": 500, "burst": 2000} == told["rate_limits"]
     assert [] == told["accounts"]
+
+
+@requirement("mail:errors")
+async def test_an_id_of_another_kind_is_refused_with_the_tool_that_takes_it(
+    door: Door, inbox: ThisInbox
+) -> None:
+    received = await inbox.receive("Hello")
+    message_id, thread_id = received["message_id"], received["thread_id"]
+
+    for tool, arguments in (
+        ("apply_label", {"message_ids": [message_id, thread_id], "label": "Wrong"}),
+        ("move_message", {"message_id": thread_id, "destination": "Archive"}),
+        ("update_message", {"message_id": thread_id, "flags": ["seen"]}),
+    ):
+        with pytest.raises(Refused, match="get_thread") as refused:
+            await door.call(tool, **arguments)
+        assert "invalid_input" == refused.value.kind
+    assert [] == (await door.call("get_message", message_id=message_id))["labels"]

@@ -61,7 +61,9 @@ class JmapEvents:
                 }
             )
         if asked.path == "/events":
-            return Answer(200, headers={"Content-Type": "text/event-stream"}, pieces=self._events())
+            is_asking = asked.query["closeafter"] == "state"
+            pieces = iter([b": welcome\n\n"]) if is_asking else self._events()
+            return Answer(200, headers={"Content-Type": "text/event-stream"}, pieces=pieces)
         if asked.path.startswith("/blob/"):
             return Answer(body=self.mails[asked.path.split("/")[3]])
         calls = asked.json()["methodCalls"]

@@ -17,8 +17,9 @@ AccountState = Literal["new", "syncing", "ready", "failing", "needs_reauth"]
 class Account:
     """A login at a provider, whose mail is kept in one inbox.
 
-    `synced` counts the messages that are here, `total` those that the provider has, as far as it
-    is known. `detail` says what is wrong and what to do.
+    `synced` counts the messages that are here. `total` is what the provider counts, if it does,
+    until all was read once; after that it would only be old. `detail` says what is wrong and what
+    to do.
     """
 
     id: str

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound
+from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, ProviderAuthFailed
 from postroom.mail.compose import parse_address
 from postroom.model.account import (
     Account,
@@ -23,6 +23,7 @@ from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Paged, Request
+from postroom.pipeline.syncing import how_to_sign_in
 
 _MOST_ACCOUNTS = 1_000
 
@@ -39,6 +40,7 @@ AccountId = Annotated[
 Host = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9._:-]+$")]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Security = Literal["tls", "starttls", "none"]
+SCOPES: tuple[Literal["read", "draft", "send"], ...] = ("read", "draft", "send")
 
 
 class Credentials(Request):
@@ -137,8 +139,12 @@ class AddAccount(Credentials):
     ] = False
     scopes: Annotated[
         list[Literal["read", "draft", "send"]],
-        Field(max_length=3, description="What it was signed in for.", examples=[["read", "send"]]),
-    ] = ["read", "draft", "send"]
+        Field(
+            max_length=3,
+            description="What may be done with it; read is always among it.",
+            examples=[["read", "send"]],
+        ),
+    ] = list(SCOPES)
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -154,7 +160,8 @@ class AddAccount(Credentials):
 
     def options(self) -> dict[str, Any]:
         """What is kept beside the secret."""
-        kept: dict[str, Any] = {"user": self.user or self.address, "scopes": list(self.scopes)}
+        scopes = [scope for scope in SCOPES if scope in ("read", *self.scopes)]
+        kept: dict[str, Any] = {"user": self.user or self.address, "scopes": scopes}
         if self.provider == "imap":
             kept |= {"host": self.host, "port": self.port, "security": self.security}
             kept |= {"smtp_host": self.smtp_host, "smtp_port": self.smtp_port}
@@ -169,9 +176,8 @@ class AddAccount(Credentials):
 async def add_account(ctx: Context, request: AddAccount) -> Account:
     if ctx.visible is not None:
         raise Forbidden("a key that is limited to inboxes cannot add an account; use another key")
-    _, address = parse_address(request.address)
-    if request.insecure and not _is_local(request.host):
-        raise InvalidInput("insecure: works only with a host on this machine")
+    _, address = parse_address(request.address, field="address")
+    _refuse_clear_text(request)
     account = Account(
         id=request.account_id.lower(),
         provider=request.provider,
@@ -189,6 +195,7 @@ async def add_account(ctx: Context, request: AddAccount) -> Account:
     secret = request.secret()
     capabilities = await ctx.providers.check(account, secret)
     ctx.providers.keep_secret(account.id, secret)
+    account = replace(account, options=_learnt(account, capabilities))
     try:
         await ctx.store.add_account(account, request.name)
     except Exception:
@@ -198,16 +205,34 @@ async def add_account(ctx: Context, request: AddAccount) -> Account:
     return account
 
 
+def _learnt(account: Account, found: Capabilities) -> dict[str, Any]:
+    """The options with what only a check finds out: how much the SMTP server takes."""
+    if account.provider != "imap":
+        return account.options
+    return {**account.options, "attachment_mb": found.max_attachment_size_mb}
+
+
+def _refuse_clear_text(request: AddAccount) -> None:
+    """A password leaves this machine encrypted only, whichever server it is for."""
+    if request.insecure and not _is_local(request.host):
+        raise InvalidInput("insecure: works only with a host on this machine")
+    is_clear = request.smtp_host is not None and request.smtp_security == "none"
+    if is_clear and not _is_local(request.smtp_host):
+        raise InvalidInput(
+            "smtp_security: none works only with an smtp_host on this machine; use tls or starttls"
+        )
+
+
 def _is_local(host: str | None) -> bool:
     return (host or "").lower() in ("localhost", "127.0.0.1", "::1")
 
 
 async def _refuse_taken(ctx: Context, account: Account) -> None:
+    if await ctx.store.account(account.id, None) is not None:
+        raise Conflict(f"there is an account {account.id} already; choose another name")
     live = ctx.imap.accounts if ctx.imap is not None else ()
     if account.id in {one.account_id for one in live}:
         raise Conflict(f"there is a live account {account.id} in the settings; choose another name")
-    if await ctx.store.account(account.id, None) is not None:
-        raise Conflict(f"there is an account {account.id} already; choose another name")
     if await ctx.store.identity_at(account.address) is not None:
         raise Conflict(f"there is an inbox for {account.address} already")
 
@@ -224,7 +249,7 @@ async def list_accounts(ctx: Context, request: ListAccounts) -> Page[Account]:
 
 async def account_of(ctx: Context, account_id: str) -> Account:
     """The account, if it exists for the caller. Raises NotFound."""
-    account = await ctx.store.account(account_id, ctx.visible)
+    account = await ctx.store.account(account_id.lower(), ctx.visible)
     if account is None:
         raise NotFound(f"no account {account_id}; get_capabilities lists those you may use")
     return account
@@ -239,11 +264,15 @@ class CheckAccount(Request):
 @operation(Scope.ADMIN)
 async def check_account(ctx: Context, request: CheckAccount) -> Capabilities:
     account = await account_of(ctx, request.account_id)
-    found = await ctx.providers.check(account, None)
+    try:
+        found = await ctx.providers.check(account, None)
+    except ProviderAuthFailed as error:
+        raise ProviderAuthFailed(how_to_sign_in(account, str(error)), **error.details) from error
     await ctx.store.set_capabilities(account.id, capabilities_json(found))
-    if account.state == "needs_reauth":
-        await ctx.store.change_account(account.id, account.options)
-    return _told(account, found)
+    options = _learnt(account, found)
+    if account.state == "needs_reauth" or options != account.options:
+        await ctx.store.change_account(account.id, options)
+    return _told(ctx, account, found)
 
 
 class LogInAccount(Credentials):
@@ -305,13 +334,12 @@ class GetCapabilities(Request):
 
 @operation(Scope.READ)
 async def get_capabilities(ctx: Context, request: GetCapabilities) -> CapabilityReport:
-    if request.account_id is not None:
-        await account_of(ctx, request.account_id)
+    asked = None if request.account_id is None else await account_of(ctx, request.account_id)
     found = await ctx.store.accounts(ctx.visible, Slice(limit=_MOST_ACCOUNTS))
     known = [(account, await _known(ctx, account)) for account in found.rows]
-    told = tuple(_told(account, capabilities) for account, capabilities in known)
-    if request.account_id is not None:
-        one = next(c for c in told if c.account_id == request.account_id)
+    told = tuple(_told(ctx, account, capabilities) for account, capabilities in known)
+    if asked is not None:
+        one = next(c for c in told if c.account_id == asked.id)
         return _report(one, told)
     return _report(told[0] if len(told) == 1 else _local(ctx), told)
 
@@ -344,9 +372,15 @@ async def _known(ctx: Context, account: Account) -> Capabilities:
     return Capabilities(**stored, rate_limits=rates)
 
 
-def _told(account: Account, capabilities: Capabilities) -> Capabilities:
+def _told(ctx: Context, account: Account, capabilities: Capabilities) -> Capabilities:
+    """What holds for a caller here: our own limit for files, if the provider's is higher."""
+    ours = ctx.limits.attachments_bytes // MB
     return replace(
-        capabilities, account_id=account.id, address=account.address, state=account.state
+        capabilities,
+        account_id=account.id,
+        address=account.address,
+        state=account.state,
+        max_attachment_size_mb=min(ours, capabilities.max_attachment_size_mb),
     )
 
 

@@ -82,8 +82,7 @@ class Enclosure(Request):
 Enclosures = Annotated[
     list[Enclosure],
     Field(
-        description="Files: filename, content_type, content (base64); "
-        "or attachment_id of one here.",
+        description="Files: content in base64; or attachment_id of one here.",
         examples=[[{"filename": "a.txt", "content": "SGk="}, {"attachment_id": "att_6p1r4z"}]],
     ),
     Accepts({"maxItems": Limits().attachments_count}),

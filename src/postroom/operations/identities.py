@@ -57,7 +57,7 @@ class CreateAlias(Request):
         Field(
             min_length=3,
             max_length=254,
-            description="At a domain of ours or of the account.",
+            description="At a domain of ours, or a plus-address.",
             examples=["sales@postroom.localhost"],
         ),
         Accepts(forms.OWN_ADDRESS),
@@ -77,7 +77,7 @@ class CreateAlias(Request):
 
 @operation(Scope.WRITE)
 async def create_alias(ctx: Context, request: CreateAlias) -> Identity:
-    name, email = parse_address(request.email)
+    name, email = parse_address(request.email, field="email")
     if name:
         raise InvalidInput("email: give the bare address; the name has its own argument")
     inbox = await _inbox_for(ctx, request.inbox_id)
@@ -125,11 +125,18 @@ async def _allow(ctx: Context, inbox: Inbox, alias: RemoteIdentity) -> None:
     stored = await ctx.store.capabilities_of(account.id) or {}
     if stored.get("can_create_alias"):
         await ctx.providers.create_alias(account, alias)
-    elif domain != account.address.rpartition("@")[2]:
+    elif not _is_plus_address(alias.email, account.address):
+        local, _, own = account.address.rpartition("@")
         raise InvalidInput(
-            f"email: {account.id} may send from addresses at "
-            f"{account.address.rpartition('@')[2]} only"
+            f"email: the provider of {account.id} makes no addresses for us; give one of its own, "
+            f"such as {local}+sales@{own}, or one at {', '.join(ctx.domains)}"
         )
+
+
+def _is_plus_address(email: str, own: str) -> bool:
+    """Whether what goes to *email* comes to *own*, and so belongs to whoever has that."""
+    local, _, domain = own.rpartition("@")
+    return email.startswith(f"{local}+") and email.endswith(f"@{domain}")
 
 
 class UpdateIdentity(Request):

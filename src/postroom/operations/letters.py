@@ -200,7 +200,7 @@ async def check_letter(ctx: Context, letter: Letter) -> Inbox:
     """
     _check_recipients(ctx, letter)
     inbox, parent = await _origin(ctx, letter)
-    await _refuse_mute(ctx, inbox)
+    await _refuse_undraftable(ctx, inbox)
     sender = await _identity(ctx, letter, inbox, parent)
     outgoing = _outgoing(ctx, letter, sender, parent, await collect(ctx, letter.enclosures))
     check_size(await in_thread(compose, outgoing), ctx.limits.message_bytes)
@@ -290,11 +290,38 @@ async def _refuse_mute(ctx: Context, inbox: Inbox) -> None:
     """Refuse to send from an account that cannot, before anything is written."""
     if inbox.account_id is None:
         return
+    _refuse_beyond(await _scopes(ctx, inbox.account_id), ("send",), inbox.account_id)
     stored = await ctx.store.capabilities_of(inbox.account_id)
     if stored is not None and not stored["can_send"]:
         raise Conflict(
-            f"the account {inbox.account_id} cannot send: it was added without an SMTP server or "
-            "without the scope send"
+            f"the account {inbox.account_id} cannot send: it was added without an SMTP server, or "
+            "its provider takes no mail"
+        )
+
+
+async def _refuse_undraftable(ctx: Context, inbox: Inbox) -> None:
+    """Refuse to write drafts for an account that is only to be read, or that could send none."""
+    if inbox.account_id is None:
+        return
+    scopes = await _scopes(ctx, inbox.account_id)
+    _refuse_beyond(scopes, ("draft", "send"), inbox.account_id)
+    if "send" in scopes:
+        await _refuse_mute(ctx, inbox)
+
+
+async def _scopes(ctx: Context, account_id: str) -> tuple[str, ...]:
+    """What an account was signed in for."""
+    account = await ctx.store.account(account_id, None)
+    if account is None:
+        raise NotFound(no_such("account", account_id))
+    return tuple(account.options.get("scopes", ("read", "draft", "send")))
+
+
+def _refuse_beyond(scopes: tuple[str, ...], wanted: tuple[str, ...], account_id: str) -> None:
+    if not set(scopes) & set(wanted):
+        raise Conflict(
+            f"the account {account_id} was added for {', '.join(scopes)} only; to {wanted[0]} "
+            f"with it, remove it and add it with --scope {wanted[0]}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -364,7 +365,14 @@ async def update_message(ctx: Context, request: UpdateMessage) -> ActionResult:
         flags=None if request.flags is None else tuple(request.flags),
         labels=None if request.labels is None else tuple(request.labels),
     )
-    return await ctx.store.change_messages([request.message_id], change, ctx.visible)
+    return await _changed(ctx, [request.message_id], change)
+
+
+async def _changed(ctx: Context, message_ids: Sequence[str], change: Change) -> ActionResult:
+    """Change messages. Raises InvalidInput, before anything is changed, for ids of others."""
+    for message_id in message_ids:
+        refuse_other_kind(message_id, "msg", _READERS)
+    return await ctx.store.change_messages(message_ids, change, ctx.visible)
 
 
 class ApplyLabel(Request):
@@ -387,7 +395,7 @@ async def apply_label(ctx: Context, request: ApplyLabel) -> ActionResult:
     else:
         change = Change(add_labels=(request.label,))
     ids = list(dict.fromkeys(request.message_ids))
-    return await ctx.store.change_messages(ids, change, ctx.visible)
+    return await _changed(ctx, ids, change)
 
 
 class MoveMessage(Request):
@@ -409,8 +417,7 @@ class MoveMessage(Request):
 
 @operation(Scope.WRITE)
 async def move_message(ctx: Context, request: MoveMessage) -> ActionResult:
-    change = Change(move_to=request.destination)
-    return await ctx.store.change_messages([request.message_id], change, ctx.visible)
+    return await _changed(ctx, [request.message_id], Change(move_to=request.destination))
 
 
 class DeleteMessage(Request):
@@ -423,8 +430,8 @@ class DeleteMessage(Request):
 @operation(Scope.WRITE, destroys=True)
 async def delete_message(ctx: Context, request: DeleteMessage) -> ActionResult:
     if not request.permanent:
-        change = Change(move_to=TRASH)
-        return await ctx.store.change_messages([request.message_id], change, ctx.visible)
+        return await _changed(ctx, [request.message_id], Change(move_to=TRASH))
+    refuse_other_kind(request.message_id, "msg", _READERS)
     unused = await ctx.store.remove_message(request.message_id, ctx.visible)
     if unused is None:
         missing = FailedAction(

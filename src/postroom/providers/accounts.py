@@ -5,12 +5,12 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.errors import FeatureDisabled, ProviderAuthFailed
+from postroom.errors import Conflict, FeatureDisabled, ProviderAuthFailed, ProviderError
 from postroom.model.account import Account, Capabilities, RateLimits
 from postroom.model.remote import RemoteIdentity
 from postroom.ports.provider import MakesAliases, Provider
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from postroom.providers.graph.client import GraphClient
     from postroom.providers.jmap.provider import JmapProvider
     from postroom.providers.oauth.signing_in import Client
+    from postroom.providers.smtp.relay import SmtpRelay
     from postroom.providers.web.api import Authorizer, Pace
 
 
@@ -75,15 +76,16 @@ class Accounts:
     def provider(self, account: Account, secret: Secret | None = None) -> Provider:
         """The account, with its own secret or one that is not in the vault yet."""
         if account.provider == "imap":
-            from postroom.providers.imap.account import ImapProvider
+            from postroom.providers.imap.account import ATTACHMENT_MB, ImapProvider
 
             return ImapProvider(
                 _imap(account, secret or self.secret(account)),
                 account.address,
-                can_send=bool(account.options.get("smtp_host")),
+                can_send=_may_send(account),
                 message_bytes=self.message_bytes,
+                attachment_mb=account.options.get("attachment_mb", ATTACHMENT_MB),
             )
-        can_send = "send" in account.options.get("scopes", ["send"])
+        can_send = _may_send(account)
         if account.provider == "gmail":
             from postroom.providers.gmail.provider import GmailProvider
 
@@ -95,6 +97,8 @@ class Accounts:
         return self._jmap(account, secret)
 
     def sender(self, account: Account) -> Sender:
+        if not _may_send(account):
+            raise Conflict(f"{account.id}: it was not signed in for sending")
         if account.provider == "imap":
             return _smtp(account, self.secret(account))
         if account.provider == "gmail":
@@ -137,8 +141,7 @@ class Accounts:
             said = f"Basic {b64encode(pair).decode()}"
         pace = self._pace(account, RATES)
         client = JmapClient(Api(account.id, self.endpoints.fastmail, Fixed(said), RATES, pace=pace))
-        scopes = account.options.get("scopes", ["send"])
-        return JmapProvider(client, account.address, wants_to_send="send" in scopes)
+        return JmapProvider(client, account.address, wants_to_send=_may_send(account))
 
     def _pace(self, account: Account, rates: RateLimits) -> Pace:
         """What reads an account and what sends for it wait together."""
@@ -181,9 +184,14 @@ class Accounts:
         provider = self.provider(account, secret)
         try:
             await provider.check()
-            return provider.capabilities
+            found = provider.capabilities
         finally:
             await provider.close()
+        if account.provider != "imap" or not found.can_send:
+            return found
+        relay = _smtp(account, secret or self.secret(account))
+        takes_mb = await relay.check(account.id)
+        return replace(found, max_attachment_size_mb=takes_mb or found.max_attachment_size_mb)
 
     async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
         async with self.open(account) as provider:
@@ -196,6 +204,13 @@ class Accounts:
 
     def forget_secret(self, account_id: str) -> None:
         self.vault.remove(account_id)
+
+
+def _may_send(account: Account) -> bool:
+    """Whether sending was asked for at the sign-in, and there is a way out."""
+    options = account.options
+    has_way = account.provider != "imap" or bool(options.get("smtp_host"))
+    return has_way and "send" in options.get("scopes", ["send"])
 
 
 def _imap(account: Account, secret: Secret) -> ImapAccount:
@@ -214,11 +229,16 @@ def _imap(account: Account, secret: Secret) -> ImapAccount:
     )
 
 
-def _smtp(account: Account, secret: Secret) -> Sender:
+def _smtp(account: Account, secret: Secret) -> SmtpRelay:
     from postroom.providers.smtp.relay import SmtpRelay
-    from postroom.providers.smtp.url import RelayAddress
+    from postroom.providers.smtp.url import RelayAddress, is_loopback
 
     options = account.options
+    if options["smtp_security"] == "none" and not is_loopback(options["smtp_host"]):
+        raise ProviderError(
+            f"{account.id}: its SMTP server would get the password in the clear; remove the "
+            "account and add it with smtp_security tls or starttls"
+        )
     address = RelayAddress(
         host=options["smtp_host"],
         port=options["smtp_port"],

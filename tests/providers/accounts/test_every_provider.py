@@ -36,7 +36,7 @@ async def test_mail_is_found_after_the_first_pass_and_once_only(desk: Desk, worl
     assert {"Inbox"} == {box for row in found.results for box in row.mailboxes}
     account = await desk.app.house.store.account("work", None)
     assert account is not None
-    assert ("ready", 5) == (account.state, account.synced)
+    assert ("ready", 5, None) == (account.state, account.synced, account.total)
 
 
 async def test_new_mail_is_told_of_once(desk: Desk, world: World) -> None:
@@ -201,5 +201,6 @@ async def test_what_it_says_it_can_do_is_true(desk: Desk, world: World) -> None:
 
     assert world.arguments["provider"] == told.provider
     assert (told.has_labels, told.can_send) == (True, True)
-    assert told.has_push is checked.has_push
+    assert told.has_push is checked.has_push is (told.provider == "imap")
+    assert 25 == told.max_attachment_size_mb == checked.max_attachment_size_mb
     assert ["work"] == [one.account_id for one in told.accounts]

@@ -181,6 +181,31 @@ def test_hints_follow_from_what_the_operation_needs(name, hints):
     assert hints == tool["annotations"]
 
 
+@pytest.mark.parametrize(
+    ("name", "argument", "default"),
+    [
+        ("search_messages", "limit", 50),
+        ("search_messages", "offset", 0),
+        ("get_message", "include_attachments", False),
+        ("get_thread", "limit", 50),
+        ("create_rule", "dry_run", True),
+        ("list_identities", "limit", 50),
+        ("list_identities", "offset", 0),
+    ],
+)
+def test_a_default_that_the_contract_names_is_told(name, argument, default):
+    [tool] = [tool for tool in listed() if tool["name"] == name]
+
+    assert default == tool["inputSchema"]["properties"][argument]["default"]
+
+
+@pytest.mark.parametrize("tool", listed(), ids=lambda tool: tool["name"])
+def test_a_cursor_is_told_of_where_one_is_taken(tool):
+    takes_one = "cursor" in tool["inputSchema"]["properties"]
+
+    assert takes_one or "next_cursor" not in tool["outputSchema"]["properties"]
+
+
 def test_what_destroys_says_so():
     tool = Tool(name="delete_message", title="Delete", operation=messages.delete_message)
 

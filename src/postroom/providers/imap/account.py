@@ -34,6 +34,9 @@ from postroom.providers.imap.roles import Box
 from postroom.providers.keywords import SYSTEM, keyword_of, longer_keywords_of
 
 POLL_S = 30.0
+ATTACHMENT_MB = 25
+"""What most servers take at least, where none has told us of its own limit."""
+
 _RATES = RateLimits(requests_per_second=50, burst=100)
 
 
@@ -45,6 +48,7 @@ class ImapProvider:
     address: str
     can_send: bool
     message_bytes: int
+    attachment_mb: int = ATTACHMENT_MB
     timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
     _boxes: Mailboxes = field(init=False)
     _ear: Ear = field(init=False)
@@ -61,7 +65,7 @@ class ImapProvider:
             provider="imap",
             has_threading=True,
             has_server_side_rules=False,
-            max_attachment_size_mb=25,
+            max_attachment_size_mb=self.attachment_mb,
             rate_limits=_RATES,
             has_labels=self._reading.takes_keywords,
             has_push=self._boxes.has_idle,

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
+
+import httpx2
 
 from postroom.errors import ProviderError
 from postroom.providers.web.api import Api, ApiRefused
@@ -18,6 +21,9 @@ SUBMISSION = "urn:ietf:params:jmap:submission"
 PING_S = 60
 SILENCE_S = 240.0
 """A connection that says nothing for so long is dead: it was asked to ping every minute."""
+
+FIRST_WORD_S = 10.0
+"""How long a server may take to begin with its events."""
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -126,22 +132,31 @@ class JmapClient:
         return str(answer["blobId"])
 
     async def has_events(self) -> bool:
-        return bool((await self.session()).get("eventSourceUrl"))
+        """Whether the server tells of changes: some name a place for it and have nothing there."""
+        if not (await self.session()).get("eventSourceUrl"):
+            return False
+        with suppress(ProviderError):
+            async with self._events(closeafter="state", read_s=FIRST_WORD_S) as response:
+                return response.status_code == 200
+        return False
 
     async def states(self) -> AsyncIterator[str]:
         """The state of the account's mail, each time that it changes (RFC 8620 §7.3)."""
-        session = await self.session()
         account_id = await self.account_id()
-        url = _filled(session["eventSourceUrl"], types="Email", closeafter="no", ping=str(PING_S))
-        headers = {"Accept": "text/event-stream"}
-        async with self.api.stream(
-            "GET", self._url(url), headers=headers, read_s=SILENCE_S
-        ) as response:
+        async with self._events(closeafter="no", read_s=SILENCE_S) as response:
             if response.status_code != 200:
                 raise ApiRefused("the server has no events", status=response.status_code)
             async for line in response.aiter_lines():
                 if line.startswith("data:") and (state := _state(line[5:], account_id)):
                     yield state
+
+    @asynccontextmanager
+    async def _events(self, *, closeafter: str, read_s: float) -> AsyncIterator[httpx2.Response]:
+        template = (await self.session())["eventSourceUrl"]
+        url = self._url(_filled(template, types="Email", closeafter=closeafter, ping=str(PING_S)))
+        headers = {"Accept": "text/event-stream"}
+        async with self.api.stream("GET", url, headers=headers, read_s=read_s) as response:
+            yield response
 
 
 def _state(text: str, account_id: str) -> str | None:

@@ -24,6 +24,7 @@ from postroom.model.remote import (
 )
 from postroom.ports.provider import Known
 from postroom.ports.sender import Accepted
+from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import fetch_each
 from postroom.providers.jmap.client import SUBMISSION, JmapClient, MethodRefused
 from postroom.providers.keywords import Labels, keyword_of, longer_keywords_of
@@ -32,6 +33,7 @@ from postroom.providers.web.sense import count_in, makes_sense
 
 POLL_S = 30.0
 LISTED_AT_ONCE = 500
+MOST_BYTES = 50 * 2**20
 RATES = RateLimits(requests_per_second=10, burst=50)
 _PROPERTIES = ["id", "blobId", "mailboxIds", "keywords", "receivedAt", "size"]
 _ROLES = {
@@ -69,7 +71,7 @@ class JmapProvider:
             provider="fastmail",
             has_threading=True,
             has_server_side_rules=False,
-            max_attachment_size_mb=max(self.client.limit("maxSizeUpload", 50 * 2**20) // 2**20, 1),
+            max_attachment_size_mb=attachment_mb(self.client.limit("maxSizeUpload", MOST_BYTES)),
             rate_limits=RATES,
             has_labels=True,
             has_push=self._has_push,

@@ -9,10 +9,12 @@ from postroom.providers.oauth.signing_in import Client
 
 GOOGLE = {
     "read": "https://www.googleapis.com/auth/gmail.modify",
-    "draft": "https://www.googleapis.com/auth/gmail.compose",
     "send": "https://www.googleapis.com/auth/gmail.send",
 }
-MICROSOFT = {"read": "Mail.ReadWrite", "draft": "Mail.ReadWrite", "send": "Mail.Send"}
+"""Nothing smaller than `gmail.modify` lets labels of messages be changed. Drafts are kept here, so
+they need nothing there."""
+
+MICROSOFT = {"read": "Mail.ReadWrite", "send": "Mail.Send"}
 
 
 def google(
@@ -55,4 +57,6 @@ def microsoft(login_url: str, client_id: str | None, scopes: Iterable[str]) -> C
 
 
 def _named(names: dict[str, str], scopes: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names[scope] for scope in scopes))
+    """Reading is always asked for: without it there is nothing to keep in step."""
+    wanted = {"read", *scopes}
+    return tuple(name for scope, name in names.items() if scope in wanted)

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 import aiosmtplib
 from aiosmtplib.protocol import normalize_message_line_endings
 
+from postroom.errors import ProviderAuthFailed, ProviderError
 from postroom.model.outbox import Envelope, Outcome, Verdict
 from postroom.ports.sender import Accepted
+from postroom.providers.encoded import attachment_mb
 from postroom.providers.faults import why
 from postroom.providers.smtp.url import RelayAddress
 
@@ -26,6 +28,9 @@ IDLE_S = 30.0
 _MOST_PER_CONNECTION = 100
 _DOT = re.compile(rb"(?m)^\.")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
+_SIZE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+"""RFC 1870 §4: 0, or nothing, says that there is no limit."""
+
 _UNKNOWN = (
     "the connection ended before the relay said whether it has the mail ({}); it is not sent again "
     "by itself: ask the recipient, then retry it or leave it"
@@ -83,6 +88,21 @@ class SmtpRelay:
             for recipient in envelope.recipients:
                 outcomes.setdefault(recipient, refusal.outcome)
         return outcomes
+
+    async def check(self, account_id: str) -> int | None:
+        """Log in and leave; how many MB of files a mail may carry, if the server says so.
+
+        Raises ProviderAuthFailed or ProviderError, which name the server.
+        """
+        place = f"{account_id}: SMTP at {self.address.host}:{self.address.port}"
+        try:
+            connection = await self._connect()
+        except _Refusal as refusal:
+            kind = ProviderAuthFailed if _is_login(refusal) else ProviderError
+            raise kind(f"{place}: {refusal.outcome.detail}") from refusal
+        told = _SIZE.fullmatch(connection.client.esmtp_extensions.get("size", ""))
+        await connection.quit()
+        return attachment_mb(int(told[0])) if told else None
 
     async def close(self) -> None:
         while self._idle:
@@ -159,12 +179,17 @@ class SmtpRelay:
                 await client.login(address.username, address.password or "")
         except aiosmtplib.SMTPResponseException as error:
             client.close()
-            raise _later(f"the relay said {error.code} {error.message}") from error
+            said = self._without_login(f"{error.code} {error.message}")
+            raise _later(f"the relay said {said}") from error
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             client.close()
             place = f"{address.host}:{address.port}"
             raise _later(f"no connection to the relay {place}: {why(error)}") from error
         return _Connection(client)
+
+    def _without_login(self, text: str) -> str:
+        """What a relay says, without our own password if it repeats it."""
+        return text.replace(self.address.password, "...") if self.address.password else text
 
     async def _mail(self, connection: _Connection, envelope: Envelope, raw: bytes) -> None:
         client = connection.client
@@ -229,6 +254,10 @@ class SmtpRelay:
         except ValueError as error:
             raise _Refusal(_outcome(553, f"this cannot be said to a relay: {error}")) from error
         return response.code, response.message
+
+
+def _is_login(refusal: _Refusal) -> bool:
+    return isinstance(refusal.__cause__, aiosmtplib.SMTPAuthenticationError)
 
 
 def _later(detail: str) -> _Refusal:

@@ -33,7 +33,7 @@ def _account(row: Row) -> Account:
         state=row[4],
         detail=row[5],
         synced=row[6],
-        total=row[7],
+        total=row[7] if row[8] is None else None,
         synced_at=moment(row[8]) if row[8] is not None else None,
         created_at=moment(row[9]),
         options=from_text(row[10]),

@@ -76,7 +76,7 @@ def _with_ways(command: Any) -> Any:
     "scopes",
     type=click.Choice(["read", "draft", "send"]),
     multiple=True,
-    help="What to sign in for.  [default: all three]",
+    help="What may be done with it; read always.  [default: all three]",
 )
 @_with_ways
 @click.pass_obj

@@ -34,7 +34,7 @@ def input_schema(tool: Tool) -> Schema:
     words = {operations: tools for tools, operations in tool.rename.items()}
     unseen = tool.hide | set(tool.pin)
     properties = {
-        words.get(name, name): _argument(argument)
+        words.get(name, name): _argument(argument, tells_off=name in tool.tell_default)
         for name, argument in schema["properties"].items()
         if name not in unseen
     }
@@ -43,14 +43,14 @@ def input_schema(tool: Tool) -> Schema:
     return {**slim, "required": required} if required else slim
 
 
-def _argument(schema: Schema) -> Schema:
+def _argument(schema: Schema, *, tells_off: bool) -> Schema:
     """An argument without the bounds; what is inside a list is explained by the list's example."""
     slim = {name: value for name, value in schema.items() if name not in _BOUNDS}
-    if slim.get("minimum") == 0:
+    if slim.get("minimum") in (0, 1):
         del slim["minimum"]
     if slim.get("maximum", 0) >= 2**53:
         del slim["maximum"]
-    if slim.get("default") in (False, 0):
+    if slim.get("default") is False and not tells_off:
         del slim["default"]
     if "items" in slim:
         slim["items"] = _outline(slim["items"])
@@ -78,9 +78,15 @@ def output_schema(tool: Tool) -> Schema:
     A field that may be null stays unnamed: several clients refuse a list of types.
     """
     schema = result_schema(tool.operation.result, lambda _: {"type": "object"})["properties"]
-    names = tool.answers or (_PAGE if "results" in schema else schema)
+    page = [name for name in _PAGE if name != "next_cursor" or "cursor" not in tool.hide]
+    names = tool.answers or (page if "results" in schema else schema)
     typed = {name: schema[name] for name in names if isinstance(schema[name].get("type"), str)}
-    properties = {name: _outline(value) for name, value in typed.items()}
+    properties = {name: _without_words(_outline(value)) for name, value in typed.items()}
     shape = tool.outline({"type": "object", "properties": properties})
     shape["properties"]["error"] = {"type": "object"}
     return shape
+
+
+def _without_words(schema: Schema) -> Schema:
+    """An answer shows its words itself; which ones there are need not stand in every list."""
+    return {name: value for name, value in schema.items() if name != "enum"}

@@ -28,9 +28,10 @@ class Tool:
 
     `rename` maps an argument of the tool to the operation's word for it, `hide` leaves one out of
     the list that is seldom needed (it is still taken), `pin` fixes one, which is then refused from
-    whoever calls. `elsewhere` maps an argument that the tool does
-    not take to the tool that does. `answers` names the parts of an answer that are worth a place
-    in the list of tools. `present` and `explain` give answers and errors the shape of the tool's
+    whoever calls. `elsewhere` maps an argument that the tool does not take to the tool that does.
+    `tell_default` names switches of which the contract says that they are off at first; of others
+    nobody expects anything else. `answers` names the parts of an answer that are worth a place in
+    the list of tools. `present` and `explain` give answers and errors the shape of the tool's
     contract; `stamp` adds to both what goes with every answer, given the seconds it took, and
     `outline` says what `present` does to the schema. `go_on` says how to read what did not fit; a
     `whole` answer is never cut. What a tool that `is_elsewhere` works on is not kept here. A
@@ -46,6 +47,7 @@ class Tool:
     hide: frozenset[str] = frozenset()
     pin: Mapping[str, Any] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    tell_default: frozenset[str] = frozenset()
     answers: tuple[str, ...] = ()
     present: Callable[[Body], Body] = _as_it_is
     explain: Callable[[MailError], Body] = explain_error

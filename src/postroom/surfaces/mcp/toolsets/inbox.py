@@ -41,6 +41,7 @@ GET_MESSAGE = Tool(
     name="get_message",
     title="Read a message",
     operation=messages.get_message,
+    tell_default=frozenset({"include_attachments"}),
     answers=("id", "thread_id", "subject", "from_address", "date", *TEXT, "attachments"),
     go_on="text_offset reads on in text, with fewer extras or a smaller max_chars; "
     "list_attachments lists every attachment",

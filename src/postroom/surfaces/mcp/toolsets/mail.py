@@ -69,7 +69,7 @@ TOOLS = (
         name="list_identities",
         title="List sender addresses",
         operation=identities.list_identities,
-        hide=frozenset({"inbox_id", "limit", "offset", "cursor"}),
+        hide=frozenset({"inbox_id", "cursor"}),
     ),
     Tool(
         name="create_alias",

@@ -1,0 +1,207 @@
+"""An account is what its owner asked for: safe, tried before it is kept, and no more than that."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.app import App, open_app
+from postroom.config import read_settings
+from postroom.errors import (
+    Conflict,
+    InvalidInput,
+    MailError,
+    NotFound,
+    ProviderAuthFailed,
+    ProviderError,
+)
+from postroom.model.key import OWNER
+from postroom.model.page import Slice
+from postroom.operations import accounts, drafts, identities, sending
+from postroom.operations.operation import call
+from postroom.providers.oauth import clients
+from tests.providers.accounts.conftest import Desk
+from tests.providers.accounts.worlds import ADDRESS, World, open_world
+from tests.servers.dovecot import PASSWORD
+from tests.servers.relay import relaying
+
+EHLO = b"250-relay.example\r\n250-SIZE 8388608\r\n250 AUTH PLAIN"
+MODIFY = "https://www.googleapis.com/auth/gmail.modify"
+SEND = "https://www.googleapis.com/auth/gmail.send"
+
+
+async def ask(app: App, operation: Any, **arguments: Any) -> Any:
+    return await call(app.context(OWNER), operation, arguments)
+
+
+@asynccontextmanager
+async def a_house(folder: Path, world: World) -> AsyncIterator[App]:
+    values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **world.settings}
+    async with open_app(read_settings(values).settings) as app:
+        yield app
+
+
+async def nothing_is_kept(app: App) -> bool:
+    found = await app.house.store.accounts(None, Slice())
+    return not found.total and await app.house.store.identity_at(ADDRESS) is None
+
+
+async def test_a_password_goes_in_the_clear_to_this_machine_only(tmp_path: Path) -> None:
+    async with open_world("imap") as world, a_house(tmp_path, world) as app:
+        elsewhere = {**world.arguments, "smtp_host": "192.0.2.7"}
+        with pytest.raises(InvalidInput, match="smtp_security"):
+            await ask(app, accounts.add_account, account_id="work", **elsewhere)
+        assert await nothing_is_kept(app)
+
+        account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        old = replace(account, options={**account.options, "smtp_host": "192.0.2.7"})
+        with pytest.raises(ProviderError, match="in the clear"):
+            app.house.providers.sender(old)
+
+
+async def test_a_server_that_takes_mail_is_tried_before_the_account_is_kept(
+    tmp_path: Path,
+) -> None:
+    def refuse(line: str) -> bytes:
+        return f"535 5.7.8 not with {PASSWORD}".encode()
+
+    async with (
+        open_world("imap") as world,
+        a_house(tmp_path, world) as app,
+        relaying({"EHLO": EHLO, "AUTH": refuse}) as strict,
+    ):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            nobody = taken.getsockname()[1]
+        dead = {**world.arguments, "smtp_port": nobody}
+        with pytest.raises(ProviderError, match=f"SMTP at 127.0.0.1:{nobody}"):
+            await ask(app, accounts.add_account, account_id="work", **dead)
+        wrong = {**world.arguments, "smtp_port": strict.port}
+        with pytest.raises(ProviderAuthFailed) as refused:
+            await ask(app, accounts.add_account, account_id="work", **wrong)
+
+        assert PASSWORD not in str(refused.value)
+        assert await nothing_is_kept(app)
+
+
+async def test_an_account_is_checked_with_its_way_out_and_how_much_that_takes(
+    tmp_path: Path,
+) -> None:
+    async with open_world("imap") as world, a_house(tmp_path, world) as app:
+        async with relaying({"EHLO": EHLO}) as relay:
+            small = {**world.arguments, "smtp_port": relay.port}
+            added = await ask(app, accounts.add_account, account_id="work", **small)
+            await Desk(app, added).sync()
+            told = await ask(app, accounts.get_capabilities, account_id="work")
+            await ask(app, accounts.check_account, account_id="work")
+        with pytest.raises(ProviderError, match="SMTP at"):
+            await ask(app, accounts.check_account, account_id="work")
+
+        assert 6 == told.max_attachment_size_mb
+
+
+LETTER = {"to": ["bo@example.org"], "subject": "Hi", "body_text": "Hello."}
+
+
+async def test_an_account_for_reading_neither_sends_nor_drafts(house: App, world: World) -> None:
+    given = {**world.arguments, "scopes": ["read"]}
+    account = await ask(house, accounts.add_account, account_id="work", **given)
+    told = await ask(house, accounts.get_capabilities, account_id="work")
+
+    for operation in (sending.send_message, drafts.create_draft):
+        with pytest.raises(Conflict, match="was added for read only"):
+            await ask(house, operation, **LETTER)
+    with pytest.raises(Conflict, match="not signed in for sending"):
+        house.house.providers.sender(account)
+    assert told.can_send is False
+    assert [] == world.sent()
+
+
+async def test_an_account_for_drafts_does_not_send_them(house: App, world: World) -> None:
+    given = {**world.arguments, "scopes": ["draft"]}
+    account = await ask(house, accounts.add_account, account_id="work", **given)
+    draft = await ask(house, drafts.create_draft, **LETTER)
+
+    with pytest.raises(Conflict, match="was added for read, draft only"):
+        await ask(house, drafts.send_draft, draft_id=draft.id)
+    assert ["read", "draft"] == account.options["scopes"]
+    assert [] == world.sent()
+
+
+@pytest.mark.parametrize(
+    ("scopes", "google", "microsoft"),
+    [
+        (["read"], [MODIFY], ["Mail.ReadWrite"]),
+        (["read", "draft"], [MODIFY], ["Mail.ReadWrite"]),
+        (["send"], [MODIFY, SEND], ["Mail.ReadWrite", "Mail.Send"]),
+    ],
+)
+def test_no_more_is_asked_for_at_a_sign_in_than_is_needed(
+    scopes: list[str], google: list[str], microsoft: list[str]
+) -> None:
+    there = clients.google("https://a.example", "https://b.example", "cid", None, scopes)
+    here = clients.microsoft("https://a.example", "cid", scopes)
+
+    assert google == list(there.scopes)
+    assert ["offline_access", "User.Read", *microsoft] == list(here.scopes)
+
+
+async def test_a_name_is_the_same_in_capitals_and_is_taken_once(tmp_path: Path) -> None:
+    async with open_world("outlook") as world, a_house(tmp_path, world) as app:
+        added = await ask(app, accounts.add_account, account_id="Second", **world.arguments)
+        checked = await ask(app, accounts.check_account, account_id="Second")
+        told = await ask(app, accounts.get_capabilities, account_id="SECOND")
+        await ask(app, accounts.sync_account, account_id="Second")
+
+        assert {"second"} == {added.id, checked.account_id, told.account_id}
+        await ask(app, accounts.remove_account, account_id="Second")
+        with pytest.raises(NotFound):
+            await ask(app, accounts.check_account, account_id="second")
+
+
+async def test_a_name_that_is_taken_is_not_said_to_be_in_the_settings(tmp_path: Path) -> None:
+    async with open_world("imap") as world:
+        async with a_house(tmp_path, world) as app:
+            await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        async with a_house(tmp_path, world) as app:
+            with pytest.raises(Conflict, match="there is an account work already"):
+                await ask(app, accounts.add_account, account_id="work", **world.arguments)
+
+
+async def test_a_check_that_is_not_let_in_says_which_command_to_run(tmp_path: Path) -> None:
+    async with open_world("outlook") as world, a_house(tmp_path, world) as app:
+        await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        app.house.providers.keep_secret("work", {"access_token": "old"})
+
+        with pytest.raises(ProviderAuthFailed, match="postroom account login work"):
+            await ask(app, accounts.check_account, account_id="work")
+
+
+async def test_an_alias_is_an_address_that_is_its_owners(tmp_path: Path) -> None:
+    async with open_world("gmail") as world, a_house(tmp_path, world) as app:
+        await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        made = [
+            await ask(app, identities.create_alias, email=email)
+            for email in ("alice+Sales@example.com", "sales@postroom.localhost")
+        ]
+        refused: list[MailError] = []
+        for email in ("boss@example.com", "alicia+x@example.com", "alice+x@example.com.example"):
+            with pytest.raises(InvalidInput, match=r"such as alice\+sales@example.com") as error:
+                await ask(app, identities.create_alias, email=email)
+            refused.append(error.value)
+
+        assert ["alice+sales@example.com", "sales@postroom.localhost"] == [m.email for m in made]
+        assert 3 == len(refused)
+
+
+async def test_a_bad_address_is_named_by_its_argument(tmp_path: Path) -> None:
+    async with open_world("gmail") as world, a_house(tmp_path, world) as app:
+        with pytest.raises(InvalidInput, match=r"^email: ") as error:
+            await ask(app, identities.create_alias, email="not an address")
+
+        assert "email" == error.value.details["field"]
