@@ -60,7 +60,7 @@ def test_what_is_exported_is_taken_in_elsewhere_with_its_trust(postroom, receive
 
 
 def test_what_was_stale_where_it_comes_from_is_stale_here(postroom, data):
-    stale = line(stale=True, links=[{"type": "source", "to": "msg_elsewhere"}])
+    stale = line(stale=True, links=[{"type": "source", "to": "msg_" + "0" * 26}])
     postroom("memory", "import", "-", stdin=stale)
     postroom("memory", "update", "tea", "--tag", "x")
 
