@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from postroom.errors import (
     MailError,
     ProviderAuthFailed,
-    ProviderError,
     RateLimited,
     StorageFull,
     Unavailable,
@@ -128,15 +127,13 @@ class Pass:
             raise
         except (StorageFull, Unavailable):
             raise
-        except ProviderError as error:
+        except MailError as error:
             if _is_final(push, error):
                 await self._give_up(push, str(error))
                 return
             wait = min(FIRST_WAIT * (1 << min(push.attempts, 12)), LONGEST_WAIT)
             await store.defer_push(push, self._later(wait))
             raise
-        except MailError as error:
-            await self._give_up(push, str(error))
         except Exception as error:  # noqa: BLE001 - one change must not stop an account
             await self._give_up(push, "an error of ours; see the log", error)
         else:
@@ -286,11 +283,15 @@ class Pass:
                 return
 
 
-def _is_final(push: Push, error: ProviderError) -> bool:
-    """Whether a provider will not make a change, or has failed to for half a day."""
+def _is_final(push: Push, error: MailError) -> bool:
+    """Whether a change will not be made, or could not be for half a day.
+
+    A disk or a vault of ours that fails is no refusal of the provider's.
+    """
     if isinstance(error, ProviderAuthFailed):
         return False
-    return not error.retryable or push.attempts >= MOST_ATTEMPTS
+    may_pass = error.retryable or error.code == MailError.code
+    return not may_pass or push.attempts >= MOST_ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True)

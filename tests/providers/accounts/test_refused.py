@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from postroom.errors import MailError
 from postroom.model.event import Event
 from postroom.operations import messages
 from postroom.providers.imap.account import ImapProvider
@@ -73,6 +75,26 @@ async def test_an_error_of_ours_in_one_change_stops_no_other(
     assert {"good"} == there.labels
     assert (await desk.message("News")).subject
     assert [here.id] == [event.message_id for event in await refusals(desk)]
+
+
+@pytest.mark.parametrize("world", ["imap"], indirect=True)
+async def test_a_disk_of_ours_that_fails_is_no_refusal(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+
+    async def fail(self: Client, uid: int, sign: str, flags: Any) -> None:
+        raise MailError("the disk failed; restart once it is well")
+
+    monkeypatch.setattr(Client, "store", fail)
+    await ask(desk, messages.apply_label, message_ids=[here.id], label="Kept")
+    with suppress(MailError):
+        await desk.sync()
+
+    assert ("Kept",) == (await desk.message("Hello")).labels
+    assert [] == await refusals(desk)
 
 
 @pytest.mark.parametrize("world", ["imap"], indirect=True)
