@@ -22,8 +22,10 @@ import psycopg
 from tests.faults.crowd import Crowd, Ruler
 from tests.faults.drilled import Server, Tally, server, twice
 from tests.faults.drills import table
+from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
+from tests.faults.syncing import killed_while_syncing
 from tests.servers import postgres
 from tests.servers.proxy import Proxy, proxied
 
@@ -39,6 +41,8 @@ UNLIMITED = {
 }
 DRILLS: tuple[tuple[Callable[..., Tally], int], ...] = (
     (killed_while_receiving, 1_000),
+    (killed_while_importing, 1_000),
+    (killed_while_syncing, 1_000),
     (killed_while_sending, 1_000),
     (strange_relays, 200),
     (one_key, 50),

@@ -18,12 +18,14 @@ from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
 from tests.faults.scheduling import killed_before_their_time
 from tests.faults.sending import killed_while_sending, lost_answers, one_key, strange_relays
+from tests.faults.syncing import killed_while_syncing
 from tests.faults.telling import killed_while_telling
 
 DRILLS: tuple[tuple[Callable[[int], Tally], int], ...] = (
     (killed_while_receiving, 1_000),
     (killed_while_posting, 500),
     (killed_while_importing, 1_000),
+    (killed_while_syncing, 1_000),
     (killed_while_sending, 1_000),
     (killed_before_their_time, 200),
     (killed_while_telling, 200),

@@ -6,12 +6,11 @@ import os
 import random
 import signal
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import apsw
 
 from tests.faults.drilled import Server, Tally, twice
 from tests.faults.nursery import PYTHONPATH, Nursery
@@ -24,10 +23,10 @@ _FROM = b"From ana@example.com Fri Jan  2 03:04:05 2026\n"
 _WORDS = ("--inbox", "bo@postroom.localhost", "--create", "--batch", "1", "--verbose")
 
 
-def killed_while_importing(rounds: int, defect: str = "none", seed: int = 4) -> Tally:
+def killed_while_importing(rounds: int, defect: str = "none", seed: int = 4, **extra: str) -> Tally:
     """Kill -9 after a random number of mails that an import has told of; then import again."""
     tally, chance = Tally("kill -9 while importing (mbox)"), random.Random(seed)
-    with TemporaryDirectory() as name, closing(_Importer(Path(name), defect)) as importer:
+    with TemporaryDirectory() as name, closing(_Importer(Path(name), defect, extra)) as importer:
         for number in range(rounds):
             subjects = [f"drill {number * MAILS + n}" for n in range(MAILS)]
             importer.write(subjects)
@@ -48,6 +47,7 @@ class _Importer:
 
     folder: Path
     defect: str
+    extra: Mapping[str, str]
     _nursery: Nursery = field(default_factory=Nursery)
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class _Importer:
     def run(self, kill_after: int | None) -> int:
         """Import the file; how many mails we were told of before the kill."""
         words = [self.defect, "import", str(self.folder / "a.mbox"), *_WORDS]
-        env = environment(self.folder / "data", {"PYTHONPATH": PYTHONPATH})
+        env = environment(self.folder / "data", {"PYTHONPATH": PYTHONPATH, **self.extra})
         self._nursery.start("tests.faults.defects:run", words, env, self.folder / "told")
         told = 0
         with (self.folder / "told").open() as lines:
@@ -72,11 +72,14 @@ class _Importer:
         return told
 
     def stored(self) -> Counter[object]:
-        database = apsw.Connection(str(self.folder / "data" / "postroom.db"))
-        return Counter(row[0] for row in database.execute("SELECT subject FROM messages"))
+        return Counter(row[0] for row in self._house.rows("SELECT subject FROM messages"))
 
     def problems(self) -> int:
-        return Server(self.folder / "data").problems()
+        return self._house.problems()
+
+    @property
+    def _house(self) -> Server:
+        return Server(self.folder / "data", **self.extra)
 
     def close(self) -> None:
         self._nursery.close()

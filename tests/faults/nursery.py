@@ -24,6 +24,7 @@ FOLDER = Path(__file__).parents[2]
 PYTHONPATH = f"{FOLDER / 'src'}{os.pathsep}{FOLDER}"
 _MODULES = (
     "postroom.app", "postroom.blobs.files", "postroom.providers.smtp.relay",
+    "postroom.providers.imap.account", "postroom.store.postgres",
     "postroom.store.sqlite", "postroom.surfaces.cli.serving", "postroom.surfaces.cli.transfer",
     "postroom.surfaces.cli.verify",
     "postroom.surfaces.mcp.server", "postroom.surfaces.rest.server",

@@ -9,8 +9,10 @@ import pytest
 
 from tests.faults.database import cut_off, restarted, shared
 from tests.faults.drilled import Tally
+from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
+from tests.faults.syncing import killed_while_syncing
 
 
 def test_many_processes_share_one_file() -> None:
@@ -43,6 +45,8 @@ def test_connections_that_break_cost_time_and_nothing_else() -> None:
     "drill",
     [
         partial(killed_while_receiving, 2),
+        partial(killed_while_importing, 2),
+        partial(killed_while_syncing, 2),
         partial(killed_while_sending, 3),
         partial(strange_relays, 8),
         partial(one_key, 1),

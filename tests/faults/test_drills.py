@@ -16,6 +16,7 @@ from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
 from tests.faults.scheduling import killed_before_their_time
 from tests.faults.sending import killed_while_sending, lost_answers, one_key, strange_relays
+from tests.faults.syncing import killed_while_syncing
 from tests.faults.telling import killed_while_telling
 
 
@@ -28,6 +29,7 @@ QUICK = [
     partial(killed_while_receiving, 2),
     partial(killed_while_posting, 2),
     partial(killed_while_importing, 2),
+    partial(killed_while_syncing, 2),
     partial(killed_while_sending, 5),
     partial(killed_before_their_time, 2),
     partial(killed_while_telling, 2),
@@ -47,6 +49,7 @@ NOTICED = [
     (partial(killed_while_receiving, 3), "keep_every_repeat"),
     (partial(killed_while_posting, 3), "keep_every_repeat"),
     (partial(killed_while_importing, 2), "keep_every_repeat"),
+    (partial(killed_while_syncing, 3), "remember_the_place_first"),
     (partial(killed_while_sending, 4), "forget_the_handing_over"),
     (partial(killed_before_their_time, 1), "never_wait"),
     (partial(killed_while_telling, 4), "tell_afterwards"),

@@ -1,0 +1,119 @@
+"""Kill a server while it takes over the mail of an account."""
+
+from __future__ import annotations
+
+import imaplib
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import cycle
+
+from tests.faults.drilled import PATIENCE_S, Server, Tally, server, twice
+from tests.mails import mail
+from tests.servers.dovecot import PASSWORD, Dovecot
+
+MAILS = 12
+"""How many mails come to the account in each round."""
+
+TOLD = 0.3
+"""In so many rounds mail comes while the server listens to Inbox; in the others it came before."""
+
+ROUNDS_OF_A_HOUSE = 250
+LOOK_S = 0.002
+STORED = "SELECT subject FROM messages"
+SYNCED = "SELECT synced_at FROM accounts"
+RECEIVED = "SELECT message FROM events WHERE type LIKE '%received'"
+
+
+def killed_while_syncing(rounds: int, defect: str = "none", seed: int = 5, **extra: str) -> Tally:
+    """Kill -9 after a random number of new mails is there; a new start must find the rest."""
+    tally, chance = Tally("kill -9 while syncing (IMAP)"), random.Random(seed)
+    while tally.tried < rounds:
+        with Dovecot() as dovecot, server(defect, **extra, POSTROOM_SECRETS="file") as house:
+            _drill(house, dovecot, tally, chance, min(rounds - tally.tried, ROUNDS_OF_A_HOUSE))
+    return tally
+
+
+def _drill(
+    house: Server, dovecot: Dovecot, tally: Tally, chance: random.Random, rounds: int
+) -> None:
+    house.ask("POST", "/v1/accounts", _account(dovecot))
+    house.kill()
+    brought: list[str] = []
+    with _client(dovecot) as client:
+        for _ in range(rounds):
+            subjects = [f"drill {len(brought) + number}" for number in range(MAILS)]
+            brought += subjects
+            if chance.random() < TOLD:
+                house.start()
+                _bring(client, subjects, ["INBOX"])
+            else:
+                _bring(client, subjects, ["INBOX", "Archive"])
+                house.start()
+            seen = _until(house, set(subjects), chance.randint(1, MAILS))
+            house.kill()
+            tally.lost += len(seen - _subjects(house))
+            tally.tried += 1
+    _read_all(house)
+    _count(house, tally, brought)
+
+
+def _account(dovecot: Dovecot) -> dict[str, object]:
+    return {
+        "account_id": "drill",
+        "provider": "imap",
+        "address": "alice@example.com",
+        "user": "alice",
+        "password": PASSWORD,
+        "host": "127.0.0.1",
+        "port": dovecot.imaps,
+        "ca_file": str(dovecot.certificate),
+    }
+
+
+@contextmanager
+def _client(dovecot: Dovecot) -> Iterator[imaplib.IMAP4]:
+    client = imaplib.IMAP4("127.0.0.1", dovecot.imap)
+    client.login("alice", PASSWORD)
+    try:
+        yield client
+    finally:
+        client.logout()
+
+
+def _bring(client: imaplib.IMAP4, subjects: Sequence[str], mailboxes: Sequence[str]) -> None:
+    now = imaplib.Time2Internaldate(time.time())
+    for subject, mailbox in zip(subjects, cycle(mailboxes), strict=False):
+        client.append(mailbox, "", now, mail(subject).replace(b"\n", b"\r\n"))
+
+
+def _until(house: Server, wanted: set[str], count: int) -> set[str]:
+    """Wait until so many of these are there; which they are."""
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found := wanted & _subjects(house)) < count and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    return found
+
+
+def _read_all(house: Server) -> None:
+    """Start the server, and return once it has looked at all of the account."""
+    before = house.rows(SYNCED)
+    house.start()
+    deadline = time.monotonic() + PATIENCE_S
+    while house.rows(SYNCED) == before and time.monotonic() < deadline:
+        house.ask("POST", "/v1/accounts/drill/sync")
+        time.sleep(0.5)
+
+
+def _subjects(house: Server) -> set[str]:
+    return {str(row[0]) for row in house.rows(STORED)}
+
+
+def _count(house: Server, tally: Tally, brought: Sequence[str]) -> None:
+    stored = Counter(row[0] for row in house.rows(STORED))
+    tally.acknowledged += len(brought)
+    tally.lost += len(set(brought) - set(stored))
+    tally.doubled += twice(stored) + twice(Counter(row[0] for row in house.rows(RECEIVED)))
+    tally.torn += house.problems()
