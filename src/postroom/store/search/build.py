@@ -9,9 +9,10 @@ import numpy as np
 
 from postroom.store.search.arrays import Int
 from postroom.store.search.endings import ending_rows, find_endings
+from postroom.store.search.formats import FORMATS, NEWEST
 from postroom.store.search.jobs import Made
 from postroom.store.search.junction_rows import junction_rows
-from postroom.store.search.kinds import COLUMNS, STREAM, Kind, SegmentRow
+from postroom.store.search.kinds import STREAM, Kind, SegmentRow
 from postroom.store.search.rows import encode_places
 from postroom.store.search.sets import cut_set
 from postroom.store.search.tokens import Tokenised, Tokeniser
@@ -27,9 +28,10 @@ _PLACES_PER_ROW = 400
 class SegmentBuilder:
     """Takes messages with their texts in any order, and makes the rows of their segment."""
 
-    def __init__(self) -> None:
+    def __init__(self, format_number: int = NEWEST) -> None:
         self._numbers, self._dates = array("q"), array("q")
-        self._streams = [Tokeniser() for _ in COLUMNS]
+        self._format, form = format_number, FORMATS[format_number]
+        self._streams = [Tokeniser(n, has_pieces=form.has_pieces) for n in form.ahead]
         self.text_bytes = 0
         self.sets: dict[str, bytes] = {}
         """Sets that come out of the texts, once all rows are made."""
@@ -58,7 +60,7 @@ class SegmentBuilder:
         numbers, dates = self._numbers or (0,), self._dates or (0,)
         size = len(self._numbers)
         bounds = min(numbers), max(numbers), min(dates), max(dates)
-        return Made(size, self.text_bytes, *bounds)
+        return Made(size, self.text_bytes, *bounds, self._format)
 
     def rows(self) -> Iterator[SegmentRow]:
         """All rows of the segment. The builder is used up."""

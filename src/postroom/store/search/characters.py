@@ -32,6 +32,22 @@ def split_query(folded: str) -> tuple[str, str]:
     return first, folded[len(first) - 1 :] if len(first) < len(folded) else ""
 
 
+def later_parts(rest: str, ahead: int) -> list[tuple[str, str]]:
+    """A text after its first so many tokens, as `split_query` gives it, in parts that overlap.
+
+    Each has so many tokens after its first; together with those before they are the whole.
+    """
+    matches = list(_NEXT_TOKEN.finditer(rest, 1))
+    last = len(matches) - 1 - ahead
+    firsts = [*range(ahead - 1, last, ahead), last] if last >= 0 else []
+    return [(matches[n].group(2), rest[matches[n].end() - 1 :]) for n in firsts]
+
+
+def longest_token(folded: str) -> int:
+    """The bytes of the longest token of a query."""
+    return max((len(utf8(match[2])) for match in _NEXT_TOKEN.finditer(folded)), default=0)
+
+
 def follow_up(rest: str) -> list[tuple[bool, str]]:
     """The tokens after the first character of a text, and whether a space is before each."""
     return [(bool(space), token) for space, token in _NEXT_TOKEN.findall(rest, 1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from postroom.store.search.formats import NEWEST
 from postroom.store.search.kinds import Kind
 from postroom.store.search.merging import Membership, job_messages, read_messages
 from postroom.store.search.segments import LIVE
@@ -49,7 +50,8 @@ def check_segment(tx: Transaction, segment: int) -> tuple[str, ...]:
     """
     from postroom.store.search.build import SegmentBuilder
 
-    builder, sets = SegmentBuilder(), Membership()
+    found = tx.one("SELECT format FROM search_segments WHERE number = :number", number=segment)
+    builder, sets = SegmentBuilder(found[0] if found else NEWEST), Membership()
     numbers = job_messages(tx, [segment])
     removed = tx.one(READ_SET, name=REMOVED, segment=segment)
     if not numbers or segment not in live_numbers(tx):

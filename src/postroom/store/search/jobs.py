@@ -60,7 +60,7 @@ PUT_SET = "INSERT INTO search_sets (name, segment, value) VALUES (:name, :segmen
 FINISH = """
     UPDATE search_segments
        SET state = :state, size = :size, bytes = :bytes, first = :first, last = :last,
-           oldest = :oldest, newest = :newest, holder = NULL, until = NULL
+           oldest = :oldest, newest = :newest, format = :format, holder = NULL, until = NULL
      WHERE number = :number
 """
 NOTED = """
@@ -100,6 +100,7 @@ class Made:
     last: int
     oldest: int
     newest: int
+    format: int
 
 
 def claim(tx: Transaction, holder: str, sizes: Sizes, now: int) -> Job | None:
@@ -198,6 +199,7 @@ def finish(tx: Transaction, job: Job, made: Made, sets: Mapping[str, bytes], now
         last=made.last,
         oldest=made.oldest,
         newest=made.newest,
+        format=made.format,
     )
     _catch_up(tx, job, made.size)
     tx.run("DELETE FROM search_tail WHERE merging = :number", number=job.number)

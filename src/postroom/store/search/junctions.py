@@ -13,7 +13,6 @@ from postroom.store.search.junction_rows import CUT, PER_GROUP, RANKED, UNEVEN
 from postroom.store.search.kinds import AFTER_SPACE, NEXT, STREAM, Kind
 from postroom.store.search.masks import Marks
 from postroom.store.search.shelf import Shelf
-from postroom.store.search.tokens import AHEAD
 from postroom.store.sql.values import any_of
 from postroom.store.transaction import Transaction
 
@@ -70,20 +69,26 @@ def find_junctions(
     found = Found(Marks(shelf), Marks(shelf))
     kind = STREAM * stream
     tokens = follow_up(rest)
-    key = utf8(rest[0])
-    for follows_space, token in tokens[:AHEAD]:
-        key += (AFTER_SPACE if follows_space else NEXT) + utf8(token)
-    is_pair = len(tokens) == len(tokens[0][1]) == 1
-    if is_pair and len(first) == 1:
-        segments = _use_heads(tx, found.sure, kind, key, segments)
+    if len(first) == len(tokens) == len(tokens[0][1]) == 1:
+        segments = _use_heads(tx, found.sure, kind, _key(rest[0], tokens), segments)
     ranks = _ranks(tx, kind, first, segments)
-    for segment, rows in _rows(tx, kind, key, segments).items():
-        own = ranks.get(segment, _ALL)
-        sure = found.sure if own[2] and len(tokens) <= AHEAD else found.doubtful
-        entries = _entries(rows, key, is_pair=is_pair)
-        sure.add_places(segment, entries.sure.docs(own))
-        found.doubtful.add_places(segment, entries.doubtful.docs(own))
+    for ahead, numbers in shelf.by_ahead(stream, segments, len(tokens)).items():
+        key = _key(rest[0], tokens[:ahead])
+        for segment, rows in _rows(tx, kind, key, numbers).items():
+            own = ranks.get(segment, _ALL)
+            sure = found.sure if own[2] and len(tokens) == ahead else found.doubtful
+            entries = _entries(rows, key, is_pair=len(tokens) == len(tokens[0][1]) == 1)
+            sure.add_places(segment, entries.sure.docs(own))
+            found.doubtful.add_places(segment, entries.doubtful.docs(own))
     return found
+
+
+def _key(character: str, tokens: Sequence[tuple[bool, str]]) -> bytes:
+    """Where a character that is followed by some tokens stands among all."""
+    key = utf8(character)
+    for follows_space, token in tokens:
+        key += (AFTER_SPACE if follows_space else NEXT) + utf8(token)
+    return key
 
 
 def _use_heads(

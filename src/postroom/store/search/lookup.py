@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from postroom.store.search.characters import split_query
+import numpy as np
+
+from postroom.store.search.characters import later_parts, longest_token, split_query
+from postroom.store.search.formats import WHOLE
 from postroom.store.search.junctions import find_junctions
 from postroom.store.search.kinds import COLUMNS
 from postroom.store.search.masks import Marks, Mask, keep_between
@@ -31,6 +34,8 @@ TEXTS = """
      WHERE {within} AND message {among} AND {column} {contains}
 """
 _AT_ONCE = 200
+_FEW = 100
+"""So few texts are read sooner than another part of a query is looked for."""
 
 
 class Lookup:
@@ -108,18 +113,42 @@ class Lookup:
         if not segments:
             return self._shelf.none()
         first, rest = split_query(text)
-        cut = cut_set(stream)
-        doubtful = remembered(self._tx, (Lookup, cut), lambda: self._union([cut])).copy()
+        doubtful = self._cut(stream, text)
         if rest:
             found = find_junctions(self._tx, self._shelf, stream, first, rest, segments)
             sure = found.sure.mask() & ~doubtful
-            doubtful |= found.doubtful.mask()
+            others = found.doubtful.mask() & scope & ~sure & ~doubtful
+            doubtful |= self._narrowed(stream, rest, others)
         else:
             sure = find_words(self._tx, self._shelf, stream, first, segments) & ~doubtful
         doubtful &= scope & ~sure
         if doubtful.any():
             sure |= self._settle(stream, text, doubtful)
         return sure
+
+    def _cut(self, stream: int, text: str) -> Mask:
+        """The messages with a token that is not all in the index, if that matters for a text."""
+        is_long = longest_token(text) > WHOLE
+
+        def union() -> Mask:
+            cut = Marks(self._shelf)
+            for segment, value in self._sets.get(cut_set(stream), ()):
+                if is_long or not self._shelf.format_of(segment).has_pieces:
+                    cut.add(segment, value)
+            return cut.mask()
+
+        return remembered(self._tx, (Lookup, cut_set(stream), is_long), union).copy()
+
+    def _narrowed(self, stream: int, rest: str, doubtful: Mask) -> Mask:
+        """Those of the doubtful that have the later parts of a long text as well."""
+        segments = self._shelf.holders(doubtful) if doubtful.any() else []
+        groups = self._shelf.by_ahead(stream, segments, len(rest))
+        for first, part in later_parts(rest, min(groups)) if groups else ():
+            if np.bitwise_count(doubtful).sum() <= _FEW:
+                break
+            found = find_junctions(self._tx, self._shelf, stream, first, part, segments)
+            doubtful &= found.sure.mask() | found.doubtful.mask()
+        return doubtful
 
     def _settle(self, stream: int, text: str, doubtful: Mask) -> Mask:
         """Read the texts of the doubtful: those that have what is wanted."""

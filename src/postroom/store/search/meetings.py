@@ -15,15 +15,14 @@ import numpy as np
 from postroom.store.search.arrays import U32, U64, Bools, Int, is_first, sort_packed
 from postroom.store.search.endings import Endings
 from postroom.store.search.spill import Aside, Spill
-from postroom.store.search.tokens import AHEAD, Stretch, Tokenised
+from postroom.store.search.tokens import Stretch, Tokenised
 
 MOST = 1 << 17
 """How many are sorted at once."""
 
 _ROUGH_BITS = 8
 _DIGIT_BITS = 12
-_COLUMNS = AHEAD + 2
-_LEFT, _DOC = 0, AHEAD + 1
+_LEFT, _DOC = 0, -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +49,10 @@ class _Group:
 
 def sorted_meetings(text: Tokenised, endings: Endings) -> Iterator[Meetings]:
     """All places where a token meets the next: by its last character, then by what follows."""
-    digits = _Digits(text.gap, endings)
+    digits = _Digits(text.gap, text.ahead, endings)
     with Spill() as spill:
         counts = _count(digits.first(*_two(stretch, text.gap)) for stretch in text.stretches())
-        records = (_records(stretch, text.gap) for stretch in text.stretches())
+        records = (_records(stretch, text.gap, text.ahead) for stretch in text.stretches())
         for group in _divide(spill, counts, records, digits, 0):
             yield from _in_order(spill, group, digits)
 
@@ -65,14 +64,14 @@ def _two(stretch: Stretch, gap: int) -> tuple[U32, U32]:
     return (sequence[:-1][meets] & np.uint32(gap - 1)) - np.uint32(1), sequence[1:][meets]
 
 
-def _records(stretch: Stretch, gap: int) -> U32:
+def _records(stretch: Stretch, gap: int, ahead: int) -> U32:
     """The meetings of a part of all texts, one in each row."""
     sequence = stretch.sequence
     places = np.flatnonzero((sequence[:-1] != 0) & (sequence[1:] != 0))
-    records = np.empty((len(places), _COLUMNS), np.uint32)
+    records = np.empty((len(places), ahead + 2), np.uint32)
     records[:, _LEFT] = (sequence[places] & np.uint32(gap - 1)) - np.uint32(1)
-    for ahead in range(1, AHEAD + 1):
-        records[:, ahead] = sequence[places + ahead]
+    for column in range(1, ahead + 1):
+        records[:, column] = sequence[places + column]
     records[:, _DOC] = stretch.docs[places]
     return records
 
@@ -80,11 +79,13 @@ def _records(stretch: Stretch, gap: int) -> U32:
 class _Digits:
     """The order of meetings as a few numbers of which the first that differs decides."""
 
-    def __init__(self, gap: int, endings: Endings) -> None:
+    def __init__(self, gap: int, ahead: int, endings: Endings) -> None:
+        self._ahead = ahead
+        self.columns = ahead + 2
         self._characters = endings.characters.astype(np.uint32)
         self._shift = np.uint32(max(gap.bit_length() - _ROUGH_BITS, 0))
         self._bits = np.uint64(gap.bit_length())
-        self.count = 1 + 2 * AHEAD
+        self.count = 1 + 2 * ahead
 
     def first(self, left: U32, following: U32) -> U32:
         """The character before, and roughly what comes after."""
@@ -111,7 +112,7 @@ class _Digits:
         ordered, order = sort_packed(values)
         is_tied = _are_tied(first := is_first(ordered))
         tied = np.flatnonzero(is_tied)
-        while len(tied) and ahead <= AHEAD:
+        while len(tied) and ahead <= self._ahead:
             values = np.cumsum(first[is_tied]).astype(np.uint64)
             own, start = order[tied], ahead
             ahead += self._room(values, int(values[-1]), ahead)
@@ -126,7 +127,7 @@ class _Digits:
     def _room(self, values: U64, most: int, ahead: int) -> int:
         """How many columns, from one on, fit beside numbers up to *most* and their places."""
         room = 64 - most.bit_length() - len(values).bit_length()
-        return max(1, min(room // int(self._bits), AHEAD + 1 - ahead))
+        return max(1, min(room // int(self._bits), self._ahead + 1 - ahead))
 
 
 def _are_tied(first: Bools) -> Bools:
@@ -138,15 +139,17 @@ def _are_tied(first: Bools) -> Bools:
 def _in_order(spill: Spill, group: _Group, digits: _Digits) -> Iterator[Meetings]:
     """The meetings of one group in order, in portions of at most so many."""
     if group.count <= MOST:
-        (records,) = _read(spill, group)
+        (records,) = _read(spill, group, digits.columns)
         columns = np.ascontiguousarray(records.T)
         yield _meetings(columns[:, digits.order(columns)])
     elif group.shared == digits.count:  # all alike, and in their order
-        for records in _read(spill, group):
+        for records in _read(spill, group, digits.columns):
             yield _meetings(np.ascontiguousarray(records.T))
     else:
-        counts = _count(digits.of(records, group.shared) for records in _read(spill, group))
-        for part in _divide(spill, counts, _read(spill, group), digits, group.shared):
+        portions = _read(spill, group, digits.columns)
+        counts = _count(digits.of(records, group.shared) for records in portions)
+        portions = _read(spill, group, digits.columns)
+        for part in _divide(spill, counts, portions, digits, group.shared):
             yield from _in_order(spill, part, digits)
 
 
@@ -165,20 +168,20 @@ def _count(portions: Iterable[U32]) -> Int:
     return counts
 
 
-def _portions(asides: Sequence[Aside]) -> Iterator[list[Aside]]:
+def _portions(asides: Sequence[Aside], columns: int) -> Iterator[list[Aside]]:
     """As many at a time as may be in memory."""
     portion: list[Aside] = []
     for aside in asides:
-        if portion and sum(a.count for a in portion) + aside.count > _COLUMNS * MOST:
+        if portion and sum(a.count for a in portion) + aside.count > columns * MOST:
             yield portion
             portion = []
         portion.append(aside)
     yield portion
 
 
-def _read(spill: Spill, group: _Group) -> Iterator[U32]:
-    for asides in _portions(group.asides):
-        yield np.concatenate([spill.get(a) for a in asides]).reshape(-1, _COLUMNS)
+def _read(spill: Spill, group: _Group, columns: int) -> Iterator[U32]:
+    for asides in _portions(group.asides, columns):
+        yield np.concatenate([spill.get(a) for a in asides]).reshape(-1, columns)
 
 
 def _divide(
@@ -194,7 +197,7 @@ def _divide(
         ends = np.cumsum(np.bincount(shares, minlength=len(groups))).tolist()
         for group, first, last in zip(groups, [0, *ends], ends, strict=False):
             if last > first:
-                group.asides.append(aside.part(_COLUMNS * first, _COLUMNS * last))
+                group.asides.append(aside.part(digits.columns * first, digits.columns * last))
                 group.count += last - first
     return [group for group in groups if group.count]
 

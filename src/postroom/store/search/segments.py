@@ -14,7 +14,8 @@ BUILDING, LIVE, GONE = range(3)
 """A segment is searched while it is live; the rows of one that is gone are being removed."""
 
 LIVE_SEGMENTS = """
-    SELECT number, size, oldest, newest FROM search_segments WHERE state = 1 ORDER BY newest DESC
+    SELECT number, size, oldest, newest, format FROM search_segments
+     WHERE state = 1 ORDER BY newest DESC
 """
 WITH_MESSAGES = """
     SELECT number, size, merging, first, last FROM search_segments
@@ -34,6 +35,7 @@ class Segment:
     size: int
     oldest: int
     newest: int
+    format: int
 
 
 @dataclass(frozen=True, slots=True)

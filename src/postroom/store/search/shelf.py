@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
 from postroom.store.search.arrays import Int
+from postroom.store.search.formats import FORMATS, Format
 from postroom.store.search.kinds import Kind
 from postroom.store.search.masks import WORD, WORD_BITS, Mask, keep_between, places_of
 from postroom.store.search.segments import Segment
@@ -57,10 +58,22 @@ class Shelf:
         edges = list(accumulate(words, initial=0))
         self.edges: Int = np.array(edges)
         """Where in a mask each segment begins, and where the last one ends."""
+        self._formats = {segment.number: FORMATS[segment.format] for segment in segments}
         self._spans = {
             segment.number: slice(first, first + count)
             for segment, first, count in zip(segments, edges, words, strict=False)
         }
+
+    def by_ahead(self, stream: int, numbers: Sequence[int], most: int) -> dict[int, list[int]]:
+        """Some segments by how far ahead they look in a text, as far as that matters."""
+        groups: dict[int, list[int]] = {}
+        for number in numbers:
+            groups.setdefault(min(self.format_of(number).ahead[stream], most), []).append(number)
+        return groups
+
+    def format_of(self, segment: int) -> Format:
+        """How a segment was made."""
+        return self._formats[segment]
 
     def first_word(self, segment: int) -> int:
         """Where in a mask a segment begins."""

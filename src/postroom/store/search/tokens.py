@@ -18,8 +18,10 @@ from postroom.store.search.vocabulary import BORDER, Vocabulary, packed
 LONGEST = 120
 """Bytes of a token that are kept; of a longer one, the last."""
 
-AHEAD = 4
-"""How many tokens after a place the index looks at."""
+_STRIDE = 72
+_PIECE = LONGEST - 3
+"""Bytes from one piece of a token to the next, and of a piece, give or take a character: two
+have more than `WHOLE` bytes in common."""
 
 _AT_ONCE_BYTES = 1 << 20
 _SPACE = 32
@@ -34,7 +36,7 @@ class Stretch:
     """A part of all texts, as a sequence of terms.
 
     An element of `sequence` is the term plus one, and `gap` more if a space stands before it;
-    after the last token of each text stand `AHEAD` zeros. `docs` names the text of each element.
+    after the last token of each text stand `ahead` zeros. `docs` names the text of each element.
     """
 
     sequence: U32
@@ -54,9 +56,16 @@ class Tokenised:
     """The texts of many messages as one sequence of terms, most of it put aside."""
 
     def __init__(
-        self, terms: Vocabulary, ranks: U32, pieces: Sequence[_Piece], spill: Spill, places: Int
+        self,
+        terms: Vocabulary,
+        ranks: U32,
+        pieces: Sequence[_Piece],
+        spill: Spill,
+        places: Int,
+        ahead: int,
     ) -> None:
         self.terms = terms
+        self.ahead = ahead
         self._ranks = np.append(np.uint32(0), ranks + np.uint32(1))
         self._pieces = pieces
         self._spill = spill
@@ -96,7 +105,8 @@ class Tokenised:
 class Tokeniser:
     """Takes texts in portions, cuts them, and puts them aside."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead: int, *, has_pieces: bool) -> None:
+        self._ahead, self._has_pieces = ahead, has_pieces
         self._spill = Spill()
         self._lexicon = Lexicon()
         self._pieces: list[_Piece] = []
@@ -113,14 +123,15 @@ class Tokeniser:
 
     def _cut(self) -> None:
         if self._waiting:
-            self._pieces.append(self._put_aside(_cut(self._waiting)))
+            tokens = _cut(self._waiting, has_pieces=self._has_pieces)
+            self._pieces.append(self._put_aside(tokens))
         self._waiting, self._waiting_bytes = [], 0
 
     def _put_aside(self, tokens: _Tokens) -> _Piece:
         own = self._lexicon.numbers(tokens.terms)[tokens.numbers] + np.uint32(1)
         own |= tokens.follows_space * _SPACED
-        sizes = tokens.counts + AHEAD
-        shift = np.repeat(AHEAD * np.arange(len(sizes)), tokens.counts)
+        sizes = tokens.counts + self._ahead
+        shift = np.repeat(self._ahead * np.arange(len(sizes)), tokens.counts)
         sequence = np.zeros(int(sizes.sum()), np.uint32)
         sequence[shift + np.arange(len(own))] = own
         return _Piece(self._spill.put(sequence), sizes, tokens.cut)
@@ -129,7 +140,7 @@ class Tokeniser:
         """All texts together; *places* says where in the segment each of them stands."""
         self._cut()
         terms, ranks = self._lexicon.finish()
-        return Tokenised(terms, ranks, self._pieces, self._spill, places)
+        return Tokenised(terms, ranks, self._pieces, self._spill, places, self._ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +154,35 @@ class _Tokens:
     cut: Int
 
 
-def _cut(texts: Sequence[bytes]) -> _Tokens:
+def _cut(texts: Sequence[bytes], *, has_pieces: bool) -> _Tokens:
     flat = np.frombuffer(b"\n".join(texts) + PADDING, np.uint8)
     starts, ends = find_tokens(flat)
     after = np.cumsum(np.array([len(text) + 1 for text in texts]))
+    too_long = np.flatnonzero(ends - starts > LONGEST)
+    cut = np.searchsorted(after, starts[too_long], side="right")
+    if len(too_long) and has_pieces:
+        starts, ends = _in_pieces(flat, starts, ends)
     counts = np.diff(np.searchsorted(starts, after), prepend=0)
     follows_space = (flat[np.maximum(starts, 1) - 1] == _SPACE) & (starts > 0)
-    too_long = np.flatnonzero(ends - starts > LONGEST)
-    cut = np.searchsorted(np.cumsum(counts), too_long, side="right")
-    if len(too_long):
+    if len(too_long) and not has_pieces:
         starts[too_long] = _next_character(flat, ends[too_long] - LONGEST)
     numbers, firsts = number_strings(flat, starts, ends - starts)
     terms = packed(flat, starts[firsts], (ends - starts)[firsts])
     return _Tokens(terms, numbers, follows_space, counts, cut)
+
+
+def _in_pieces(flat: U8, starts: Int, ends: Int) -> tuple[Int, Int]:
+    """The same tokens, but those that are too long in pieces; no query has a border there."""
+    more = np.maximum(ends - starts - _PIECE + _STRIDE - 1, 0) // _STRIDE
+    more[ends - starts <= LONGEST] = 0
+    owners = np.repeat(np.arange(len(starts)), more + 1)
+    number = np.arange(len(owners)) - np.repeat(np.cumsum(more + 1) - more - 1, more + 1)
+    first = starts[owners] + number * _STRIDE
+    last = np.where(number < more[owners], first + _PIECE, ends[owners])
+    inside, open_ended = number > 0, number < more[owners]
+    first[inside] = _next_character(flat, first[inside])
+    last[open_ended] = _next_character(flat, last[open_ended])
+    return first, last
 
 
 def find_tokens(flat: U8) -> tuple[Int, Int]:

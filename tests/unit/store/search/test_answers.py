@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from postroom.store.search import lookup
+from postroom.store.search.build import SegmentBuilder
 from postroom.store.search.choice import Sizes
 from postroom.store.search.find import Finder
+from postroom.store.search.formats import FORMATS
 from postroom.store.search.scanning import Small
+from postroom.store.search.segments import live_segments
 from postroom.store.search.wanted import Wanted
 from tests.unit.store.search.world import NOTHING_IS_SMALL, World
 
@@ -60,6 +64,44 @@ async def test_one_large_segment_answers_like_many_small_ones(tmp_path: Path) ->
     await world.engine.close()
 
     assert [] == wrong
+
+
+async def test_segments_of_every_format_answer_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await World.open(tmp_path, seed=3)
+    for number in FORMATS:
+        monkeypatch.setattr(SegmentBuilder.__init__, "__defaults__", (number,))
+        await world.arrive(300)
+        await world.merge(Sizes(tail=150, fan_out=99, quiet_s=1 << 40))
+    made = await world.engine.read(lambda tx: {s.format for s in live_segments(tx)})
+    wrong = await wrong_answers(world, 400)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert set(FORMATS) == made
+    assert [] == wrong
+    assert () == tuple(problems)
+
+
+async def test_a_part_of_a_long_word_is_found_without_reading_its_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await World.open(tmp_path, seed=4)
+    await world.arrive(200)
+    await world.merge()
+    look = await world.look()
+    monkeypatch.setattr(lookup, "TEXTS", "no text may be read")
+
+    found = [(await world.find(w), look.answer(w)) for w in map(_within_a_word, range(150))]
+    await world.engine.close()
+
+    assert [answer for _, answer in found] == [answer for answer, _ in found]
+
+
+def _within_a_word(start: int) -> Wanted:
+    word = "".join(chr(97 + n * n % 26) + chr(97 + n % 25) for n in range(200))
+    return Wanted(q=word[start * 2 : start * 2 + 40])
 
 
 async def test_half_a_character_is_found_nowhere(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.store.search import masks
+from postroom.store.search.formats import NEWEST
 from postroom.store.search.masks import Counts, Marks, Mask, keep_between, last_places
 from postroom.store.search.rows import encode_places
 from postroom.store.search.segments import Segment
@@ -15,7 +16,7 @@ from postroom.store.search.shelf import Shelf
 
 unhurried = settings(deadline=None)
 SIZES = (1, 63, 64, 65, 130, 1000)
-SHELF = Shelf([Segment(number, size, 0, 0) for number, size in enumerate(SIZES, start=7)])
+SHELF = Shelf([Segment(number, size, 0, 0, NEWEST) for number, size in enumerate(SIZES, start=7)])
 
 Places = dict[int, set[int]]
 

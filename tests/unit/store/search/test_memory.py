@@ -75,7 +75,7 @@ def test_meetings_have_one_order_however_few_are_sorted_at_once(
 
 def _meetings(texts: list[str]) -> list[tuple[int, ...]]:
     """All meetings: the last character before, what follows, and the message."""
-    tokeniser = Tokeniser()
+    tokeniser = Tokeniser(4, has_pieces=True)
     tokeniser.add([text.encode() for text in texts])
     text = tokeniser.finish(np.arange(len(texts)))
     endings = find_endings(text.terms)

@@ -42,7 +42,7 @@ def _elements(text: Tokenised) -> Iterator[tuple[int, int]]:
 @unhurried
 @given(st.lists(st.lists(TEXTS, min_size=1), min_size=1))
 def test_a_sequence_of_terms_gives_the_texts_back(portions: list[list[str]]) -> None:
-    tokeniser = Tokeniser()
+    tokeniser = Tokeniser(4, has_pieces=True)
     for portion in portions:
         tokeniser.add([text.encode() for text in portion])
     texts = [text for portion in portions for text in portion]

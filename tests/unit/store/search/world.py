@@ -31,6 +31,8 @@ _PIECES = (
     "你", "日本語", "ไทย", "한국어", "http://a.b/c?d=e", "a.b@c.de", "...", "--", "-", "->", "()",
     "%", "_", "\\", '"', "*", "é", "e\u0301", "ﬁ", "🙂", "\x01", "\x02", "0x1f", "c3po",
     "z" * 121, "é" * 61, "-" * 130, "abcdefghijklmnopqrstuvwxyz" * 5, "7" * 120, "一二三四五六七八",
+    "приветмирдом" * 20, "".join(chr(97 + n * n % 26) + chr(97 + n % 25) for n in range(200)),
+    "-----original message-----", "https://www.example.com/a/b?c=d&e=f", "https://www.example.org",
 )  # fmt: skip
 _BETWEEN = ("", " ", " ", "\n", "\r\n ")
 _LABELS = ("Work", "work in progress", "Ünïcode", "x")
