@@ -34,6 +34,9 @@ TEXTS = """
      WHERE {within} AND message {among} AND {column} {contains}
 """
 _AT_ONCE = 200
+_DENSE = 1.5
+"""Where not many more messages stand between some, these are read as well."""
+
 _FEW = 100
 """So few texts are read sooner than another part of a query is looked for."""
 
@@ -152,24 +155,33 @@ class Lookup:
 
     def _settle(self, stream: int, text: str, doubtful: Mask) -> Mask:
         """Read the texts of the doubtful: those that have what is wanted."""
-        numbers = dict[int, tuple[int, int]]()
-        for segment, places in self._shelf.places(doubtful):
-            own = self._orders.of(self._tx, segment).numbers[places].tolist()
-            numbers |= {n: (segment.number, p) for n, p in zip(own, places.tolist(), strict=True)}
+        parts = [
+            (segment.number, places, self._orders.of(self._tx, segment).numbers[places])
+            for segment, places in self._shelf.places(doubtful)
+        ]
+        numbers = np.sort(np.concatenate([own for _, _, own in parts])).tolist()
+        having = np.array(self._having(stream, text, numbers), np.int64)
         settled = Marks(self._shelf)
-        for number in self._having(stream, text, list(numbers)):
-            holder, place = numbers[number]
-            settled.add_places(holder, place.to_bytes(2, "little"))
+        for segment, places, own in parts:
+            settled.add_places(segment, places[np.isin(own, having)].astype("<u2").tobytes())
         return settled.mask()
 
-    def _having(self, stream: int, text: str, numbers: Sequence[int]) -> set[int]:
-        """Those of some messages that have the text."""
-        found = set[int]()
+    def _having(self, stream: int, text: str, numbers: Sequence[int]) -> list[int]:
+        """Those of some messages that have the text, and perhaps some that stand among them."""
+        found = list[int]()
         column, contains = COLUMNS[stream], CONTAINS.format(name="text")
+        where, scope = within("inbox", self._wanted.inboxes)
         for first in range(0, len(numbers) if is_storable(text) else 0, _AT_ONCE):
-            among, params = any_of("message", numbers[first : first + _AT_ONCE])
-            where, scope = within("inbox", self._wanted.inboxes)
+            among, params = _among(numbers[first : first + _AT_ONCE])
             sql = TEXTS.format(within=where, column=column, among=among, contains=contains)
             rows = self._tx.all(sql, **params, **scope, text=pattern(text))
-            found.update(row[0] for row in rows)
+            found += (row[0] for row in rows)
         return found
+
+
+def _among(numbers: Sequence[int]) -> tuple[str, dict[str, object]]:
+    """Some messages, in order; all from the first to the last if that is sooner read."""
+    first, last = numbers[0], numbers[-1]
+    if last - first < _DENSE * len(numbers):
+        return "BETWEEN :first AND :last", {"first": first, "last": last}
+    return any_of("message", numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from postroom.store.search.masks import Counts, Mask, last_places
+from postroom.store.search.masks import Counts, Mask, last_places, places_of
 from postroom.store.search.segments import Segment
 from postroom.store.search.shelf import Orders, Shelf
 from postroom.store.search.wanted import Answer, Match, Wanted
@@ -128,10 +128,7 @@ class Pager:
 
     def _all(self, bound: Match | None) -> list[Match]:
         """All matches before a bound, oldest first."""
-        found = self._tail[:]
-        for segment, places in self._shelf.places(self._mask):
-            order = self._orders.of(self._tx, segment)
-            dates, numbers = order.dates[places].tolist(), order.numbers[places].tolist()
-            found += zip(dates, numbers, strict=True)
-        found.sort()
+        places, order = places_of(self._mask), self._orders.joined(self._tx, self._shelf)
+        dates, numbers = order.dates[places].tolist(), order.numbers[places].tolist()
+        found = sorted([*self._tail, *zip(dates, numbers, strict=True)])
         return found if bound is None else found[: bisect_left(found, bound)]

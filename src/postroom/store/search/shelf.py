@@ -35,6 +35,7 @@ class Orders:
 
     def __init__(self) -> None:
         self._orders: OrderedDict[tuple[int, int], Order] = OrderedDict()
+        self._joined: tuple[Sequence[Segment], Order] | None = None
 
     def of(self, tx: Transaction, segment: Segment) -> Order:
         """The order of one segment."""
@@ -47,6 +48,18 @@ class Orders:
             while len(self._orders) > _MOST_ORDERS:
                 self._orders.popitem(last=False)
         return order
+
+    def joined(self, tx: Transaction, shelf: Shelf) -> Order:
+        """The orders of all segments of a shelf, as they stand in a mask."""
+        if self._joined is None or self._joined[0] != shelf.segments:
+            size = int(shelf.edges[-1]) * WORD_BITS
+            whole = Order(np.zeros(size, np.int64), np.zeros(size, np.int64))
+            for segment in shelf.segments:
+                own, first = self.of(tx, segment), shelf.first_word(segment.number) * WORD_BITS
+                whole.dates[first : first + segment.size] = own.dates
+                whole.numbers[first : first + segment.size] = own.numbers
+            self._joined = shelf.segments, whole
+        return self._joined[1]
 
 
 class Shelf:
