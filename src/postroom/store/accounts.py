@@ -96,7 +96,7 @@ class SqlAccounts(Audited):
         return await self._engine.read(lambda tx: pushes.due_pushes(tx, account_id, now, limit))
 
     async def settle_push(self, account_id: str, push: Push, pushed: Pushed) -> None:
-        await self._engine.write(lambda tx: pushes.settle_push(tx, account_id, push, pushed))
+        await self._engine.write(lambda tx: remotes.settle_push(tx, account_id, push, pushed))
 
     async def defer_push(self, push: Push, next_at: datetime) -> None:
         await self._engine.write(lambda tx: pushes.defer_push(tx, push, next_at))

@@ -252,6 +252,12 @@ class GmailProvider:
         if adding or removing:
             await self.client.modify(key, adding, removing)
 
+    async def save_sent(self, push: Push, raw: bytes) -> Pushed:
+        key = await self.client.find(push.internet_message_id or "none", _IDS[SENT])
+        if key is None:
+            key = await self.client.insert(raw, [_IDS[SENT]])
+        return Pushed(entered=((RemoteRef("", key), (SENT,)),))
+
     def _known(self, name: str) -> str | None:
         folded = name.casefold()
         return next((k for k, other in self._names.items() if other.casefold() == folded), None)

@@ -169,13 +169,29 @@ class GraphClient:
     async def send_draft(self, key: str) -> None:
         await self.api.json("POST", f"/me/messages/{quote(key, safe='')}/send")
 
-    async def attach(self, key: str, name: str, content_type: str, content: bytes) -> None:
-        """Put a file to a draft in an upload session, which takes large ones."""
+    async def find(self, folder: str, message_id: str) -> list[str]:
+        """The messages of a folder with this Message-ID."""
+        quoted = message_id.replace("'", "''")
+        params = {"$select": "id", "$filter": f"internetMessageId eq '{quoted}'", "$top": _PAGE}
+        rows = await self._all(f"/me/mailFolders/{quote(folder, safe='')}/messages", params)
+        return [str(row["id"]) for row in rows]
+
+    async def create(self, folder: str, message: Mapping[str, Any]) -> str:
+        """Put a message into a folder: a draft, unless its properties say otherwise."""
+        path = f"/me/mailFolders/{quote(folder, safe='')}/messages"
+        row = await self.api.json("POST", path, body=message, headers={"Prefer": IMMUTABLE})
+        return str(row["id"])
+
+    async def attach(
+        self, key: str, name: str, content_type: str, content: bytes, content_id: str = ""
+    ) -> None:
+        """Put a file to a message in an upload session, which takes large ones."""
         item = {
             "attachmentType": "file",
             "name": name,
             "size": len(content),
             "contentType": content_type,
+            **({"isInline": True, "contentId": content_id} if content_id else {}),
         }
         path = f"/me/messages/{quote(key, safe='')}/attachments/createUploadSession"
         session = await self.api.json("POST", path, body={"AttachmentItem": item})

@@ -26,6 +26,7 @@ from postroom.ports.sender import Accepted
 from postroom.providers.bcc import with_bcc
 from postroom.providers.fetching import fetch_each
 from postroom.providers.graph.client import DeltaExpired, GraphClient
+from postroom.providers.graph.copying import copy_of
 from postroom.providers.graph.parting import part_from_files
 from postroom.providers.outcomes import Go, handed_over
 from postroom.providers.web.api import ApiRefused
@@ -234,6 +235,27 @@ class GraphProvider:
         folder = await self._folder(name)
         moved = await self.client.move(key, folder)
         return RemoteRef(folder, moved), (self._folders[folder],)
+
+    async def save_sent(self, push: Push, raw: bytes) -> Pushed:
+        folder, message_id = await self._folder(SENT), f"<{push.internet_message_id}>"
+        found = await self.client.find(folder, message_id)
+        key = found[0] if found else await self._copy(folder, message_id, raw)
+        return Pushed(entered=((RemoteRef(folder, key), (SENT,)),))
+
+    async def _copy(self, folder: str, message_id: str, raw: bytes) -> str:
+        """Put a mail into a folder; a large one is whole before it gets there."""
+        copy = copy_of(raw)
+        if len(raw) <= SENT_AT_ONCE_BYTES:
+            return await self.client.create(folder, copy.with_files())
+        aside = await self._folder(DRAFTS)
+        for begun in await self.client.find(aside, message_id):
+            await self.client.delete(begun)
+        key = await self.client.create(aside, copy.message)
+        for file in copy.files:
+            await self.client.attach(
+                key, file.name, file.content_type, file.content, file.content_id
+            )
+        return await self.client.move(key, folder)
 
     async def _folder(self, name: str) -> str:
         for key, known in self._folders.items():

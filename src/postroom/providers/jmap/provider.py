@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from email.parser import BytesHeaderParser
 from typing import Any
 
 from postroom.errors import NotFound, ProviderError
@@ -287,6 +288,37 @@ class JmapProvider:
         await self.client.call(("Email/set", {"destroy": [ref.key for ref in refs]}))
         return Pushed(left=refs)
 
+    async def save_sent(self, push: Push, raw: bytes) -> Pushed:
+        key = await self.find_sent(push.internet_message_id or "none")
+        if key is None:
+            key = await self.import_sent(raw)
+        return Pushed(entered=((RemoteRef("", key), (SENT,)),))
+
+    async def find_sent(self, message_id: str) -> str | None:
+        """The mail in Sent with this Message-ID; servers look for a part of it, so we compare."""
+        among = {"inMailbox": await self.mailbox_id(SENT), "header": ["Message-ID", message_id]}
+        (found,) = await self.client.call(("Email/query", {"filter": among, "limit": 10}))
+        if not found.get("ids"):
+            return None
+        wanted = {"ids": found["ids"], "properties": ["id", "messageId"]}
+        (answer,) = await self.client.call(("Email/get", wanted))
+        bare = message_id.strip("<>")
+        return next((str(r["id"]) for r in answer["list"] if bare in (r["messageId"] or ())), None)
+
+    async def import_sent(self, raw: bytes) -> str:
+        """Put a mail into Sent, read (RFC 8621 §4.8). Raises MethodRefused."""
+        sent = await self.mailbox_id(SENT)
+        blob = await self.client.upload(raw)
+        email = {"blobId": blob, "mailboxIds": {sent: True}, "keywords": {"$seen": True}}
+        (answer,) = await self.client.call(("Email/import", {"emails": {"m": email}}))
+        created = (answer.get("created") or {}).get("m")
+        if created:
+            return str(created["id"])
+        refused = (answer.get("notCreated") or {}).get("m", {})
+        if refused.get("type") == "alreadyExists" and refused.get("existingId"):
+            return str(refused["existingId"])
+        raise MethodRefused(f"Email/import: {_said(refused)}", str(refused.get("type")))
+
     async def mailbox_id(self, name: str) -> str:
         """The id of a mailbox of ours; it is made if it is not there."""
         for key, known in self._mailboxes.items():
@@ -315,7 +347,10 @@ class JmapProvider:
 
 @dataclass(eq=False)
 class JmapSender:
-    """Takes mail out over JMAP: a copy in Sent, and a submission that names it."""
+    """Takes mail out over JMAP: a copy in Sent, and a submission that names it.
+
+    A copy of an attempt that ended too early, or of ours, is the one that is named.
+    """
 
     provider: JmapProvider
 
@@ -328,18 +363,13 @@ class JmapSender:
         client, provider = self.provider.client, self.provider
         await provider.learn_mailboxes()
         identity = await self._identity(envelope.sender)
-        blob = await client.upload(raw)
-        sent = await provider.mailbox_id(SENT)
-        email = {"blobId": blob, "mailboxIds": {sent: True}, "keywords": {"$seen": True}}
-        (answer,) = await client.call(("Email/import", {"emails": {"m": email}}))
-        created = (answer.get("created") or {}).get("m")
-        if not created:
-            refused = (answer.get("notCreated") or {}).get("m", {})
-            return Outcome("failed", f"the provider does not take it: {_said(refused)}")
+        message_id = str(BytesHeaderParser().parsebytes(raw)["Message-ID"] or "none").strip()
+        found = await provider.find_sent(message_id)
+        kept = found or await provider.import_sent(raw)
         await go()
         submission = {
             "identityId": identity,
-            "emailId": created["id"],
+            "emailId": kept,
             "envelope": {
                 "mailFrom": {"email": envelope.sender},
                 "rcptTo": [{"email": address} for address in envelope.recipients],
@@ -349,7 +379,8 @@ class JmapSender:
         refused = (answer.get("notCreated") or {}).get("s")
         if not refused:
             return Outcome("sent", "the provider has it")
-        await client.call(("Email/set", {"destroy": [created["id"]]}))
+        if found is None:
+            await client.call(("Email/set", {"destroy": [kept]}))
         return Outcome("failed", f"the provider does not send it: {_said(refused)}")
 
     async def _identity(self, sender: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from postroom.model.attachment import BlobKey
+from postroom.model.inbox import SENT
 from postroom.model.remote import (
     Push,
     Pushed,
@@ -26,6 +27,7 @@ from postroom.store.sql.changing import (
     standing,
 )
 from postroom.store.sql.events import About, add_event
+from postroom.store.sql.pushes import put_removal
 from postroom.store.sql.values import any_of, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
 
@@ -207,6 +209,8 @@ def give_up_push(tx: Transaction, account_id: str, push: Push, refusal: Refusal)
 def _refused(detail: str, change: Push | Change) -> dict[str, object]:
     """What an event says of a change that was not made."""
     wanted = {name: value for name in _WANTED if (value := getattr(change, name, None))}
+    if isinstance(change, Push) and change.kind == "save_sent":
+        wanted = {"copy_to": SENT}
     return {"detail": detail[:1000], "change": wanted}
 
 
@@ -261,13 +265,20 @@ def _is_being_pushed(tx: Transaction, number: int) -> bool:
     return tx.one("SELECT 1 FROM pushes WHERE message = :n LIMIT 1", n=number) is not None
 
 
-def settle_places(tx: Transaction, account_id: str, number: int | None, pushed: Pushed) -> None:
-    """Write down where a push has put a message."""
+def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) -> None:
+    """A change was made at the provider: write down where the message is.
+
+    A copy of what was removed here meanwhile is removed there too.
+    """
     account, inbox = account_number(tx, account_id)
+    row = tx.one("SELECT message FROM pushes WHERE number = :n", n=push.number)
+    tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
     for ref, mailboxes in pushed.entered:
-        _place(tx, account, ref, number, mailboxes)
+        _place(tx, account, ref, row[0] if row else None, mailboxes)
     for ref in pushed.left:
         _leave(tx, account, inbox, ref)
+    if row is None and push.kind == "save_sent" and pushed.entered:
+        put_removal(tx, account, push.message_id, pushed.entered)
 
 
 def sweep_gone(tx: Transaction, account_id: str, limit: int) -> tuple[int, tuple[BlobKey, ...]]:
