@@ -62,6 +62,9 @@ class Capabilities:
     account_id: str | None = None
     address: str | None = None
     state: str | None = None
+    # How large a whole mail and its files, decoded and together, may be by the provider's word.
+    mail_bytes: int | None = field(default=None, metadata=INTERNAL)
+    files_bytes: int | None = field(default=None, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from postroom.model.remote import (
 from postroom.ports.provider import Known
 from postroom.ports.sender import Accepted
 from postroom.providers.bcc import with_bcc
+from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import AT_ONCE
 from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
 from postroom.providers.outcomes import Go, handed_over
@@ -33,6 +34,9 @@ from postroom.providers.web.sense import count_in, makes_sense
 
 RATES = RateLimits(requests_per_second=40, burst=50)
 """Google counts 250 units a second and user; to read a message costs five of them."""
+
+MOST_BYTES = 35 * 2**20
+"""What `messages.send` takes, by Google's discovery document."""
 
 _READ_AT_ONCE = 40
 _NEWS_EVERY = 5
@@ -60,12 +64,13 @@ class GmailProvider:
             provider="gmail",
             has_threading=True,
             has_server_side_rules=False,
-            max_attachment_size_mb=25,
+            max_attachment_size_mb=min(25, attachment_mb(MOST_BYTES)),
             rate_limits=RATES,
             has_labels=True,
             has_push=False,
             can_send=self.can_send,
             can_create_alias=False,
+            mail_bytes=MOST_BYTES,
         )
 
     async def check(self) -> None:

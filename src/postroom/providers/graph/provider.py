@@ -24,6 +24,7 @@ from postroom.model.remote import (
 from postroom.ports.provider import Known
 from postroom.ports.sender import Accepted
 from postroom.providers.bcc import with_bcc
+from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import fetch_each
 from postroom.providers.graph.client import DeltaExpired, GraphClient
 from postroom.providers.graph.copying import copy_of
@@ -37,6 +38,9 @@ RATES = RateLimits(requests_per_second=12, burst=60)
 
 NEWS_S = 15.0
 """How long new mail waits for a first listing, at least."""
+
+MOST_BYTES = 35 * 2**20
+"""What Exchange Online lets a mailbox send, if nobody has set it otherwise."""
 
 SENT_AT_ONCE_BYTES = 3 * 2**20
 _WELL_KNOWN = {
@@ -72,12 +76,13 @@ class GraphProvider:
             provider="outlook",
             has_threading=True,
             has_server_side_rules=False,
-            max_attachment_size_mb=25,
+            max_attachment_size_mb=min(25, attachment_mb(MOST_BYTES)),
             rate_limits=RATES,
             has_labels=True,
             has_push=False,
             can_send=self.can_send,
             can_create_alias=False,
+            mail_bytes=MOST_BYTES,
         )
 
     async def check(self) -> None:

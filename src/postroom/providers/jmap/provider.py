@@ -68,16 +68,20 @@ class JmapProvider:
 
     @property
     def capabilities(self) -> Capabilities:
+        mail_bytes = self.client.limit("maxSizeUpload", MOST_BYTES)
+        files_bytes = self.client.mail_limit("maxSizeAttachmentsPerEmail", MOST_BYTES)
         return Capabilities(
             provider="fastmail",
             has_threading=True,
             has_server_side_rules=False,
-            max_attachment_size_mb=attachment_mb(self.client.limit("maxSizeUpload", MOST_BYTES)),
+            max_attachment_size_mb=min(attachment_mb(mail_bytes), max(files_bytes // 2**20, 1)),
             rate_limits=RATES,
             has_labels=True,
             has_push=self._has_push,
             can_send=self._can_send,
             can_create_alias=self._can_alias,
+            mail_bytes=mail_bytes,
+            files_bytes=files_bytes,
         )
 
     async def check(self) -> None:
