@@ -381,6 +381,7 @@ def _told(ctx: Context, account: Account, capabilities: Capabilities) -> Capabil
         account_id=account.id,
         address=account.address,
         state=account.state,
+        last_refusal=account.last_refusal,
         max_attachment_size_mb=min(ours, capabilities.max_attachment_size_mb),
     )
 

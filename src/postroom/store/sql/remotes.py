@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from postroom.model.account import RefusedChange
 from postroom.model.attachment import BlobKey
 from postroom.model.inbox import SENT
 from postroom.model.remote import (
@@ -16,7 +17,7 @@ from postroom.model.remote import (
     RemoteRef,
 )
 from postroom.model.stored import Added, Change, NewMessage
-from postroom.store.sql.accounts import account_number
+from postroom.store.sql.accounts import account_number, set_refusal
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.changing import (
     Standing,
@@ -32,6 +33,7 @@ from postroom.store.sql.values import any_of, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
 
 _AT_ONCE = 500
+_SAID = 1000
 _WANTED = ("flags", "labels", "add_flags", "remove_flags", "add_labels", "remove_labels", "move_to")
 INSERT = """
     INSERT INTO remotes (account, scope, key, message, mailboxes, is_gone)
@@ -200,6 +202,8 @@ def give_up_push(tx: Transaction, account_id: str, push: Push, refusal: Refusal)
         for ref, _ in push.refs:
             _leave(tx, account, inbox, ref)
     _follow_all(tx, account, inbox, refusal.there)
+    refused = RefusedChange(refusal.at, push.message_id, _wanted(push), refusal.why[:_SAID])
+    set_refusal(tx, account, refused)
     row = tx.one(THREAD, inbox=inbox, id=push.message_id)
     if row is not None:
         about = About(inbox, row[0], push.message_id)
@@ -208,10 +212,15 @@ def give_up_push(tx: Transaction, account_id: str, push: Push, refusal: Refusal)
 
 def _refused(detail: str, change: Push | Change) -> dict[str, object]:
     """What an event says of a change that was not made."""
-    wanted = {name: value for name in _WANTED if (value := getattr(change, name, None))}
+    return {"detail": detail[:_SAID], "change": _wanted(change)}
+
+
+def _wanted(change: Push | Change) -> dict[str, object]:
     if isinstance(change, Push) and change.kind == "save_sent":
-        wanted = {"copy_to": SENT}
-    return {"detail": detail[:1000], "change": wanted}
+        return {"copy_to": SENT}
+    if isinstance(change, Push) and change.kind == "delete":
+        return {"delete": True}
+    return {name: value for name in _WANTED if (value := getattr(change, name, None))}
 
 
 def _leave(tx: Transaction, account: int, inbox: int, ref: RemoteRef) -> None:

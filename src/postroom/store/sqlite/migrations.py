@@ -432,6 +432,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
         """UPDATE memories SET is_owners = 1
             WHERE number IN (SELECT memory FROM memory_versions WHERE trust = 'user')""",
     ),
+    ("ALTER TABLE accounts ADD COLUMN refusal TEXT",),
 )
 
 
