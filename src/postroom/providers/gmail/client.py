@@ -91,9 +91,11 @@ class GmailClient:
                 return None
             raise
 
-    async def modify(self, key: str, add: Sequence[str], remove: Sequence[str]) -> None:
+    async def modify(self, key: str, add: Sequence[str], remove: Sequence[str]) -> dict[str, Any]:
+        """Change the labels of a message; how it stands then."""
         body = {"addLabelIds": list(add), "removeLabelIds": list(remove)}
-        await self.api.json("POST", f"{_ME}/messages/{quote(key, safe='')}/modify", body=body)
+        path = f"{_ME}/messages/{quote(key, safe='')}/modify"
+        return dict(await self.api.json("POST", path, body=body))
 
     async def trash(self, key: str) -> None:
         await self.api.json("POST", f"{_ME}/messages/{quote(key, safe='')}/trash")

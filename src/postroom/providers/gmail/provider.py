@@ -196,12 +196,11 @@ class GmailProvider:
 
     def _message(self, row: Mapping[str, Any]) -> RemoteMessage:
         keys = [str(key) for key in row.get("labelIds", [])]
-        mailboxes = tuple(_MAILBOXES[key] for key in keys if key in _MAILBOXES)
         flags = [] if "UNREAD" in keys else ["seen"]
         flags += ["flagged"] if "STARRED" in keys else []
         return RemoteMessage(
             ref=RemoteRef("", str(row["id"])),
-            mailboxes=mailboxes or (ARCHIVE,),
+            mailboxes=_mailboxes(keys),
             flags=tuple(flags),
             labels=tuple(self._names[key] for key in keys if key in self._names),
             arrived_at=_moment(row.get("internalDate")),
@@ -228,21 +227,23 @@ class GmailProvider:
         entered = []
         for ref, mailboxes in push.refs:
             try:
-                await self._push_one(ref.key, push)
+                now = await self._push_one(ref.key, push)
             except ApiRefused as refusal:
                 if refusal.status == 404:
                     raise NotFound(f"the provider has no message {ref.key} any more") from refusal
                 raise
-            moved = (push.move_to,) if push.move_to else mailboxes
-            entered.append((ref, moved))
+            # A message without any label has no list of them at all.
+            there = mailboxes if now is None else _mailboxes(now.get("labelIds") or [])
+            entered.append((ref, there))
         if push.kind == "delete":
             return Pushed(left=tuple(ref for ref, _ in push.refs))
         return Pushed(entered=tuple(entered))
 
-    async def _push_one(self, key: str, push: Push) -> None:
+    async def _push_one(self, key: str, push: Push) -> Mapping[str, Any] | None:
+        """Make a change; how the message stands then, if there was anything to do."""
         if push.kind == "delete":
             await self.client.delete(key)
-            return
+            return None
         add = {"flagged": "STARRED"}
         adding = [add[flag] for flag in push.add_flags if flag in add]
         removing = [add[flag] for flag in push.remove_flags if flag in add]
@@ -254,8 +255,9 @@ class GmailProvider:
             to, away = _move(push.move_to)
             adding += to
             removing += away
-        if adding or removing:
-            await self.client.modify(key, adding, removing)
+        if not adding and not removing:
+            return None
+        return await self.client.modify(key, adding, removing)
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         key = await self.client.find(push.internet_message_id or "none", _IDS[SENT])
@@ -274,6 +276,13 @@ class GmailProvider:
             found = str(row["id"])
             self._names[found] = name
         return found
+
+
+def _mailboxes(keys: Sequence[str]) -> tuple[str, ...]:
+    """Where labels put a message: what is in Trash or Spam is nowhere else, as Gmail shows it."""
+    found = tuple(_MAILBOXES[key] for key in keys if key in _MAILBOXES)
+    aside = tuple(name for name in found if name in (TRASH, JUNK))
+    return aside or found or (ARCHIVE,)
 
 
 def _move(name: str) -> tuple[list[str], list[str]]:
