@@ -49,6 +49,8 @@ class Gmail:
         """Status and seconds to refuse with, one pair for each of the next requests."""
         self.forgets_history = False
         self.sent: list[bytes] = []
+        self.may_delete = True
+        """Whether the token may remove messages for good: one with `gmail.modify` may not."""
         self.full = False
         """Whether the mailbox has no room for another message."""
         self._web = WebServer(self._answer)
@@ -144,6 +146,9 @@ class Gmail:
             self.forgets_history = False
         if "rfc822msgid:" in asked.query.get("q", ""):
             return self._found(asked)
+        if asked.method == "DELETE" and not self.may_delete:
+            refusal = {"code": 403, "status": "PERMISSION_DENIED", "message": "Not in the scope."}
+            return Answer(403, {"error": refusal})
         path, body = asked.path, asked.body
         if path.startswith("/upload/"):
             path, body = path.removeprefix("/upload"), json.dumps(_uploaded(asked)).encode()

@@ -19,7 +19,7 @@ from postroom.errors import (
 from postroom.mail.html import sanitise_html
 from postroom.mail.message import ParsedMessage
 from postroom.model.account import Account, Identity
-from postroom.model.inbox import ARCHIVE, INBOX, SENT
+from postroom.model.inbox import ARCHIVE, INBOX, SENT, TRASH
 from postroom.model.message import Direction
 from postroom.model.remote import (
     Push,
@@ -216,7 +216,9 @@ class Pass:
     async def _fetch(self, changes: RemoteChanges) -> AsyncIterator[_Part]:
         changes = replace(changes, messages=storable(changes.messages))
         refs = [message.ref for message in changes.messages]
-        unknown = await self.house.store.unknown_refs(self.account.id, refs) if refs else set()
+        back = [message.ref for message in changes.messages if TRASH not in message.mailboxes]
+        store, account_id = self.house.store, self.account.id
+        unknown = await store.unknown_refs(account_id, refs, untrashed=back) if refs else set()
         wanted = [message for message in changes.messages if message.ref in unknown]
         wanted = [m for m in wanted if m.size_bytes <= self.house.limits.message_bytes]
         known = [message for message in changes.messages if message.ref not in unknown]

@@ -69,8 +69,16 @@ class SqlAccounts(Audited):
     async def checkpoint_of(self, account_id: str) -> Checkpoint | None:
         return await self._engine.read(lambda tx: accounts.checkpoint_of(tx, account_id))
 
-    async def unknown_refs(self, account_id: str, refs: Sequence[RemoteRef]) -> set[RemoteRef]:
-        return await self._engine.read(lambda tx: remotes.unknown_refs(tx, account_id, refs))
+    async def unknown_refs(
+        self,
+        account_id: str,
+        refs: Sequence[RemoteRef],
+        *,
+        untrashed: Collection[RemoteRef] = (),
+    ) -> set[RemoteRef]:
+        return await self._engine.read(
+            lambda tx: remotes.unknown_refs(tx, account_id, refs, untrashed=untrashed)
+        )
 
     async def remote_scopes(self, account_id: str) -> frozenset[str]:
         return await self._engine.read(lambda tx: remotes.scopes(tx, account_id))

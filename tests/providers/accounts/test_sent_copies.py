@@ -189,6 +189,23 @@ async def test_who_is_not_known_to_have_it_is_looked_for_before_a_copy_is_made(
     await assert_one_copy(later(desk, timedelta(minutes=10)), world, sent.message_id)
 
 
+@pytest.mark.parametrize("world", MAKES_COPIES, indirect=True)
+async def test_mail_that_is_sent_after_all_has_the_copy_of_the_provider_only(
+    desk: Desk, world: World
+) -> None:
+    await desk.sync()
+    sent = await send(desk, await local(desk), OUTSIDE)
+    await ask(desk, outbox.cancel_message, message_id=sent.message_id)
+    await assert_one_copy(desk, world, sent.message_id)
+    async with working(desk):
+        again = await ask(desk, outbox.retry_message, message_id=sent.message_id)
+        await desk.app.outbox().finish(20)
+
+    assert sent.message_id == again.message_id
+    assert 1 == len(world.sent())
+    await assert_one_copy(desk, world, sent.message_id)
+
+
 @pytest.mark.parametrize("world", ["gmail", "outlook"], indirect=True)
 async def test_a_copy_that_cannot_be_made_waits_and_blocks_nothing(
     desk: Desk, world: GmailWorld | GraphWorld

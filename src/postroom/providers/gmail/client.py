@@ -100,14 +100,16 @@ class GmailClient:
     async def trash(self, key: str) -> None:
         await self.api.json("POST", f"{_ME}/messages/{quote(key, safe='')}/trash")
 
-    async def delete(self, key: str) -> None:
-        """Remove for good, which needs more than most sign-ins have; else into Trash."""
+    async def delete(self, key: str) -> bool:
+        """Remove for good, which needs more than most sign-ins have; else into Trash, and False."""
         try:
             await self.api.json("DELETE", f"{_ME}/messages/{quote(key, safe='')}")
         except ApiRefused as refusal:
             if refusal.status != 403:
                 raise
             await self.trash(key)
+            return False
+        return True
 
     async def send(self, raw: bytes) -> None:
         if len(raw) <= JSON_BYTES:

@@ -224,7 +224,8 @@ class GmailProvider:
     # What was done here.
 
     async def push(self, push: Push) -> Pushed:
-        entered = []
+        left: list[RemoteRef] = []
+        entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
         for ref, mailboxes in push.refs:
             try:
                 now = await self._push_one(ref.key, push)
@@ -234,16 +235,17 @@ class GmailProvider:
                 raise
             # A message without any label has no list of them at all.
             there = mailboxes if now is None else _mailboxes(now.get("labelIds") or [])
-            entered.append((ref, there))
-        if push.kind == "delete":
-            return Pushed(left=tuple(ref for ref, _ in push.refs))
-        return Pushed(entered=tuple(entered))
+            if push.kind == "delete" and now is None:
+                left.append(ref)
+            else:
+                entered.append((ref, there))
+        return Pushed(tuple(left), tuple(entered))
 
     async def _push_one(self, key: str, push: Push) -> Mapping[str, Any] | None:
         """Make a change; how the message stands then, if there was anything to do."""
         if push.kind == "delete":
-            await self.client.delete(key)
-            return None
+            is_gone = await self.client.delete(key)
+            return None if is_gone else {"labelIds": [_IDS[TRASH]]}
         add = {"flagged": "STARRED"}
         adding = [add[flag] for flag in push.add_flags if flag in add]
         removing = [add[flag] for flag in push.remove_flags if flag in add]

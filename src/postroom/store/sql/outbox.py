@@ -22,7 +22,7 @@ from postroom.model.sending import OPEN, overall_status
 from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.outcomes import ABOUT, set_recipients
-from postroom.store.sql.pushes import keep_a_copy, withhold_copy
+from postroom.store.sql.pushes import keep_a_copy, take_copy_back
 from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -325,7 +325,8 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
         raise Conflict(f"{message_id} never was in the outbox; send it again instead")
     changes = {r.address: Recipient(r.address, "queued") for r in again}
     set_recipients(tx, row[5], row[0], changes, now)
-    withhold_copy(tx, row[5], row[0])
+    statuses = {r.status for r in _recipients(row)}
+    take_copy_back(tx, row[5], row[0], message_id, statuses=statuses)
     tx.run(
         f"UPDATE outbox SET queued_at = :now, attempts = 0 WHERE {_IT}",
         now=seconds(now),

@@ -107,11 +107,20 @@ def keep_a_copy(
         _insert(tx, origin.account, number, message_id, "save_sent", {}, next_at=next_at)
 
 
-def withhold_copy(tx: Transaction, inbox: int, number: int) -> None:
-    """Make no copy of a mail that the provider is asked to send again: it makes its own."""
+def take_copy_back(
+    tx: Transaction, inbox: int, number: int, message_id: str, *, statuses: Collection[str]
+) -> None:
+    """Remove the copy of a mail that the provider is asked to send after all: it makes its own.
+
+    With JMAP the copy that is there is the one that is sent.
+    """
     origin = origin_of(tx, inbox)
-    if origin is not None and origin.provider != "imap":
+    if origin is None or origin.provider == "imap" or "delivered" not in statuses:
+        return
+    if origin.provider == "fastmail" or "sent" in statuses:
         tx.run("DELETE FROM pushes WHERE message = :n AND kind = 'save_sent'", n=number)
+    else:
+        put_deletion(tx, origin, number, message_id)
 
 
 def _lacks_a_copy(provider: str, statuses: Collection[str]) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from postroom.model.account import RefusedChange
 from postroom.model.attachment import BlobKey
-from postroom.model.inbox import SENT
+from postroom.model.inbox import SENT, TRASH
 from postroom.model.remote import (
     Push,
     Pushed,
@@ -65,10 +65,19 @@ ABANDONED = """
 """
 
 
-def unknown_refs(tx: Transaction, account_id: str, refs: Sequence[RemoteRef]) -> set[RemoteRef]:
-    """Those of the places that we know nothing of."""
+def unknown_refs(
+    tx: Transaction,
+    account_id: str,
+    refs: Sequence[RemoteRef],
+    *,
+    untrashed: Collection[RemoteRef] = (),
+) -> set[RemoteRef]:
+    """Those of the places that we know nothing of.
+
+    What was removed here and lies in Trash there stays unseen, until it is *untrashed*.
+    """
     account, _ = account_number(tx, account_id)
-    unknown = set(refs)
+    unknown, back = set(refs), frozenset(untrashed)
     by_scope: dict[str, list[str]] = {}
     for ref in refs:
         by_scope.setdefault(ref.scope, []).append(ref.key)
@@ -76,13 +85,15 @@ def unknown_refs(tx: Transaction, account_id: str, refs: Sequence[RemoteRef]) ->
         for start in range(0, len(keys), _AT_ONCE):
             among, params = any_of("key", keys[start : start + _AT_ONCE])
             rows = tx.all(
-                f"""SELECT key FROM remotes
+                f"""SELECT key, message IS NULL AND mailboxes = :trash FROM remotes
                      WHERE account = :account AND scope = :scope AND key {among}""",
                 account=account,
                 scope=scope,
+                trash=dumps([TRASH]),
                 **params,
             )
-            unknown.difference_update(RemoteRef(scope, row[0]) for row in rows)
+            found = ((RemoteRef(scope, key), is_let_go) for key, is_let_go in rows)
+            unknown -= {ref for ref, is_let_go in found if not (is_let_go and ref in back)}
     return unknown
 
 
