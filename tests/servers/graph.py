@@ -6,6 +6,7 @@ https://learn.microsoft.com/en-us/graph/api/message-delta,
 https://learn.microsoft.com/en-us/graph/api/mailfolder-list-messages,
 https://learn.microsoft.com/en-us/graph/api/mailfolder-post-messages,
 https://learn.microsoft.com/en-us/graph/api/resources/singlevaluelegacyextendedproperty,
+https://learn.microsoft.com/en-us/graph/api/message-permanentdelete,
 https://learn.microsoft.com/en-us/graph/outlook-immutable-id,
 https://learn.microsoft.com/en-us/graph/outlook-large-attachments and
 https://learn.microsoft.com/en-us/graph/throttling; it is not Microsoft's own.
@@ -70,6 +71,8 @@ class Graph:
         self.busy: list[int] = []
         """Seconds to answer 429 with, one for each of the next requests."""
         self.forgets_deltas = False
+        self.may_delete = True
+        """Whether this cloud offers to remove messages for good; not every one does."""
         self.full = False
         """Whether the mailbox has no room for another message."""
         self.uploads: dict[str, tuple[str, dict[str, Any], bytearray]] = {}
@@ -251,6 +254,18 @@ class Graph:
         mail = self.mails.get(key)
         if mail is None:
             return _error(404, "ErrorItemNotFound")
+        if mail.folder == "f-deleteditems":
+            self.remove(mail)
+        else:
+            self.move(mail, "f-deleteditems")
+        return Answer(204)
+
+    def _delete_for_good(self, _: Asked, key: str) -> Answer:
+        if not self.may_delete:
+            return _error(400, "BadRequest")
+        mail = self.mails.get(key)
+        if mail is None:
+            return _error(404, "ErrorItemNotFound")
         self.remove(mail)
         return Answer(204)
 
@@ -356,6 +371,7 @@ _ROUTES: tuple[tuple[str, str, Any], ...] = (
     ("PATCH", f"/me/messages/{_ID}", Graph._patch),
     ("POST", f"/me/messages/{_ID}/move", Graph._move),
     ("DELETE", f"/me/messages/{_ID}", Graph._delete),
+    ("POST", f"/me/messages/{_ID}/permanentDelete", Graph._delete_for_good),
     ("POST", "/me/sendMail", Graph._send_mail),
     ("POST", "/me/messages", Graph._create_message),
     ("POST", f"/me/messages/{_ID}/send", Graph._send_draft),

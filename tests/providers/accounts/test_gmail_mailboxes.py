@@ -59,30 +59,3 @@ async def test_a_move_shows_at_once_what_the_next_look_finds(
     assert {name.lower() for name in own} == there.labels
     listed = await desk.rows(mailbox=None)
     assert (mailboxes[0] not in ("Trash", "Junk")) == bool(listed)
-
-
-@pytest.mark.parametrize("world", ["gmail"], indirect=True)
-async def test_what_is_removed_here_does_not_come_back_from_trash(
-    desk: Desk, world: GmailWorld
-) -> None:
-    """Our sign-in may not remove mail for good at Gmail: there it goes to Trash."""
-    world.gmail.may_delete = False
-    await desk.sync()
-    world.deliver(letter("Hello"))
-    await desk.sync()
-    here = await desk.message("Hello")
-    await ask(desk, messages.delete_message, message_id=here.id, permanent=True)
-    await desk.sync()
-    await desk.sync()
-    world.expire()
-    await desk.sync()
-
-    assert ["Trash"] == world.copies("Hello")
-    assert [] == await desk.rows()
-    assert [] == await desk.news()
-    row = world._row("Hello")
-    assert row is not None
-    world.gmail.call("POST", f"/messages/{row['id']}/untrash")
-    world.gmail.call("POST", f"/messages/{row['id']}/modify", {"addLabelIds": ["INBOX"]})
-    await desk.sync()
-    assert ("Inbox",) == (await desk.message("Hello")).mailboxes

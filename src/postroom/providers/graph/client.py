@@ -23,6 +23,7 @@ _CHUNK = 10 * 320 * 1024
 """An upload goes in pieces of a multiple of 320 KiB, each under 4 MB."""
 
 _SELECT = "isRead,isDraft,flag,categories,receivedDateTime,parentFolderId"
+_NOT_OFFERED = (400, 404, 405)
 _RESYNC = ("resyncRequired", "syncStateNotFound", "syncStateInvalid")
 
 
@@ -148,9 +149,17 @@ class GraphClient:
         row = await self.api.json("POST", path, body=body, headers={"Prefer": IMMUTABLE})
         return str(row["id"])
 
-    async def delete(self, key: str) -> None:
-        path = f"/me/messages/{quote(key, safe='')}"
-        await self.api.json("DELETE", path, headers={"Prefer": IMMUTABLE})
+    async def delete(self, key: str) -> bool:
+        """Remove for good; in clouds that do not offer it, into Deleted Items, and False."""
+        path, headers = f"/me/messages/{quote(key, safe='')}", {"Prefer": IMMUTABLE}
+        try:
+            await self.api.json("POST", f"{path}/permanentDelete", headers=headers)
+        except ApiRefused as refusal:
+            if refusal.status not in _NOT_OFFERED or refusal.reason == "ErrorItemNotFound":
+                raise
+            await self.api.json("DELETE", path, headers=headers)
+            return False
+        return True
 
     async def send_mime(self, raw: bytes) -> None:
         await self.api.json(

@@ -208,8 +208,8 @@ class GraphProvider:
         for ref, mailboxes in push.refs:
             try:
                 if push.kind == "delete":
-                    await self.client.delete(ref.key)
                     left.append(ref)
+                    entered += await self._delete(ref)
                     continue
                 await self._change(ref.key, push)
                 if push.move_to and push.move_to.casefold() not in map(str.casefold, mailboxes):
@@ -220,6 +220,12 @@ class GraphProvider:
                     raise NotFound(f"the provider has no message {ref.key} any more") from refusal
                 raise
         return Pushed(tuple(left), tuple(entered))
+
+    async def _delete(self, ref: RemoteRef) -> list[tuple[RemoteRef, tuple[str, ...]]]:
+        """Remove a message; where it is then, if it is anywhere."""
+        trash = await self._folder(TRASH)
+        is_gone = await self.client.delete(ref.key) or ref.scope == trash
+        return [] if is_gone else [(RemoteRef(trash, ref.key), (TRASH,))]
 
     async def _change(self, key: str, push: Push) -> None:
         patch: dict[str, Any] = {}
