@@ -18,11 +18,12 @@ from postroom.model.outbox import Envelope, Outcome
 from postroom.model.sending import Sent
 from postroom.operations import accounts, drafts, inboxes, messages, outbox, sending
 from postroom.ports.sender import Accepted
+from postroom.providers.jmap.client import JmapClient
 from postroom.store.accounts import SqlAccounts
 from tests.providers.accounts.conftest import AS_ROOT, Desk, open_desk
 from tests.providers.accounts.test_every_provider import ask, letter
 from tests.providers.accounts.test_refused import refusals
-from tests.providers.accounts.worlds import GmailWorld, GraphWorld, World
+from tests.providers.accounts.worlds import GmailWorld, GraphWorld, ImapWorld, World
 
 OUTSIDE = "bo@elsewhere.example"
 MAKES_COPIES = ["gmail", "outlook", pytest.param("fastmail", marks=AS_ROOT)]
@@ -256,3 +257,30 @@ async def test_the_copy_has_the_files(desk: Desk, world: World, size: int) -> No
         kept.sha256,
     )
     assert ("outbound", [address]) == (found.direction, list(found.to_addresses))
+
+
+@pytest.mark.parametrize("world", [pytest.param("fastmail", marks=AS_ROOT)], indirect=True)
+async def test_mail_that_the_provider_refuses_stays_here_whenever_we_look(
+    desk: Desk, world: ImapWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a JMAP server is to send is there before it says whether it does."""
+    world.relay.script = {**world.relay.script, "RCPT": b"550 5.1.1 nobody of this name"}
+    await desk.sync()
+    call = JmapClient.call
+    looks = []
+
+    async def look_first(client: JmapClient, *calls: tuple[str, dict[str, Any]]) -> Any:
+        if calls[0][0] == "EmailSubmission/set":
+            looks.append(calls)
+            await desk.sync()
+        return await call(client, *calls)
+
+    monkeypatch.setattr(JmapClient, "call", look_first)
+    async with working(desk):
+        sent = await send(desk, OUTSIDE, wait_s=20)
+    await desk.sync()
+    await desk.sync()
+
+    assert ("failed", 1) == (sent.status, len(looks))
+    assert [] == world.copies("Hello")
+    assert [sent.message_id] == [row.id for row in await desk.rows()]

@@ -293,27 +293,27 @@ class JmapProvider:
         return Pushed(left=refs)
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
-        key = await self.find_sent(push.internet_message_id or "none")
-        if key is None:
-            key = await self.import_sent(raw)
+        found = await self.find(SENT, push.internet_message_id or "none")
+        key = found[0] if found else await self.import_into(SENT, raw)
         return Pushed(entered=((RemoteRef("", key), (SENT,)),))
 
-    async def find_sent(self, message_id: str) -> str | None:
-        """The mail in Sent with this Message-ID; servers look for a part of it, so we compare."""
-        among = {"inMailbox": await self.mailbox_id(SENT), "header": ["Message-ID", message_id]}
+    async def find(self, mailbox: str, message_id: str) -> list[str]:
+        """What is in a mailbox with this Message-ID; servers look for a part of it, we compare."""
+        among = {"inMailbox": await self.mailbox_id(mailbox), "header": ["Message-ID", message_id]}
         (found,) = await self.client.call(("Email/query", {"filter": among, "limit": 10}))
         if not found.get("ids"):
-            return None
+            return []
         wanted = {"ids": found["ids"], "properties": ["id", "messageId"]}
         (answer,) = await self.client.call(("Email/get", wanted))
         bare = message_id.strip("<>")
-        return next((str(r["id"]) for r in answer["list"] if bare in (r["messageId"] or ())), None)
+        return [str(row["id"]) for row in answer["list"] if bare in (row["messageId"] or ())]
 
-    async def import_sent(self, raw: bytes) -> str:
-        """Put a mail into Sent, read (RFC 8621 §4.8). Raises MethodRefused."""
-        sent = await self.mailbox_id(SENT)
+    async def import_into(self, mailbox: str, raw: bytes) -> str:
+        """Put a mail into a mailbox, read (RFC 8621 §4.8). Raises MethodRefused."""
         blob = await self.client.upload(raw)
-        email = {"blobId": blob, "mailboxIds": {sent: True}, "keywords": {"$seen": True}}
+        keywords = {"$seen": True} | ({"$draft": True} if mailbox == DRAFTS else {})
+        mailboxes = {await self.mailbox_id(mailbox): True}
+        email = {"blobId": blob, "mailboxIds": mailboxes, "keywords": keywords}
         (answer,) = await self.client.call(("Email/import", {"emails": {"m": email}}))
         created = (answer.get("created") or {}).get("m")
         if created:
@@ -351,9 +351,9 @@ class JmapProvider:
 
 @dataclass(eq=False)
 class JmapSender:
-    """Takes mail out over JMAP: a copy in Sent, and a submission that names it.
+    """Takes mail out over JMAP: a draft, and a submission that names it and moves it to Sent.
 
-    A copy of an attempt that ended too early, or of ours, is the one that is named.
+    A copy that we have put into Sent before is the one that is named.
     """
 
     provider: JmapProvider
@@ -368,8 +368,9 @@ class JmapSender:
         await provider.learn_mailboxes()
         identity = await self._identity(envelope.sender)
         message_id = str(BytesHeaderParser().parsebytes(raw)["Message-ID"] or "none").strip()
-        found = await provider.find_sent(message_id)
-        kept = found or await provider.import_sent(raw)
+        found = await provider.find(SENT, message_id)
+        kept = found[0] if found else await self._draft(message_id, raw)
+        then = {"#s": await self._as_sent()}
         await go()
         submission = {
             "identityId": identity,
@@ -379,13 +380,26 @@ class JmapSender:
                 "rcptTo": [{"email": address} for address in envelope.recipients],
             },
         }
-        (answer,) = await client.call(("EmailSubmission/set", {"create": {"s": submission}}))
+        arguments = {"create": {"s": submission}, "onSuccessUpdateEmail": then}
+        (answer,) = await client.call(("EmailSubmission/set", arguments))
         refused = (answer.get("notCreated") or {}).get("s")
         if not refused:
             return Outcome("sent", "the provider has it")
-        if found is None:
+        if not found:
             await client.call(("Email/set", {"destroy": [kept]}))
         return Outcome("failed", f"the provider does not send it: {_said(refused)}")
+
+    async def _draft(self, message_id: str, raw: bytes) -> str:
+        """The mail in Drafts, where nobody takes it for sent; what was begun before goes."""
+        begun = await self.provider.find(DRAFTS, message_id)
+        if begun:
+            await self.provider.client.call(("Email/set", {"destroy": begun}))
+        return await self.provider.import_into(DRAFTS, raw)
+
+    async def _as_sent(self) -> dict[str, Any]:
+        """What makes a sent mail of a draft, once it is sent (RFC 8621 §7.5)."""
+        sent = await self.provider.mailbox_id(SENT)
+        return {"mailboxIds": {sent: True}, "keywords/$draft": None}
 
     async def _identity(self, sender: str) -> str:
         (answer,) = await self.provider.client.call(("Identity/get", {"ids": None}))
