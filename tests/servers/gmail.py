@@ -1,8 +1,9 @@
 """Gmail: the emulator `emulate`, and before it a thin server of our own for what it lacks.
 
-The emulator has messages, labels, history and sending; the profile, the end of a history, limits
-and tokens that expire are ours, from
-https://developers.google.com/workspace/gmail/api/reference/rest.
+The emulator has messages, labels, history, sending and inserting; the profile, the end of a
+history, limits, tokens that expire, uploads and the search for a Message-ID (the emulator's finds
+none) are ours, from https://developers.google.com/workspace/gmail/api/reference/rest and
+https://developers.google.com/workspace/gmail/api/guides/uploads.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -47,6 +49,10 @@ class Gmail:
         """Status and seconds to refuse with, one pair for each of the next requests."""
         self.forgets_history = False
         self.sent: list[bytes] = []
+        self.may_delete = True
+        """Whether the token may remove messages for good: one with `gmail.modify` may not."""
+        self.full = False
+        """Whether the mailbox has no room for another message."""
         self._web = WebServer(self._answer)
 
     def __enter__(self) -> Self:
@@ -138,11 +144,32 @@ class Gmail:
             return Answer(404, {"error": {"code": 404, "status": "NOT_FOUND"}})
         if asked.path == f"{_ME}/messages" and asked.method == "GET":
             self.forgets_history = False
-        if asked.path == f"{_ME}/messages/send":
-            self.sent.append(urlsafe_b64decode(asked.json()["raw"] + "=="))
-        query = urlencode(asked.query)
-        status, data = self._forward(asked.method, asked.path, query, asked.body)
+        if "rfc822msgid:" in asked.query.get("q", ""):
+            return self._found(asked)
+        if asked.method == "DELETE" and not self.may_delete:
+            refusal = {"code": 403, "status": "PERMISSION_DENIED", "message": "Not in the scope."}
+            return Answer(403, {"error": refusal})
+        path, body = asked.path, asked.body
+        if path.startswith("/upload/"):
+            path, body = path.removeprefix("/upload"), json.dumps(_uploaded(asked)).encode()
+        if path == f"{_ME}/messages" and asked.method == "POST" and self.full:
+            return Answer(403, {"error": {"code": 403, "message": "The mailbox is full."}})
+        if path == f"{_ME}/messages/send":
+            self.sent.append(urlsafe_b64decode(json.loads(body)["raw"] + "=="))
+        status, data = self._forward(asked.method, path, urlencode(asked.query), body)
         return Answer(status, data)
+
+    def _found(self, asked: Asked) -> Answer:
+        """The messages with a label and a Message-ID."""
+        wanted = asked.query["q"].removeprefix("rfc822msgid:")
+        listed = self.call("GET", f"/messages?maxResults=500&labelIds={asked.query['labelIds']}")
+        rows = [row for row in listed.get("messages", []) if wanted == self._message_id(row["id"])]
+        return Answer(body={"messages": rows, "resultSizeEstimate": len(rows)})
+
+    def _message_id(self, key: str) -> str:
+        row = self.call("GET", f"/messages/{key}?format=full")
+        headers = {h["name"].lower(): h["value"] for h in row["payload"]["headers"]}
+        return str(headers.get("message-id", "")).strip("<>")
 
     def _profile(self) -> Answer:
         _, data = self._forward("GET", f"{_ME}/history", "startHistoryId=1", b"")
@@ -154,3 +181,15 @@ class Gmail:
             "historyId": history.get("historyId", "1"),
         }
         return Answer(body=body)
+
+
+def _uploaded(asked: Asked) -> dict[str, Any]:
+    """What the JSON address would have been asked: of a message alone, or of two parts."""
+    if asked.query["uploadType"] == "media":
+        return {"raw": urlsafe_b64encode(asked.body).decode()}
+    head = f"Content-Type: {asked.headers['content-type']}\r\n\r\n".encode()
+    boundary = str(message_from_bytes(head).get_boundary()).encode()
+    _, about, message, _ = asked.body.split(b"--" + boundary)
+    said = json.loads(about.partition(b"\r\n\r\n")[2])
+    raw = message.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n")
+    return {**said, "raw": urlsafe_b64encode(raw).decode()}

@@ -4,6 +4,9 @@ No emulator of it was found. What is here follows
 https://learn.microsoft.com/en-us/graph/api/resources/message,
 https://learn.microsoft.com/en-us/graph/api/message-delta,
 https://learn.microsoft.com/en-us/graph/api/mailfolder-list-messages,
+https://learn.microsoft.com/en-us/graph/api/mailfolder-post-messages,
+https://learn.microsoft.com/en-us/graph/api/resources/singlevaluelegacyextendedproperty,
+https://learn.microsoft.com/en-us/graph/api/message-permanentdelete,
 https://learn.microsoft.com/en-us/graph/outlook-immutable-id,
 https://learn.microsoft.com/en-us/graph/outlook-large-attachments and
 https://learn.microsoft.com/en-us/graph/throttling; it is not Microsoft's own.
@@ -27,6 +30,7 @@ from tests.servers.web import Answer, Asked, WebServer
 TOKEN = "graph-token"
 MOST_BYTES = 4 * 2**20
 WELL_KNOWN = ("inbox", "sentitems", "drafts", "archive", "junkemail", "deleteditems")
+_UNSENT = 8
 _NAMES = ("Inbox", "Sent Items", "Drafts", "Archive", "Junk Email", "Deleted Items")
 
 
@@ -67,6 +71,10 @@ class Graph:
         self.busy: list[int] = []
         """Seconds to answer 429 with, one for each of the next requests."""
         self.forgets_deltas = False
+        self.may_delete = True
+        """Whether this cloud offers to remove messages for good; not every one does."""
+        self.full = False
+        """Whether the mailbox has no room for another message."""
         self.uploads: dict[str, tuple[str, dict[str, Any], bytearray]] = {}
         self._numbers = itertools.count(1)
         self._log: list[tuple[str, str]] = []
@@ -191,13 +199,17 @@ class Graph:
     def _list(self, asked: Asked, folder: str) -> Answer:
         if 'IdType="ImmutableId"' not in asked.headers.get("prefer", ""):
             return _error(400, "TestNeedsImmutableIds")
-        since = re.fullmatch(r"receivedDateTime ge (\S+Z)", asked.query.get("$filter", ""))
-        if "$filter" in asked.query and since is None:
+        asked_for = asked.query.get("$filter", "")
+        since = re.fullmatch(r"receivedDateTime ge (\S+Z)", asked_for)
+        named = re.fullmatch(r"internetMessageId eq '((?:[^']|'')*)'", asked_for)
+        if asked_for and since is None and named is None:
             return _error(400, "ErrorInvalidUrlQueryFilter")
         mails = [
             mail.shown()
             for mail in reversed(self.mails.values())
-            if mail.folder == folder and (not since or mail.shown()["receivedDateTime"] >= since[1])
+            if mail.folder == folder
+            and (not since or mail.shown()["receivedDateTime"] >= since[1])
+            and (not named or _message_id(mail.raw) == named[1].replace("''", "'"))
         ]
         start, size = int(asked.query.get("$skip", 0)), int(asked.query.get("$top", 10))
         body: dict[str, Any] = {"value": mails[start : start + size]}
@@ -242,6 +254,18 @@ class Graph:
         mail = self.mails.get(key)
         if mail is None:
             return _error(404, "ErrorItemNotFound")
+        if mail.folder == "f-deleteditems":
+            self.remove(mail)
+        else:
+            self.move(mail, "f-deleteditems")
+        return Answer(204)
+
+    def _delete_for_good(self, _: Asked, key: str) -> Answer:
+        if not self.may_delete:
+            return _error(400, "BadRequest")
+        mail = self.mails.get(key)
+        if mail is None:
+            return _error(404, "ErrorItemNotFound")
         self.remove(mail)
         return Answer(204)
 
@@ -255,6 +279,17 @@ class Graph:
 
     def _create_message(self, asked: Asked) -> Answer:
         mail = self.deliver(b64decode(asked.body, validate=True), "f-drafts", is_draft=True)
+        return Answer(201, mail.shown())
+
+    def _create_in(self, asked: Asked, folder: str) -> Answer:
+        """A message in a folder, from JSON: a draft, unless its flags lack what says so."""
+        if self.full:
+            return _error(507, "ErrorQuotaExceeded")
+        given = asked.json()
+        properties = {p["id"]: p["value"] for p in given.get("singleValueExtendedProperties", [])}
+        is_draft = bool(int(properties.get("Integer 0x0E07", _UNSENT)) & _UNSENT)
+        is_read = bool(given.get("isRead"))
+        mail = self.deliver(_mime(given, properties), folder, is_draft=is_draft, is_read=is_read)
         return Answer(201, mail.shown())
 
     def _send_draft(self, _: Asked, key: str) -> Answer:
@@ -286,6 +321,34 @@ class Graph:
         return Answer(201)
 
 
+def _mime(given: dict[str, Any], properties: dict[str, str]) -> bytes:
+    """What Exchange would make of a message that came as JSON."""
+    mail = EmailMessage()
+    mail["Subject"] = given["subject"]
+    mail["Message-ID"] = given["internetMessageId"]
+    mail["From"] = given["from"]["emailAddress"]["address"]
+    for header, name in (("To", "toRecipients"), ("Cc", "ccRecipients")):
+        people = [one["emailAddress"]["address"] for one in given.get(name, [])]
+        if people:
+            mail[header] = ", ".join(people)
+    for header, key in (("In-Reply-To", "String 0x1042"), ("References", "String 0x1039")):
+        if key in properties:
+            mail[header] = properties[key]
+    body = given["body"]
+    mail.set_content(body["content"], subtype="html" if body["contentType"] == "html" else "plain")
+    for file in given.get("attachments", []):
+        content, (main, _, sub) = (
+            b64decode(file["contentBytes"]),
+            file["contentType"].partition("/"),
+        )
+        mail.add_attachment(content, maintype=main, subtype=sub, filename=file["name"])
+    return mail.as_bytes(policy=policy.SMTP)
+
+
+def _message_id(raw: bytes) -> str:
+    return str(message_from_bytes(raw)["Message-ID"] or "").strip()
+
+
 def _without_bcc(raw: bytes) -> bytes:
     return re.sub(rb"(?im)\ABcc:.*\r?\n(?:[ \t].*\r?\n)*", b"", raw)
 
@@ -301,12 +364,14 @@ _ROUTES: tuple[tuple[str, str, Any], ...] = (
     ("POST", "/me/mailFolders", Graph._create_folder),
     ("GET", f"/me/mailFolders/{_ID}", Graph._folder),
     ("GET", f"/me/mailFolders/{_ID}/messages", Graph._list),
+    ("POST", f"/me/mailFolders/{_ID}/messages", Graph._create_in),
     ("GET", f"/me/mailFolders/{_ID}/messages/delta", Graph._delta),
     ("GET", f"/me/messages/{_ID}", Graph._get),
     ("GET", rf"/me/messages/{_ID}/\$value", Graph._value),
     ("PATCH", f"/me/messages/{_ID}", Graph._patch),
     ("POST", f"/me/messages/{_ID}/move", Graph._move),
     ("DELETE", f"/me/messages/{_ID}", Graph._delete),
+    ("POST", f"/me/messages/{_ID}/permanentDelete", Graph._delete_for_good),
     ("POST", "/me/sendMail", Graph._send_mail),
     ("POST", "/me/messages", Graph._create_message),
     ("POST", f"/me/messages/{_ID}/send", Graph._send_draft),

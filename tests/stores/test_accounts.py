@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.errors import Conflict, NotFound
-from postroom.model.account import Account, Identity
+from postroom.model.account import Account, Identity, RefusedChange
 from postroom.model.event import EventQuery
 from postroom.model.page import Slice
-from postroom.model.remote import Pushed, RemoteChanges, RemoteMessage, RemoteRef
+from postroom.model.remote import Pushed, Refusal, RemoteChanges, RemoteMessage, RemoteRef
 from postroom.model.stored import Change, MessageQuery
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away, receive
@@ -152,6 +152,32 @@ async def test_a_message_that_was_removed_here_does_not_come_back(house: House) 
     assert set() == await house.store.unknown_refs(account.id, [ONE])
     (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
     assert ("delete", ((ONE, ("Inbox",)),)) == (push.kind, push.refs)
+
+
+async def test_what_went_to_trash_there_is_unknown_once_it_is_taken_out(house: House) -> None:
+    account = await new_account(house)
+    message_id = await arrive(house, account, mail(), ONE)
+    await house.store.remove_message(message_id, None)
+    (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
+    assert set() == await house.store.unknown_refs(account.id, [ONE], untrashed=[ONE])
+    await house.store.settle_push(account.id, push, Pushed(entered=((ONE, ("Trash",)),)))
+
+    assert set() == await house.store.unknown_refs(account.id, [ONE])
+    assert {ONE} == await house.store.unknown_refs(account.id, [ONE], untrashed=[ONE])
+
+
+async def test_a_refusal_is_kept_with_the_account(house: House) -> None:
+    account = await new_account(house)
+    message_id = await arrive(house, account, mail(), ONE)
+    await house.store.change_messages([message_id], Change(flags=("seen",)), None)
+    (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
+    at = house.clock().replace(microsecond=0)
+    await house.store.give_up_push(account.id, push, Refusal("it said no", at))
+
+    found = await house.store.account(account.id, None)
+    assert found is not None
+    refused = RefusedChange(at, message_id, {"add_flags": ["seen"]}, "it said no")
+    assert refused == found.last_refusal
 
 
 async def test_in_gmail_a_move_to_a_mailbox_of_ones_own_is_a_label(house: House) -> None:

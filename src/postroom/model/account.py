@@ -14,12 +14,22 @@ AccountState = Literal["new", "syncing", "ready", "failing", "needs_reauth"]
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedChange:
+    """A change of a message that its provider did not make: what, when and why."""
+
+    at: datetime
+    message_id: str
+    change: dict[str, Any]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """A login at a provider, whose mail is kept in one inbox.
 
     `synced` counts the messages that are here. `total` is what the provider counts, if it does,
     until all was read once; after that it would only be old. `detail` says what is wrong and what
-    to do.
+    to do; `last_refusal` is what the provider refused last, which needs nothing to be done.
     """
 
     id: str
@@ -32,6 +42,7 @@ class Account:
     total: int | None
     synced_at: datetime | None
     created_at: datetime
+    last_refusal: RefusedChange | None = None
     options: dict[str, Any] = field(default_factory=dict, metadata=INTERNAL)
 
 
@@ -62,6 +73,10 @@ class Capabilities:
     account_id: str | None = None
     address: str | None = None
     state: str | None = None
+    last_refusal: RefusedChange | None = None
+    # How large a whole mail and its files, decoded and together, may be by the provider's word.
+    mail_bytes: int | None = field(default=None, metadata=INTERNAL)
+    files_bytes: int | None = field(default=None, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,8 @@ def _learnt(account: Account, found: Capabilities) -> dict[str, Any]:
     """The options with what only a check finds out: how much the SMTP server takes."""
     if account.provider != "imap":
         return account.options
-    return {**account.options, "attachment_mb": found.max_attachment_size_mb}
+    learnt = {"attachment_mb": found.max_attachment_size_mb, "mail_bytes": found.mail_bytes}
+    return {**account.options, **learnt}
 
 
 def _refuse_clear_text(request: AddAccount) -> None:
@@ -380,6 +381,7 @@ def _told(ctx: Context, account: Account, capabilities: Capabilities) -> Capabil
         account_id=account.id,
         address=account.address,
         state=account.state,
+        last_refusal=account.last_refusal,
         max_attachment_size_mb=min(ours, capabilities.max_attachment_size_mb),
     )
 
@@ -400,4 +402,6 @@ def capabilities_json(capabilities: Capabilities) -> dict[str, Any]:
         "has_push": capabilities.has_push,
         "can_send": capabilities.can_send,
         "can_create_alias": capabilities.can_create_alias,
+        "mail_bytes": capabilities.mail_bytes,
+        "files_bytes": capabilities.files_bytes,
     }

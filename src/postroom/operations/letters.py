@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -35,6 +35,7 @@ from postroom.operations.context import Context
 from postroom.operations.enclosures import Enclosure, collect
 from postroom.operations.inboxes import inbox_of
 from postroom.operations.messages import message_of
+from postroom.operations.oversize import refuse_oversize
 from postroom.operations.request import Request
 from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.outbox import route
@@ -165,9 +166,9 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
     sender = await _identity(ctx, letter, inbox, parent)
     outgoing = _outgoing(ctx, letter, sender, parent, await collect(ctx, letter.enclosures))
     raw = await in_thread(compose, outgoing)
-    check_size(raw, ctx.limits.message_bytes)
-    (parsed,) = await ctx.parser.parse([raw])
     local = await inboxes_for(ctx, _recipients(outgoing))
+    await _check_size(ctx, inbox, outgoing, raw, local)
+    (parsed,) = await ctx.parser.parse([raw])
     warnings = await warn_of_confidences(
         ctx, f"{parsed.subject}\n{parsed.text}", _recipients(outgoing)
     )
@@ -203,8 +204,19 @@ async def check_letter(ctx: Context, letter: Letter) -> Inbox:
     await _refuse_undraftable(ctx, inbox)
     sender = await _identity(ctx, letter, inbox, parent)
     outgoing = _outgoing(ctx, letter, sender, parent, await collect(ctx, letter.enclosures))
-    check_size(await in_thread(compose, outgoing), ctx.limits.message_bytes)
+    raw = await in_thread(compose, outgoing)
+    await _check_size(ctx, inbox, outgoing, raw, await inboxes_for(ctx, _recipients(outgoing)))
     return inbox
+
+
+async def _check_size(
+    ctx: Context, inbox: Inbox, outgoing: Outgoing, raw: bytes, local: Collection[str]
+) -> None:
+    """Refuse what is too large for us, or for the provider if anybody gets it from there."""
+    check_size(raw, ctx.limits.message_bytes)
+    leaves = any(address.lower() not in local for address in _recipients(outgoing))
+    if inbox.account_id is not None and leaves:
+        await refuse_oversize(ctx, inbox.account_id, outgoing, raw)
 
 
 def _check_recipients(ctx: Context, letter: Letter) -> None:

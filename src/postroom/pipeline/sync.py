@@ -19,7 +19,7 @@ from postroom.errors import (
 from postroom.mail.html import sanitise_html
 from postroom.mail.message import ParsedMessage
 from postroom.model.account import Account, Identity
-from postroom.model.inbox import ARCHIVE, INBOX, SENT
+from postroom.model.inbox import ARCHIVE, INBOX, SENT, TRASH
 from postroom.model.message import Direction
 from postroom.model.remote import (
     Push,
@@ -32,7 +32,7 @@ from postroom.model.remote import (
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
 from postroom.pipeline.remote_names import is_identity, name_in, storable
-from postroom.ports.provider import Provider, SavesSent
+from postroom.ports.provider import Provider
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,10 @@ class Pass:
                 return
             wait = min(FIRST_WAIT * (1 << min(push.attempts, 12)), LONGEST_WAIT)
             await store.defer_push(push, self._later(wait))
-            raise
+            if not _is_copy(push, error):
+                raise
+            about = {"account": self.account.id, "message_id": push.message_id}
+            log.warning("sync.copy_failed", extra={**about, "error": str(error)})
         except Exception as error:  # noqa: BLE001 - one change must not stop an account
             await self._give_up(push, "an error of ours; see the log", error)
         else:
@@ -165,7 +168,7 @@ class Pass:
     async def _told(self, push: Push) -> Pushed:
         if push.kind != "save_sent":
             return await self.provider.push(push) if push.refs else Pushed()
-        if not isinstance(self.provider, SavesSent) or push.raw is None or push.refs:
+        if push.raw is None or push.refs:
             return Pushed()
         return await self.provider.save_sent(push, await self.house.blobs.read(push.raw))
 
@@ -213,7 +216,9 @@ class Pass:
     async def _fetch(self, changes: RemoteChanges) -> AsyncIterator[_Part]:
         changes = replace(changes, messages=storable(changes.messages))
         refs = [message.ref for message in changes.messages]
-        unknown = await self.house.store.unknown_refs(self.account.id, refs) if refs else set()
+        back = [message.ref for message in changes.messages if TRASH not in message.mailboxes]
+        store, account_id = self.house.store, self.account.id
+        unknown = await store.unknown_refs(account_id, refs, untrashed=back) if refs else set()
         wanted = [message for message in changes.messages if message.ref in unknown]
         wanted = [m for m in wanted if m.size_bytes <= self.house.limits.message_bytes]
         known = [message for message in changes.messages if message.ref not in unknown]
@@ -290,8 +295,13 @@ def _is_final(push: Push, error: MailError) -> bool:
     """
     if isinstance(error, ProviderAuthFailed):
         return False
-    may_pass = error.retryable or error.code == MailError.code
+    may_pass = error.retryable or error.code == MailError.code or push.kind == "save_sent"
     return not may_pass or push.attempts >= MOST_ATTEMPTS
+
+
+def _is_copy(push: Push, error: MailError) -> bool:
+    """Whether only a copy in Sent is missing: it is made later, and all else goes on."""
+    return push.kind == "save_sent" and not isinstance(error, ProviderAuthFailed)
 
 
 @dataclass(frozen=True, slots=True)

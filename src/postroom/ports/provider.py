@@ -57,6 +57,9 @@ class Provider(Protocol):
     async def push(self, push: Push) -> Pushed:
         """Make a change that was made here. Doing it twice does no harm."""
 
+    async def save_sent(self, push: Push, raw: bytes) -> Pushed:
+        """Put a copy of mail into Sent that the provider did not send, unless it is there."""
+
     async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         """How some messages stand now; what is gone is left out."""
 
@@ -73,14 +76,6 @@ class WaitsForChanges(Protocol):
 
     async def wait(self) -> None:
         """Return when something may have changed, or when it is time to listen anew."""
-
-
-@runtime_checkable
-class SavesSent(Protocol):
-    """Leaves it to us to put a copy of sent mail into Sent."""
-
-    async def save_sent(self, push: Push, raw: bytes) -> Pushed:
-        """Put a copy into Sent, unless it is there."""
 
 
 @runtime_checkable

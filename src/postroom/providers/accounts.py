@@ -16,6 +16,7 @@ from postroom.model.remote import RemoteIdentity
 from postroom.ports.provider import MakesAliases, Provider
 from postroom.ports.sender import Sender
 from postroom.ports.vault import Secret, Vault
+from postroom.providers.encoded import attachment_mb
 
 if TYPE_CHECKING:
     from postroom.model.imap import ImapAccount
@@ -84,6 +85,7 @@ class Accounts:
                 can_send=_may_send(account),
                 message_bytes=self.message_bytes,
                 attachment_mb=account.options.get("attachment_mb", ATTACHMENT_MB),
+                mail_bytes=account.options.get("mail_bytes"),
             )
         can_send = _may_send(account)
         if account.provider == "gmail":
@@ -190,8 +192,10 @@ class Accounts:
         if account.provider != "imap" or not found.can_send:
             return found
         relay = _smtp(account, secret or self.secret(account))
-        takes_mb = await relay.check(account.id)
-        return replace(found, max_attachment_size_mb=takes_mb or found.max_attachment_size_mb)
+        takes = await relay.check(account.id)
+        if takes is None:
+            return replace(found, mail_bytes=None)
+        return replace(found, max_attachment_size_mb=attachment_mb(takes), mail_bytes=takes)
 
     async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
         async with self.open(account) as provider:

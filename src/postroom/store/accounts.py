@@ -69,8 +69,16 @@ class SqlAccounts(Audited):
     async def checkpoint_of(self, account_id: str) -> Checkpoint | None:
         return await self._engine.read(lambda tx: accounts.checkpoint_of(tx, account_id))
 
-    async def unknown_refs(self, account_id: str, refs: Sequence[RemoteRef]) -> set[RemoteRef]:
-        return await self._engine.read(lambda tx: remotes.unknown_refs(tx, account_id, refs))
+    async def unknown_refs(
+        self,
+        account_id: str,
+        refs: Sequence[RemoteRef],
+        *,
+        untrashed: Collection[RemoteRef] = (),
+    ) -> set[RemoteRef]:
+        return await self._engine.read(
+            lambda tx: remotes.unknown_refs(tx, account_id, refs, untrashed=untrashed)
+        )
 
     async def remote_scopes(self, account_id: str) -> frozenset[str]:
         return await self._engine.read(lambda tx: remotes.scopes(tx, account_id))
@@ -96,7 +104,7 @@ class SqlAccounts(Audited):
         return await self._engine.read(lambda tx: pushes.due_pushes(tx, account_id, now, limit))
 
     async def settle_push(self, account_id: str, push: Push, pushed: Pushed) -> None:
-        await self._engine.write(lambda tx: pushes.settle_push(tx, account_id, push, pushed))
+        await self._engine.write(lambda tx: remotes.settle_push(tx, account_id, push, pushed))
 
     async def defer_push(self, push: Push, next_at: datetime) -> None:
         await self._engine.write(lambda tx: pushes.defer_push(tx, push, next_at))

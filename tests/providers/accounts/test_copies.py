@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import inboxes, messages, sending
+from postroom.operations import messages
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.test_every_provider import ask, letter
 from tests.providers.accounts.worlds import ImapWorld
@@ -38,24 +38,3 @@ async def test_one_copy_remains_after_a_move(
     assert {"INBOX": 0, "Archive": 0} | {mailbox: 1} == there
     after = await desk.message("Hello")
     assert (here.id, (destination,)) == (after.id, after.mailboxes)
-
-
-@pytest.mark.parametrize("world", ["imap", "imap-plain"], indirect=True)
-async def test_mail_to_a_local_inbox_has_its_copy_in_sent(desk: Desk, world: ImapWorld) -> None:
-    await desk.sync()
-    inbox = await ask(desk, inboxes.create_inbox, username="bo")
-    sent = await ask(
-        desk,
-        sending.send_message,
-        inbox_id=desk.account.inbox_id,
-        to=[inbox.address],
-        subject="Hello",
-        body_text="Hello Bo",
-    )
-    assert "delivered" == sent.status
-    await desk.sync()
-    await desk.sync()
-
-    assert 1 == copies(world, "Gesendet")
-    assert [sent.message_id] == [r.id for r in await desk.rows(inbox_id=desk.account.inbox_id)]
-    assert not world.sent()

@@ -124,7 +124,7 @@ class JmapWorld(World):
     def _unasked(self, *_: str) -> Any:
         raise NotImplementedError
 
-    flag = remove = archive = find = sent = _unasked
+    copies = flag = remove = archive = find = sent = _unasked
 
 
 @contextmanager
@@ -205,7 +205,7 @@ class ImapWorld(World):
     def _unasked(self, *_: str) -> Any:
         raise NotImplementedError
 
-    flag = remove = archive = find = sent = _unasked
+    copies = flag = remove = archive = find = sent = _unasked
 
 
 @asynccontextmanager

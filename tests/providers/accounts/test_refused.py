@@ -8,16 +8,34 @@ from typing import Any
 import pytest
 
 from postroom.errors import MailError
+from postroom.model.account import RefusedChange
 from postroom.model.event import Event
-from postroom.operations import messages
+from postroom.operations import accounts, messages
 from postroom.providers.imap.account import ImapProvider
 from postroom.providers.imap.client import Client
+from postroom.surfaces.shapes import answer
 from tests.providers.accounts.conftest import AS_ROOT, Desk
 from tests.providers.accounts.test_every_provider import ask, letter
 from tests.providers.accounts.test_rules import keep_rule
 from tests.providers.accounts.worlds import World
 
 FOLDERS = ["imap", "imap-plain", pytest.param("fastmail", marks=AS_ROOT)]
+
+
+async def last_refusal(desk: Desk) -> RefusedChange:
+    """What the list of accounts, a check and what it can do tell alike, over every surface."""
+    listed = await ask(desk, accounts.list_accounts)
+    checked = await ask(desk, accounts.check_account, account_id="work")
+    can = await ask(desk, accounts.get_capabilities, account_id="work")
+    (account,) = answer(accounts.list_accounts, listed)["results"]
+    shown = answer(accounts.get_capabilities, can)
+    assert {"at", "message_id", "change", "detail"} == set(account["last_refusal"])
+    assert account["last_refusal"] == shown["last_refusal"]
+    refusal: RefusedChange = listed.results[0].last_refusal
+    assert refusal == checked.last_refusal
+    return refusal
+
+
 IMPOSSIBLE = "名" * 250
 """No server that keeps mailboxes in folders has one of this name."""
 
@@ -46,6 +64,9 @@ async def test_a_move_that_the_provider_refuses_is_undone_here_and_told(
     assert (here.id, {"move_to": IMPOSSIBLE}) == (refused.message_id, refused.data["change"])
     assert refused.data["detail"]
     assert 1 == desk.app.house.counts["pushes_refused"]
+    told = await last_refusal(desk)
+    assert (refused.at, refused.message_id) == (told.at, told.message_id)
+    assert (refused.data["change"], refused.data["detail"]) == (told.change, told.detail)
 
 
 @pytest.mark.parametrize("world", ["imap"], indirect=True)
@@ -114,6 +135,8 @@ async def test_a_removal_that_the_provider_refuses_brings_the_mail_back(
 
     assert world.find("Hello") is not None
     assert ("Inbox",) == (await desk.message("Hello")).mailboxes
+    told = await last_refusal(desk)
+    assert (here.id, {"delete": True}) == (told.message_id, told.change)
 
 
 async def told_why(desk: Desk, operation: Any, **arguments: Any) -> str:

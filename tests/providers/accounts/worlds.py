@@ -5,7 +5,7 @@ from __future__ import annotations
 import imaplib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +51,10 @@ class World(ABC):
     @abstractmethod
     def find(self, subject: str) -> Standing | None: ...
     @abstractmethod
+    def copies(self, subject: str) -> list[str]:
+        """The mailbox of every message with this subject that is no draft."""
+
+    @abstractmethod
     def expire(self) -> None:
         """Forget what was told to whom, as providers do after a while."""
 
@@ -75,16 +79,21 @@ class ImapWorld(World):
     def deliver(self, raw: bytes) -> None:
         assert self.imap.append("INBOX", "", None, raw)[0] == "OK"  # type: ignore[arg-type]
 
-    def _place(self, subject: str) -> tuple[str, str] | None:
+    def _places(self, subject: str) -> Iterator[tuple[str, str]]:
         _, rows = self.imap.list()
         for row in rows:
             assert isinstance(row, bytes)
             name = re.sub(rb'^\([^)]*\) ("[^"]*"|NIL) ', b"", row).decode().strip('"')
             self.imap.select(f'"{name}"')
             _, found = self.imap.search(None, "SUBJECT", f'"{subject}"')
-            if found[0]:
-                return name, found[0].split()[0].decode()
-        return None
+            for number in found[0].split():
+                yield name, number.decode()
+
+    def _place(self, subject: str) -> tuple[str, str] | None:
+        return next(self._places(subject), None)
+
+    def copies(self, subject: str) -> list[str]:
+        return [self.names.get(name, name) for name, _ in self._places(subject)]
 
     def _there(self, subject: str) -> str:
         place = self._place(subject)
@@ -147,14 +156,20 @@ class GmailWorld(World):
     def deliver(self, raw: bytes) -> None:
         self.gmail.deliver(raw)
 
-    def _row(self, subject: str) -> dict[str, Any] | None:
+    def _rows(self, subject: str) -> Iterator[dict[str, Any]]:
         page = self.gmail.call("GET", "/messages?maxResults=500&includeSpamTrash=true")
         for found in page.get("messages", []):
             row: dict[str, Any] = self.gmail.call("GET", f"/messages/{found['id']}?format=full")
             headers = {h["name"].lower(): h["value"] for h in row["payload"]["headers"]}
             if headers.get("subject") == subject:
-                return row
-        return None
+                yield row
+
+    def _row(self, subject: str) -> dict[str, Any] | None:
+        return next(self._rows(subject), None)
+
+    def copies(self, subject: str) -> list[str]:
+        rows = [row["labelIds"] for row in self._rows(subject)]
+        return [self._NAMES[key] for row in rows for key in row if key in self._NAMES]
 
     def _key(self, subject: str) -> str:
         row = self._row(subject)
@@ -206,6 +221,11 @@ class GraphWorld(World):
     def _mail(self, subject: str) -> GraphMail | None:
         wanted = f"Subject: {subject}".encode()
         return next((m for m in self.graph.mails.values() if wanted in m.raw), None)
+
+    def copies(self, subject: str) -> list[str]:
+        wanted = f"Subject: {subject}".encode()
+        found = [m for m in self.graph.mails.values() if wanted in m.raw and not m.is_draft]
+        return [self.graph.folders[mail.folder].removesuffix(" Items") for mail in found]
 
     def _there(self, subject: str) -> GraphMail:
         mail = self._mail(subject)

@@ -5,8 +5,10 @@ Shapes: https://developers.google.com/workspace/gmail/api/reference/rest
 
 from __future__ import annotations
 
+import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Sequence
+from secrets import token_hex
 from typing import Any
 from urllib.parse import quote
 
@@ -89,21 +91,25 @@ class GmailClient:
                 return None
             raise
 
-    async def modify(self, key: str, add: Sequence[str], remove: Sequence[str]) -> None:
+    async def modify(self, key: str, add: Sequence[str], remove: Sequence[str]) -> dict[str, Any]:
+        """Change the labels of a message; how it stands then."""
         body = {"addLabelIds": list(add), "removeLabelIds": list(remove)}
-        await self.api.json("POST", f"{_ME}/messages/{quote(key, safe='')}/modify", body=body)
+        path = f"{_ME}/messages/{quote(key, safe='')}/modify"
+        return dict(await self.api.json("POST", path, body=body))
 
     async def trash(self, key: str) -> None:
         await self.api.json("POST", f"{_ME}/messages/{quote(key, safe='')}/trash")
 
-    async def delete(self, key: str) -> None:
-        """Remove for good, which needs more than most sign-ins have; else into Trash."""
+    async def delete(self, key: str) -> bool:
+        """Remove for good, which needs more than most sign-ins have; else into Trash, and False."""
         try:
             await self.api.json("DELETE", f"{_ME}/messages/{quote(key, safe='')}")
         except ApiRefused as refusal:
             if refusal.status != 403:
                 raise
             await self.trash(key)
+            return False
+        return True
 
     async def send(self, raw: bytes) -> None:
         if len(raw) <= JSON_BYTES:
@@ -118,8 +124,42 @@ class GmailClient:
             headers={"Content-Type": "message/rfc822"},
         )
 
+    async def find(self, message_id: str, label: str) -> str | None:
+        """A message with this label by its Message-ID."""
+        params = {"q": f"rfc822msgid:{message_id.strip('<>')}", "labelIds": label, "maxResults": 1}
+        page = await self.api.json("GET", f"{_ME}/messages", params=params)
+        found = page.get("messages", [])
+        return str(found[0]["id"]) if found else None
+
+    async def insert(self, raw: bytes, labels: Sequence[str]) -> str:
+        """Put a message into the mailbox without sending it."""
+        params = {"internalDateSource": "dateHeader"}
+        about = {"labelIds": list(labels)}
+        if len(raw) <= JSON_BYTES:
+            body = {**about, "raw": urlsafe_b64encode(raw).decode()}
+            row = await self.api.json("POST", f"{_ME}/messages", params=params, body=body)
+            return str(row["id"])
+        boundary, content = _related(about, raw)
+        row = await self.api.json(
+            "POST",
+            f"/upload{_ME}/messages",
+            params={**params, "uploadType": "multipart"},
+            content=content,
+            headers={"Content-Type": f"multipart/related; boundary={boundary}"},
+        )
+        return str(row["id"])
+
     async def send_as(self) -> list[dict[str, Any]]:
         return list((await self.api.json("GET", f"{_ME}/settings/sendAs")).get("sendAs", []))
+
+
+def _related(about: dict[str, Any], raw: bytes) -> tuple[str, bytes]:
+    """What is said of a message and the message, in the two parts of one upload."""
+    boundary = token_hex(16)
+    first = b"Content-Type: application/json; charset=UTF-8\r\n\r\n" + json.dumps(about).encode()
+    second = b"Content-Type: message/rfc822\r\n\r\n" + raw
+    line = f"--{boundary}".encode()
+    return boundary, b"\r\n".join([line, first, line, second, line + b"--", b""])
 
 
 def _next(page: dict[str, Any], token: str | None) -> str | None:

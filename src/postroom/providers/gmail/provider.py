@@ -25,6 +25,7 @@ from postroom.model.remote import (
 from postroom.ports.provider import Known
 from postroom.ports.sender import Accepted
 from postroom.providers.bcc import with_bcc
+from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import AT_ONCE
 from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
 from postroom.providers.outcomes import Go, handed_over
@@ -33,6 +34,9 @@ from postroom.providers.web.sense import count_in, makes_sense
 
 RATES = RateLimits(requests_per_second=40, burst=50)
 """Google counts 250 units a second and user; to read a message costs five of them."""
+
+MOST_BYTES = 35 * 2**20
+"""What `messages.send` takes, by Google's discovery document."""
 
 _READ_AT_ONCE = 40
 _NEWS_EVERY = 5
@@ -60,12 +64,13 @@ class GmailProvider:
             provider="gmail",
             has_threading=True,
             has_server_side_rules=False,
-            max_attachment_size_mb=25,
+            max_attachment_size_mb=min(25, attachment_mb(MOST_BYTES)),
             rate_limits=RATES,
             has_labels=True,
             has_push=False,
             can_send=self.can_send,
             can_create_alias=False,
+            mail_bytes=MOST_BYTES,
         )
 
     async def check(self) -> None:
@@ -191,12 +196,11 @@ class GmailProvider:
 
     def _message(self, row: Mapping[str, Any]) -> RemoteMessage:
         keys = [str(key) for key in row.get("labelIds", [])]
-        mailboxes = tuple(_MAILBOXES[key] for key in keys if key in _MAILBOXES)
         flags = [] if "UNREAD" in keys else ["seen"]
         flags += ["flagged"] if "STARRED" in keys else []
         return RemoteMessage(
             ref=RemoteRef("", str(row["id"])),
-            mailboxes=mailboxes or (ARCHIVE,),
+            mailboxes=_mailboxes(keys),
             flags=tuple(flags),
             labels=tuple(self._names[key] for key in keys if key in self._names),
             arrived_at=_moment(row.get("internalDate")),
@@ -220,24 +224,28 @@ class GmailProvider:
     # What was done here.
 
     async def push(self, push: Push) -> Pushed:
-        entered = []
+        left: list[RemoteRef] = []
+        entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
         for ref, mailboxes in push.refs:
             try:
-                await self._push_one(ref.key, push)
+                now = await self._push_one(ref.key, push)
             except ApiRefused as refusal:
                 if refusal.status == 404:
                     raise NotFound(f"the provider has no message {ref.key} any more") from refusal
                 raise
-            moved = (push.move_to,) if push.move_to else mailboxes
-            entered.append((ref, moved))
-        if push.kind == "delete":
-            return Pushed(left=tuple(ref for ref, _ in push.refs))
-        return Pushed(entered=tuple(entered))
+            # A message without any label has no list of them at all.
+            there = mailboxes if now is None else _mailboxes(now.get("labelIds") or [])
+            if push.kind == "delete" and now is None:
+                left.append(ref)
+            else:
+                entered.append((ref, there))
+        return Pushed(tuple(left), tuple(entered))
 
-    async def _push_one(self, key: str, push: Push) -> None:
+    async def _push_one(self, key: str, push: Push) -> Mapping[str, Any] | None:
+        """Make a change; how the message stands then, if there was anything to do."""
         if push.kind == "delete":
-            await self.client.delete(key)
-            return
+            is_gone = await self.client.delete(key)
+            return None if is_gone else {"labelIds": [_IDS[TRASH]]}
         add = {"flagged": "STARRED"}
         adding = [add[flag] for flag in push.add_flags if flag in add]
         removing = [add[flag] for flag in push.remove_flags if flag in add]
@@ -249,8 +257,15 @@ class GmailProvider:
             to, away = _move(push.move_to)
             adding += to
             removing += away
-        if adding or removing:
-            await self.client.modify(key, adding, removing)
+        if not adding and not removing:
+            return None
+        return await self.client.modify(key, adding, removing)
+
+    async def save_sent(self, push: Push, raw: bytes) -> Pushed:
+        key = await self.client.find(push.internet_message_id or "none", _IDS[SENT])
+        if key is None:
+            key = await self.client.insert(raw, [_IDS[SENT]])
+        return Pushed(entered=((RemoteRef("", key), (SENT,)),))
 
     def _known(self, name: str) -> str | None:
         folded = name.casefold()
@@ -263,6 +278,13 @@ class GmailProvider:
             found = str(row["id"])
             self._names[found] = name
         return found
+
+
+def _mailboxes(keys: Sequence[str]) -> tuple[str, ...]:
+    """Where labels put a message: what is in Trash or Spam is nowhere else, as Gmail shows it."""
+    found = tuple(_MAILBOXES[key] for key in keys if key in _MAILBOXES)
+    aside = tuple(name for name in found if name in (TRASH, JUNK))
+    return aside or found or (ARCHIVE,)
 
 
 def _move(name: str) -> tuple[list[str], list[str]]:

@@ -23,6 +23,7 @@ _CHUNK = 10 * 320 * 1024
 """An upload goes in pieces of a multiple of 320 KiB, each under 4 MB."""
 
 _SELECT = "isRead,isDraft,flag,categories,receivedDateTime,parentFolderId"
+_NOT_OFFERED = (400, 404, 405)
 _RESYNC = ("resyncRequired", "syncStateNotFound", "syncStateInvalid")
 
 
@@ -148,9 +149,17 @@ class GraphClient:
         row = await self.api.json("POST", path, body=body, headers={"Prefer": IMMUTABLE})
         return str(row["id"])
 
-    async def delete(self, key: str) -> None:
-        path = f"/me/messages/{quote(key, safe='')}"
-        await self.api.json("DELETE", path, headers={"Prefer": IMMUTABLE})
+    async def delete(self, key: str) -> bool:
+        """Remove for good; in clouds that do not offer it, into Deleted Items, and False."""
+        path, headers = f"/me/messages/{quote(key, safe='')}", {"Prefer": IMMUTABLE}
+        try:
+            await self.api.json("POST", f"{path}/permanentDelete", headers=headers)
+        except ApiRefused as refusal:
+            if refusal.status not in _NOT_OFFERED or refusal.reason == "ErrorItemNotFound":
+                raise
+            await self.api.json("DELETE", path, headers=headers)
+            return False
+        return True
 
     async def send_mime(self, raw: bytes) -> None:
         await self.api.json(
@@ -169,13 +178,29 @@ class GraphClient:
     async def send_draft(self, key: str) -> None:
         await self.api.json("POST", f"/me/messages/{quote(key, safe='')}/send")
 
-    async def attach(self, key: str, name: str, content_type: str, content: bytes) -> None:
-        """Put a file to a draft in an upload session, which takes large ones."""
+    async def find(self, folder: str, message_id: str) -> list[str]:
+        """The messages of a folder with this Message-ID."""
+        quoted = message_id.replace("'", "''")
+        params = {"$select": "id", "$filter": f"internetMessageId eq '{quoted}'", "$top": _PAGE}
+        rows = await self._all(f"/me/mailFolders/{quote(folder, safe='')}/messages", params)
+        return [str(row["id"]) for row in rows]
+
+    async def create(self, folder: str, message: Mapping[str, Any]) -> str:
+        """Put a message into a folder: a draft, unless its properties say otherwise."""
+        path = f"/me/mailFolders/{quote(folder, safe='')}/messages"
+        row = await self.api.json("POST", path, body=message, headers={"Prefer": IMMUTABLE})
+        return str(row["id"])
+
+    async def attach(
+        self, key: str, name: str, content_type: str, content: bytes, content_id: str = ""
+    ) -> None:
+        """Put a file to a message in an upload session, which takes large ones."""
         item = {
             "attachmentType": "file",
             "name": name,
             "size": len(content),
             "contentType": content_type,
+            **({"isInline": True, "contentId": content_id} if content_id else {}),
         }
         path = f"/me/messages/{quote(key, safe='')}/attachments/createUploadSession"
         session = await self.api.json("POST", path, body={"AttachmentItem": item})

@@ -11,11 +11,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a mail."""
+    """A file of a mail; `content_id` is what its HTML calls it by, if it shows it."""
 
     name: str
     content_type: str
     content: bytes
+    content_id: str = ""
 
 
 def part_from_files(raw: bytes) -> tuple[bytes, list[File]]:

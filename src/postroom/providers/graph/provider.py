@@ -24,8 +24,10 @@ from postroom.model.remote import (
 from postroom.ports.provider import Known
 from postroom.ports.sender import Accepted
 from postroom.providers.bcc import with_bcc
+from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import fetch_each
 from postroom.providers.graph.client import DeltaExpired, GraphClient
+from postroom.providers.graph.copying import copy_of
 from postroom.providers.graph.parting import part_from_files
 from postroom.providers.outcomes import Go, handed_over
 from postroom.providers.web.api import ApiRefused
@@ -36,6 +38,9 @@ RATES = RateLimits(requests_per_second=12, burst=60)
 
 NEWS_S = 15.0
 """How long new mail waits for a first listing, at least."""
+
+MOST_BYTES = 35 * 2**20
+"""What Exchange Online lets a mailbox send, if nobody has set it otherwise."""
 
 SENT_AT_ONCE_BYTES = 3 * 2**20
 _WELL_KNOWN = {
@@ -71,12 +76,13 @@ class GraphProvider:
             provider="outlook",
             has_threading=True,
             has_server_side_rules=False,
-            max_attachment_size_mb=25,
+            max_attachment_size_mb=min(25, attachment_mb(MOST_BYTES)),
             rate_limits=RATES,
             has_labels=True,
             has_push=False,
             can_send=self.can_send,
             can_create_alias=False,
+            mail_bytes=MOST_BYTES,
         )
 
     async def check(self) -> None:
@@ -202,8 +208,8 @@ class GraphProvider:
         for ref, mailboxes in push.refs:
             try:
                 if push.kind == "delete":
-                    await self.client.delete(ref.key)
                     left.append(ref)
+                    entered += await self._delete(ref)
                     continue
                 await self._change(ref.key, push)
                 if push.move_to and push.move_to.casefold() not in map(str.casefold, mailboxes):
@@ -214,6 +220,12 @@ class GraphProvider:
                     raise NotFound(f"the provider has no message {ref.key} any more") from refusal
                 raise
         return Pushed(tuple(left), tuple(entered))
+
+    async def _delete(self, ref: RemoteRef) -> list[tuple[RemoteRef, tuple[str, ...]]]:
+        """Remove a message; where it is then, if it is anywhere."""
+        trash = await self._folder(TRASH)
+        is_gone = await self.client.delete(ref.key) or ref.scope == trash
+        return [] if is_gone else [(RemoteRef(trash, ref.key), (TRASH,))]
 
     async def _change(self, key: str, push: Push) -> None:
         patch: dict[str, Any] = {}
@@ -234,6 +246,27 @@ class GraphProvider:
         folder = await self._folder(name)
         moved = await self.client.move(key, folder)
         return RemoteRef(folder, moved), (self._folders[folder],)
+
+    async def save_sent(self, push: Push, raw: bytes) -> Pushed:
+        folder, message_id = await self._folder(SENT), f"<{push.internet_message_id}>"
+        found = await self.client.find(folder, message_id)
+        key = found[0] if found else await self._copy(folder, message_id, raw)
+        return Pushed(entered=((RemoteRef(folder, key), (SENT,)),))
+
+    async def _copy(self, folder: str, message_id: str, raw: bytes) -> str:
+        """Put a mail into a folder; a large one is whole before it gets there."""
+        copy = copy_of(raw)
+        if len(raw) <= SENT_AT_ONCE_BYTES:
+            return await self.client.create(folder, copy.with_files())
+        aside = await self._folder(DRAFTS)
+        for begun in await self.client.find(aside, message_id):
+            await self.client.delete(begun)
+        key = await self.client.create(aside, copy.message)
+        for file in copy.files:
+            await self.client.attach(
+                key, file.name, file.content_type, file.content, file.content_id
+            )
+        return await self.client.move(key, folder)
 
     async def _folder(self, name: str) -> str:
         for key, known in self._folders.items():

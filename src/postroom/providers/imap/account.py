@@ -49,6 +49,7 @@ class ImapProvider:
     can_send: bool
     message_bytes: int
     attachment_mb: int = ATTACHMENT_MB
+    mail_bytes: int | None = None
     timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
     _boxes: Mailboxes = field(init=False)
     _ear: Ear = field(init=False)
@@ -71,6 +72,7 @@ class ImapProvider:
             has_push=self._boxes.has_idle,
             can_send=self.can_send,
             can_create_alias=False,
+            mail_bytes=self.mail_bytes,
         )
 
     async def check(self) -> None:

@@ -81,10 +81,15 @@ class JmapClient:
         return capability in (await self.session()).get("primaryAccounts", {})
 
     def limit(self, name: str, default: int) -> int:
-        told = self._session.get("capabilities")
-        core = told.get(CORE) if isinstance(told, dict) else None
-        value = core.get(name) if isinstance(core, dict) else None
-        return min(value, default) if isinstance(value, int) and value > 0 else default
+        """What the server allows, but no more than *default*."""
+        return _limit(self._session, ("capabilities", CORE, name), default)
+
+    def mail_limit(self, name: str, default: int) -> int:
+        """The same for mail of the account (RFC 8621 §1.3.1)."""
+        primary = self._session.get("primaryAccounts")
+        account_id = primary.get(MAIL) if isinstance(primary, dict) else None
+        path = ("accounts", str(account_id), "accountCapabilities", MAIL, name)
+        return _limit(self._session, path, default)
 
     async def call(self, *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
         """Call methods in one request; their answers in order. Raises MethodRefused."""
@@ -157,6 +162,13 @@ class JmapClient:
         headers = {"Accept": "text/event-stream"}
         async with self.api.stream("GET", url, headers=headers, read_s=read_s) as response:
             yield response
+
+
+def _limit(session: dict[str, Any], path: tuple[str, ...], default: int) -> int:
+    value: Any = session
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return min(value, default) if isinstance(value, int) and value > 0 else default
 
 
 def _state(text: str, account_id: str) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from email.parser import BytesHeaderParser
 from typing import Any
 
 from postroom.errors import NotFound, ProviderError
@@ -67,16 +68,20 @@ class JmapProvider:
 
     @property
     def capabilities(self) -> Capabilities:
+        mail_bytes = self.client.limit("maxSizeUpload", MOST_BYTES)
+        files_bytes = self.client.mail_limit("maxSizeAttachmentsPerEmail", MOST_BYTES)
         return Capabilities(
             provider="fastmail",
             has_threading=True,
             has_server_side_rules=False,
-            max_attachment_size_mb=attachment_mb(self.client.limit("maxSizeUpload", MOST_BYTES)),
+            max_attachment_size_mb=min(attachment_mb(mail_bytes), max(files_bytes // 2**20, 1)),
             rate_limits=RATES,
             has_labels=True,
             has_push=self._has_push,
             can_send=self._can_send,
             can_create_alias=self._can_alias,
+            mail_bytes=mail_bytes,
+            files_bytes=files_bytes,
         )
 
     async def check(self) -> None:
@@ -287,6 +292,37 @@ class JmapProvider:
         await self.client.call(("Email/set", {"destroy": [ref.key for ref in refs]}))
         return Pushed(left=refs)
 
+    async def save_sent(self, push: Push, raw: bytes) -> Pushed:
+        found = await self.find(SENT, push.internet_message_id or "none")
+        key = found[0] if found else await self.import_into(SENT, raw)
+        return Pushed(entered=((RemoteRef("", key), (SENT,)),))
+
+    async def find(self, mailbox: str, message_id: str) -> list[str]:
+        """What is in a mailbox with this Message-ID; servers look for a part of it, we compare."""
+        among = {"inMailbox": await self.mailbox_id(mailbox), "header": ["Message-ID", message_id]}
+        (found,) = await self.client.call(("Email/query", {"filter": among, "limit": 10}))
+        if not found.get("ids"):
+            return []
+        wanted = {"ids": found["ids"], "properties": ["id", "messageId"]}
+        (answer,) = await self.client.call(("Email/get", wanted))
+        bare = message_id.strip("<>")
+        return [str(row["id"]) for row in answer["list"] if bare in (row["messageId"] or ())]
+
+    async def import_into(self, mailbox: str, raw: bytes) -> str:
+        """Put a mail into a mailbox, read (RFC 8621 §4.8). Raises MethodRefused."""
+        blob = await self.client.upload(raw)
+        keywords = {"$seen": True} | ({"$draft": True} if mailbox == DRAFTS else {})
+        mailboxes = {await self.mailbox_id(mailbox): True}
+        email = {"blobId": blob, "mailboxIds": mailboxes, "keywords": keywords}
+        (answer,) = await self.client.call(("Email/import", {"emails": {"m": email}}))
+        created = (answer.get("created") or {}).get("m")
+        if created:
+            return str(created["id"])
+        refused = (answer.get("notCreated") or {}).get("m", {})
+        if refused.get("type") == "alreadyExists" and refused.get("existingId"):
+            return str(refused["existingId"])
+        raise MethodRefused(f"Email/import: {_said(refused)}", str(refused.get("type")))
+
     async def mailbox_id(self, name: str) -> str:
         """The id of a mailbox of ours; it is made if it is not there."""
         for key, known in self._mailboxes.items():
@@ -315,7 +351,10 @@ class JmapProvider:
 
 @dataclass(eq=False)
 class JmapSender:
-    """Takes mail out over JMAP: a copy in Sent, and a submission that names it."""
+    """Takes mail out over JMAP: a draft, and a submission that names it and moves it to Sent.
+
+    A copy that we have put into Sent before is the one that is named.
+    """
 
     provider: JmapProvider
 
@@ -328,29 +367,39 @@ class JmapSender:
         client, provider = self.provider.client, self.provider
         await provider.learn_mailboxes()
         identity = await self._identity(envelope.sender)
-        blob = await client.upload(raw)
-        sent = await provider.mailbox_id(SENT)
-        email = {"blobId": blob, "mailboxIds": {sent: True}, "keywords": {"$seen": True}}
-        (answer,) = await client.call(("Email/import", {"emails": {"m": email}}))
-        created = (answer.get("created") or {}).get("m")
-        if not created:
-            refused = (answer.get("notCreated") or {}).get("m", {})
-            return Outcome("failed", f"the provider does not take it: {_said(refused)}")
+        message_id = str(BytesHeaderParser().parsebytes(raw)["Message-ID"] or "none").strip()
+        found = await provider.find(SENT, message_id)
+        kept = found[0] if found else await self._draft(message_id, raw)
+        then = {"#s": await self._as_sent()}
         await go()
         submission = {
             "identityId": identity,
-            "emailId": created["id"],
+            "emailId": kept,
             "envelope": {
                 "mailFrom": {"email": envelope.sender},
                 "rcptTo": [{"email": address} for address in envelope.recipients],
             },
         }
-        (answer,) = await client.call(("EmailSubmission/set", {"create": {"s": submission}}))
+        arguments = {"create": {"s": submission}, "onSuccessUpdateEmail": then}
+        (answer,) = await client.call(("EmailSubmission/set", arguments))
         refused = (answer.get("notCreated") or {}).get("s")
         if not refused:
             return Outcome("sent", "the provider has it")
-        await client.call(("Email/set", {"destroy": [created["id"]]}))
+        if not found:
+            await client.call(("Email/set", {"destroy": [kept]}))
         return Outcome("failed", f"the provider does not send it: {_said(refused)}")
+
+    async def _draft(self, message_id: str, raw: bytes) -> str:
+        """The mail in Drafts, where nobody takes it for sent; what was begun before goes."""
+        begun = await self.provider.find(DRAFTS, message_id)
+        if begun:
+            await self.provider.client.call(("Email/set", {"destroy": begun}))
+        return await self.provider.import_into(DRAFTS, raw)
+
+    async def _as_sent(self) -> dict[str, Any]:
+        """What makes a sent mail of a draft, once it is sent (RFC 8621 §7.5)."""
+        sent = await self.provider.mailbox_id(SENT)
+        return {"mailboxIds": {sent: True}, "keywords/$draft": None}
 
     async def _identity(self, sender: str) -> str:
         (answer,) = await self.provider.client.call(("Identity/get", {"ids": None}))

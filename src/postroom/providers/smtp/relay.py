@@ -16,7 +16,6 @@ from aiosmtplib.protocol import normalize_message_line_endings
 from postroom.errors import ProviderAuthFailed, ProviderError
 from postroom.model.outbox import Envelope, Outcome, Verdict
 from postroom.ports.sender import Accepted
-from postroom.providers.encoded import attachment_mb
 from postroom.providers.faults import why
 from postroom.providers.smtp.url import RelayAddress
 
@@ -90,7 +89,7 @@ class SmtpRelay:
         return outcomes
 
     async def check(self, account_id: str) -> int | None:
-        """Log in and leave; how many MB of files a mail may carry, if the server says so.
+        """Log in and leave; how many bytes a mail may have, if the server says so.
 
         Raises ProviderAuthFailed or ProviderError, which name the server.
         """
@@ -102,7 +101,7 @@ class SmtpRelay:
             raise kind(f"{place}: {refusal.outcome.detail}") from refusal
         told = _SIZE.fullmatch(connection.client.esmtp_extensions.get("size", ""))
         await connection.quit()
-        return attachment_mb(int(told[0])) if told else None
+        return int(told[0]) if told else None
 
     async def close(self) -> None:
         while self._idle:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from postroom.errors import Conflict, NotFound, no_such
-from postroom.model.account import Account, AccountState
+from postroom.model.account import Account, AccountState, RefusedChange
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.page import Found, Slice
 from postroom.store.sql.inboxes import add_inbox
@@ -16,7 +16,7 @@ from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """a.id, a.provider, a.address, i.id, a.state, a.detail,
     (SELECT count(*) FROM messages m WHERE m.inbox = a.inbox), a.total, a.synced_at, a.created_at,
-    a.options, a.number"""
+    a.options, a.refusal, a.number"""
 _TABLES = "accounts a JOIN inboxes i ON i.number = a.inbox"
 INSERT = """
     INSERT INTO accounts (id, provider, address, inbox, options, state, detail, created_at)
@@ -36,7 +36,23 @@ def _account(row: Row) -> Account:
         total=row[7] if row[8] is None else None,
         synced_at=moment(row[8]) if row[8] is not None else None,
         created_at=moment(row[9]),
+        last_refusal=_refusal(row[11]),
         options=from_text(row[10]),
+    )
+
+
+def _refusal(text: str | None) -> RefusedChange | None:
+    if text is None:
+        return None
+    at, message_id, change, detail = from_text(text)
+    return RefusedChange(moment(at), message_id, change, detail)
+
+
+def set_refusal(tx: Transaction, account: int, refused: RefusedChange) -> None:
+    """Write down what a provider refused last."""
+    row = [seconds(refused.at), refused.message_id, refused.change, refused.detail]
+    tx.run(
+        "UPDATE accounts SET refusal = :refusal WHERE number = :n", refusal=dumps(row), n=account
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from postroom.errors import InvalidInput, MailError, NotFound, no_such
@@ -18,7 +19,7 @@ from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.memories import forget_without_mail
 from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.names import is_hidden, name_of
-from postroom.store.sql.possible import as_provider_has_it, refuse_impossible
+from postroom.store.sql.possible import after_move, as_provider_has_it, refuse_impossible
 from postroom.store.sql.pushes import (
     Delta,
     origin_of,
@@ -123,6 +124,9 @@ def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> 
     origin, before = origin_of(tx, known.inbox), known.standing
     if origin is not None:
         change = as_provider_has_it(origin, change)
+        if change.move_to is not None and change.mailboxes is None:
+            there = after_move(origin, before.mailboxes, change.move_to)
+            change = replace(change, mailboxes=there)
     labels = tuple(_labels(list(before.labels), change))
     if len(labels) > _MOST_LABELS:
         raise InvalidInput(f"a message can carry {_MOST_LABELS} labels at most")
@@ -132,20 +136,20 @@ def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> 
         tuple(_mailboxes(list(before.mailboxes), change)),
     )
     if origin is not None:
-        delta = _delta(before, after)
+        delta = _delta(before, after, change.move_to or after.mailboxes[0])
         refuse_impossible(origin, delta)
         put_push(tx, origin, known.number, message_id, delta)
     return _stand(tx, known, after)
 
 
-def _delta(before: Standing, after: Standing) -> Delta:
+def _delta(before: Standing, after: Standing, destination: str) -> Delta:
     moved = set(map(caseless, before.mailboxes)) != set(map(caseless, after.mailboxes))
     return Delta(
         add_flags=tuple(f for f in after.flags if f not in before.flags),
         remove_flags=tuple(f for f in before.flags if f not in after.flags),
         add_labels=_less(after.labels, before.labels),
         remove_labels=_less(before.labels, after.labels),
-        move_to=after.mailboxes[0] if moved else None,
+        move_to=destination if moved else None,
     )
 
 

@@ -22,7 +22,7 @@ from postroom.model.sending import OPEN, overall_status
 from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.outcomes import ABOUT, set_recipients
-from postroom.store.sql.pushes import keep_a_copy
+from postroom.store.sql.pushes import keep_a_copy, take_copy_back
 from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -32,6 +32,9 @@ UNKNOWN = (
 )
 _BEYOND_S = int(timedelta(hours=12).total_seconds())
 """A retry that lies further ahead than any back-off was planned before the clock was set back."""
+
+_SEEN_AFTER = timedelta(minutes=1)
+"""So long it may take until a provider shows what it has sent."""
 
 INSERT = """
     INSERT INTO outbox (message, inbox, state, status, attempts, queued_at, next_at, is_scheduled)
@@ -155,6 +158,7 @@ def _abandon(
     addresses = from_text(pending or "[]") if state == "handing_over" else []
     lost = {address: Recipient(address, "unknown", UNKNOWN) for address in addresses}
     set_recipients(tx, *at, lost, now)
+    _keep_a_copy(tx, *at, now + _SEEN_AFTER)
     _wait_again(tx, *at, seconds(now))
     about = tx.one(ABOUT, inbox=at[0], number=at[1]) if lost else None
     return {about[2]: len(lost)} if about else {}
@@ -236,8 +240,7 @@ def settle_mail(
     if row[0] != job.holder:
         recipients = {a: r for a, r in recipients.items() if r.status in ("sent", "failed")}
     set_recipients(tx, job.inbox, job.number, recipients, now)
-    if any(r.status == "sent" for r in recipients.values()):
-        keep_a_copy(tx, job.inbox, job.number, job.message_id)
+    _keep_a_copy(tx, job.inbox, job.number, next_at)
     tx.run(f"UPDATE outbox SET attempts = attempts + 1 WHERE {_IT}", **_of(job))
     if row[0] == job.holder:
         _wait_again(tx, job.inbox, job.number, seconds(next_at))
@@ -254,10 +257,17 @@ def deliver_scheduled(
     for copy in copies:
         add_message(tx, copy)
     set_recipients(tx, job.inbox, job.number, recipients, now)
-    if any(r.status == "delivered" for r in recipients.values()):
-        keep_a_copy(tx, job.inbox, job.number, job.message_id)
+    _keep_a_copy(tx, job.inbox, job.number, now)
     tx.run(f"UPDATE outbox SET is_scheduled = 0 WHERE {_IT}", **_of(job))
     _wait_again(tx, job.inbox, job.number, seconds(now))
+
+
+def _keep_a_copy(tx: Transaction, inbox: int, number: int, at: datetime) -> None:
+    """Have the copy in Sent made that nobody else makes, as far as that is certain by now."""
+    row = tx.one(ABOUT, inbox=inbox, number=number)
+    if row is not None:
+        statuses = {r["status"] for r in from_text(row[3])["recipients"]}
+        keep_a_copy(tx, inbox, number, row[2], statuses=statuses, at=seconds(at))
 
 
 def _wait_again(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
@@ -315,6 +325,8 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
         raise Conflict(f"{message_id} never was in the outbox; send it again instead")
     changes = {r.address: Recipient(r.address, "queued") for r in again}
     set_recipients(tx, row[5], row[0], changes, now)
+    statuses = {r.status for r in _recipients(row)}
+    take_copy_back(tx, row[5], row[0], message_id, statuses=statuses)
     tx.run(
         f"UPDATE outbox SET queued_at = :now, attempts = 0 WHERE {_IT}",
         now=seconds(now),
@@ -340,6 +352,7 @@ def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetim
     detail = "cancelled before it was sent"
     cancelled = {r.address: Recipient(r.address, "failed", detail) for r in waiting}
     set_recipients(tx, row[5], row[0], cancelled, now)
+    _keep_a_copy(tx, row[5], row[0], now)
     _wait_again(tx, row[5], row[0], seconds(now))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import replace
 
 from postroom.errors import InvalidInput
-from postroom.model.inbox import ARCHIVE, DRAFTS, SENT, STANDARD_MAILBOXES
+from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, SENT, STANDARD_MAILBOXES
 from postroom.model.stored import Change
 from postroom.store.sql.pushes import Delta, Origin
 from postroom.store.sql.values import caseless
@@ -33,6 +34,13 @@ def as_provider_has_it(origin: Origin, change: Change) -> Change:
         return change
     labels = (*change.add_labels, destination)
     return replace(change, add_labels=labels, move_to=ARCHIVE)
+
+
+def after_move(origin: Origin, present: Sequence[str], destination: str) -> tuple[str, ...]:
+    """Where a message is once it was moved: what Gmail has sent stays in Sent as well."""
+    if origin.provider == "gmail" and SENT in present and destination in (ARCHIVE, INBOX, SENT):
+        return (INBOX, SENT) if destination == INBOX else (SENT,)
+    return (destination,)
 
 
 def _refuse_name(name: str) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from postroom.model.remote import Push, Pushed, RemoteRef
+from postroom.model.remote import Push, RemoteRef
+from postroom.model.sending import OPEN
 from postroom.store.sql.values import dumps, from_text, seconds
 from postroom.store.transaction import Transaction
 
 INSERT = """
     INSERT INTO pushes (account, message, message_id, kind, change, attempts, next_at)
-    VALUES (:account, :message, :message_id, :kind, :change, 0, 0)
+    VALUES (:account, :message, :message_id, :kind, :change, 0, :next_at)
 """
 DUE = """
     SELECT number, message, message_id, kind, change, attempts FROM pushes
@@ -23,6 +25,9 @@ PLACES = """
      ORDER BY scope, key
 """
 RAW = "SELECT raw, internet_id FROM messages WHERE inbox = :inbox AND number = :n"
+
+
+Places = Sequence[tuple[RemoteRef, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,27 @@ def put_deletion(tx: Transaction, origin: Origin, number: int, message_id: str) 
         _insert(tx, origin.account, None, message_id, "delete", {"places": places})
 
 
-def keep_a_copy(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
-    """Have a sent mail put into Sent once, where the provider does not do so by itself."""
+def put_removal(tx: Transaction, account: int, message_id: str, places: Places) -> None:
+    """Let the provider remove what is of no use there any more."""
+    rows = [[*ref, dumps(list(mailboxes))] for ref, mailboxes in places]
+    _insert(tx, account, None, message_id, "delete", {"places": rows})
+
+
+def keep_a_copy(
+    tx: Transaction,
+    inbox: int,
+    number: int,
+    message_id: str,
+    *,
+    statuses: Collection[str],
+    at: int = 0,
+) -> None:
+    """Have a sent mail put into Sent once, where the provider does not do so by itself.
+
+    Whether a provider has a mail that is `unknown` it may show only later: we look *at* then.
+    """
     origin = origin_of(tx, inbox)
-    if origin is None or origin.provider != "imap":
+    if origin is None or not _lacks_a_copy(origin.provider, statuses):
         return
     known = tx.one(
         """SELECT 1 FROM remotes WHERE message = :n
@@ -81,7 +103,31 @@ def keep_a_copy(tx: Transaction, inbox: int, number: int, message_id: str) -> No
         n=number,
     )
     if known is None:
-        _insert(tx, origin.account, number, message_id, "save_sent", {})
+        next_at = at if "unknown" in statuses else 0
+        _insert(tx, origin.account, number, message_id, "save_sent", {}, next_at=next_at)
+
+
+def take_copy_back(
+    tx: Transaction, inbox: int, number: int, message_id: str, *, statuses: Collection[str]
+) -> None:
+    """Remove the copy of a mail that the provider is asked to send after all: it makes its own.
+
+    With JMAP the copy that is there is the one that is sent.
+    """
+    origin = origin_of(tx, inbox)
+    if origin is None or origin.provider == "imap" or "delivered" not in statuses:
+        return
+    if origin.provider == "fastmail" or "sent" in statuses:
+        tx.run("DELETE FROM pushes WHERE message = :n AND kind = 'save_sent'", n=number)
+    else:
+        put_deletion(tx, origin, number, message_id)
+
+
+def _lacks_a_copy(provider: str, statuses: Collection[str]) -> bool:
+    """An IMAP server never makes one; the others do when they send the mail, and only then."""
+    if provider == "imap":
+        return "delivered" in statuses or "sent" in statuses
+    return "delivered" in statuses and not any(s in statuses for s in ("sent", *OPEN))
 
 
 def _insert(
@@ -91,6 +137,8 @@ def _insert(
     message_id: str,
     kind: str,
     change: dict[str, object],
+    *,
+    next_at: int = 0,
 ) -> None:
     tx.run(
         INSERT,
@@ -99,6 +147,7 @@ def _insert(
         message_id=message_id,
         kind=kind,
         change=dumps(change),
+        next_at=next_at,
     )
     tx.announce("accounts")
 
@@ -146,15 +195,6 @@ def _push(
 
 def _fixed(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) -> None:
-    """A change was made at the provider."""
-    from postroom.store.sql.remotes import settle_places
-
-    row = tx.one("SELECT message FROM pushes WHERE number = :n", n=push.number)
-    tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
-    settle_places(tx, account_id, row[0] if row else None, pushed)
 
 
 def defer_push(tx: Transaction, push: Push, next_at: datetime) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from postroom.model.account import RefusedChange
 from postroom.model.attachment import BlobKey
+from postroom.model.inbox import SENT, TRASH
 from postroom.model.remote import (
     Push,
     Pushed,
@@ -15,7 +17,7 @@ from postroom.model.remote import (
     RemoteRef,
 )
 from postroom.model.stored import Added, Change, NewMessage
-from postroom.store.sql.accounts import account_number
+from postroom.store.sql.accounts import account_number, set_refusal
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.changing import (
     Standing,
@@ -26,10 +28,12 @@ from postroom.store.sql.changing import (
     standing,
 )
 from postroom.store.sql.events import About, add_event
+from postroom.store.sql.pushes import put_removal
 from postroom.store.sql.values import any_of, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
 
 _AT_ONCE = 500
+_SAID = 1000
 _WANTED = ("flags", "labels", "add_flags", "remove_flags", "add_labels", "remove_labels", "move_to")
 INSERT = """
     INSERT INTO remotes (account, scope, key, message, mailboxes, is_gone)
@@ -61,10 +65,19 @@ ABANDONED = """
 """
 
 
-def unknown_refs(tx: Transaction, account_id: str, refs: Sequence[RemoteRef]) -> set[RemoteRef]:
-    """Those of the places that we know nothing of."""
+def unknown_refs(
+    tx: Transaction,
+    account_id: str,
+    refs: Sequence[RemoteRef],
+    *,
+    untrashed: Collection[RemoteRef] = (),
+) -> set[RemoteRef]:
+    """Those of the places that we know nothing of.
+
+    What was removed here and lies in Trash there stays unseen, until it is *untrashed*.
+    """
     account, _ = account_number(tx, account_id)
-    unknown = set(refs)
+    unknown, back = set(refs), frozenset(untrashed)
     by_scope: dict[str, list[str]] = {}
     for ref in refs:
         by_scope.setdefault(ref.scope, []).append(ref.key)
@@ -72,13 +85,15 @@ def unknown_refs(tx: Transaction, account_id: str, refs: Sequence[RemoteRef]) ->
         for start in range(0, len(keys), _AT_ONCE):
             among, params = any_of("key", keys[start : start + _AT_ONCE])
             rows = tx.all(
-                f"""SELECT key FROM remotes
+                f"""SELECT key, message IS NULL AND mailboxes = :trash FROM remotes
                      WHERE account = :account AND scope = :scope AND key {among}""",
                 account=account,
                 scope=scope,
+                trash=dumps([TRASH]),
                 **params,
             )
-            unknown.difference_update(RemoteRef(scope, row[0]) for row in rows)
+            found = ((RemoteRef(scope, key), is_let_go) for key, is_let_go in rows)
+            unknown -= {ref for ref, is_let_go in found if not (is_let_go and ref in back)}
     return unknown
 
 
@@ -198,6 +213,8 @@ def give_up_push(tx: Transaction, account_id: str, push: Push, refusal: Refusal)
         for ref, _ in push.refs:
             _leave(tx, account, inbox, ref)
     _follow_all(tx, account, inbox, refusal.there)
+    refused = RefusedChange(refusal.at, push.message_id, _wanted(push), refusal.why[:_SAID])
+    set_refusal(tx, account, refused)
     row = tx.one(THREAD, inbox=inbox, id=push.message_id)
     if row is not None:
         about = About(inbox, row[0], push.message_id)
@@ -206,8 +223,15 @@ def give_up_push(tx: Transaction, account_id: str, push: Push, refusal: Refusal)
 
 def _refused(detail: str, change: Push | Change) -> dict[str, object]:
     """What an event says of a change that was not made."""
-    wanted = {name: value for name in _WANTED if (value := getattr(change, name, None))}
-    return {"detail": detail[:1000], "change": wanted}
+    return {"detail": detail[:_SAID], "change": _wanted(change)}
+
+
+def _wanted(change: Push | Change) -> dict[str, object]:
+    if isinstance(change, Push) and change.kind == "save_sent":
+        return {"copy_to": SENT}
+    if isinstance(change, Push) and change.kind == "delete":
+        return {"delete": True}
+    return {name: value for name in _WANTED if (value := getattr(change, name, None))}
 
 
 def _leave(tx: Transaction, account: int, inbox: int, ref: RemoteRef) -> None:
@@ -261,13 +285,20 @@ def _is_being_pushed(tx: Transaction, number: int) -> bool:
     return tx.one("SELECT 1 FROM pushes WHERE message = :n LIMIT 1", n=number) is not None
 
 
-def settle_places(tx: Transaction, account_id: str, number: int | None, pushed: Pushed) -> None:
-    """Write down where a push has put a message."""
+def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) -> None:
+    """A change was made at the provider: write down where the message is.
+
+    A copy of what was removed here meanwhile is removed there too.
+    """
     account, inbox = account_number(tx, account_id)
+    row = tx.one("SELECT message FROM pushes WHERE number = :n", n=push.number)
+    tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
     for ref, mailboxes in pushed.entered:
-        _place(tx, account, ref, number, mailboxes)
+        _place(tx, account, ref, row[0] if row else None, mailboxes)
     for ref in pushed.left:
         _leave(tx, account, inbox, ref)
+    if row is None and push.kind == "save_sent" and pushed.entered:
+        put_removal(tx, account, push.message_id, pushed.entered)
 
 
 def sweep_gone(tx: Transaction, account_id: str, limit: int) -> tuple[int, tuple[BlobKey, ...]]:

@@ -57,8 +57,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         _mark_answered(tx, send.answered)
     recipients = send.message.recipients or ()
     place = _place(tx, added.message_id)
-    if any(recipient.status == "delivered" for recipient in recipients):
-        keep_a_copy(tx, *place, added.message_id)
+    keep_a_copy(tx, *place, added.message_id, statuses={r.status for r in recipients})
     put_in_outbox(
         tx,
         *place,

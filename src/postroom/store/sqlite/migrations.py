@@ -433,6 +433,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             WHERE number IN (SELECT memory FROM memory_versions WHERE trust = 'user')""",
     ),
     ("ALTER TABLE search_segments ADD COLUMN format INTEGER NOT NULL DEFAULT 1",),
+    ("ALTER TABLE accounts ADD COLUMN refusal TEXT",),
 )
 
 

@@ -24,7 +24,7 @@ from postroom.surfaces.cli.tables import cell, inert, table
 from postroom.surfaces.shapes import moment, to_json
 
 COLUMNS: dict[type, tuple[str, ...]] = {
-    Account: ("id", "provider", "address", "state", "synced", "total", "detail"),
+    Account: ("id", "provider", "address", "state", "synced", "total", "detail", "last_refusal"),
     Identity: ("id", "email", "name", "inbox_id", "is_default"),
     Inbox: ("id", "address", "name", "created_at"),
     MessageRow: ("id", "date", "from_address", "subject", "flags", "labels"),

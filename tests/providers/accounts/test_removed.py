@@ -1,0 +1,43 @@
+"""What is removed here for good does not come back from Trash at the provider."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.operations import messages
+from tests.providers.accounts.conftest import Desk
+from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.worlds import GmailWorld, GraphWorld
+
+
+def untrash(world: GmailWorld | GraphWorld) -> None:
+    if isinstance(world, GraphWorld):
+        world.graph.move(world._there("Hello"), "f-inbox")
+        return
+    path = f"/messages/{world._key('Hello')}"
+    world.gmail.call("POST", f"{path}/untrash")
+    world.gmail.call("POST", f"{path}/modify", {"addLabelIds": ["INBOX"]})
+
+
+@pytest.mark.parametrize("world", ["gmail", "outlook"], indirect=True)
+async def test_where_nobody_may_remove_for_good_it_goes_to_trash_and_is_not_seen_here(
+    desk: Desk, world: GmailWorld | GraphWorld
+) -> None:
+    mailbox = world.gmail if isinstance(world, GmailWorld) else world.graph
+    mailbox.may_delete = False
+    await desk.sync()
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+    await ask(desk, messages.delete_message, message_id=here.id, permanent=True)
+    await desk.sync()
+    await desk.sync()
+    world.expire()
+    await desk.sync()
+
+    assert ["Trash" if isinstance(world, GmailWorld) else "Deleted"] == world.copies("Hello")
+    assert [] == await desk.rows()
+    assert [] == await desk.news()
+    untrash(world)
+    await desk.sync()
+    assert ("Inbox",) == (await desk.message("Hello")).mailboxes

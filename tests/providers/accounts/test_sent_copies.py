@@ -1,0 +1,286 @@
+"""What an account has sent is in Sent at its provider once, whoever delivered it."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+import pytest
+
+from postroom.model.outbox import Envelope, Outcome
+from postroom.model.sending import Sent
+from postroom.operations import accounts, drafts, inboxes, messages, outbox, sending
+from postroom.ports.sender import Accepted
+from postroom.providers.jmap.client import JmapClient
+from postroom.store.accounts import SqlAccounts
+from tests.providers.accounts.conftest import AS_ROOT, Desk, open_desk
+from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_refused import refusals
+from tests.providers.accounts.worlds import GmailWorld, GraphWorld, ImapWorld, World
+
+OUTSIDE = "bo@elsewhere.example"
+MAKES_COPIES = ["gmail", "outlook", pytest.param("fastmail", marks=AS_ROOT)]
+MB = 2**20
+
+
+async def send(desk: Desk, *to: str, **more: Any) -> Sent:
+    sent: Sent = await ask(
+        desk,
+        sending.send_message,
+        inbox_id=desk.account.inbox_id,
+        to=list(to),
+        subject="Hello",
+        body_text="Hello Bo",
+        **more,
+    )
+    return sent
+
+
+async def local(desk: Desk) -> str:
+    """The address of an inbox of this house."""
+    return str((await ask(desk, inboxes.create_inbox, username="bo")).address)
+
+
+def later(desk: Desk, by: timedelta) -> Desk:
+    """The same house, when some time has passed."""
+    house = desk.app.house
+    moved = replace(house, clock=lambda: house.clock() + by)
+    return Desk(replace(desk.app, house=moved), desk.account)
+
+
+@asynccontextmanager
+async def working(desk: Desk) -> AsyncIterator[None]:
+    """The outbox works."""
+    work = asyncio.create_task(desk.app.outbox().run())
+    try:
+        yield
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def assert_one_copy(desk: Desk, world: World, message_id: str) -> None:
+    """One in Sent there, one message here, and nothing is told as received."""
+    await desk.sync()
+    await desk.sync()
+    assert ["Sent"] == world.copies("Hello")
+    here = await desk.rows(inbox_id=desk.account.inbox_id)
+    assert [(message_id, ("Sent",))] == [(row.id, row.mailboxes) for row in here]
+    events = await desk.app.house.store.events_after(0, limit=1_000)
+    own = [e for e in events if e.inbox_id == desk.account.inbox_id]
+    assert not [event for event in own if event.type == "message.received"]
+    assert not await refusals(desk)
+
+
+async def test_mail_to_a_local_inbox_has_its_copy_in_sent(desk: Desk, world: World) -> None:
+    await desk.sync()
+    sent = await send(desk, await local(desk))
+
+    assert "delivered" == sent.status
+    await assert_one_copy(desk, world, sent.message_id)
+    assert not world.sent()
+    (here,) = [r for r in await desk.rows() if r.id == sent.message_id]
+    assert ("seen",) == here.flags
+
+
+async def test_mail_to_both_has_one_copy(desk: Desk, world: World) -> None:
+    await desk.sync()
+    async with working(desk):
+        sent = await send(desk, await local(desk), OUTSIDE, wait_s=20)
+
+    assert "sent" == sent.status
+    assert 1 == len(world.sent())
+    await assert_one_copy(desk, world, sent.message_id)
+
+
+async def test_mail_that_the_provider_does_not_send_has_its_copy_too(
+    desk: Desk, world: World
+) -> None:
+    await desk.sync()
+    sent = await send(desk, await local(desk), OUTSIDE)
+    await ask(desk, outbox.cancel_message, message_id=sent.message_id)
+
+    await assert_one_copy(desk, world, sent.message_id)
+    assert not world.sent()
+
+
+async def test_mail_that_waits_for_its_time_gets_its_copy_then(desk: Desk, world: World) -> None:
+    await desk.sync()
+    at = desk.app.house.clock() + timedelta(hours=1)
+    mail: dict[str, Any] = {"to": [await local(desk)], "subject": "Hello", "body_text": "Hello Bo"}
+    mail |= {"inbox_id": desk.account.inbox_id, "send_at": at.isoformat()}
+    draft = await ask(desk, drafts.create_draft, **mail)
+    sent = await ask(desk, drafts.send_draft, draft_id=draft.id)
+    await desk.sync()
+    assert [] == world.copies("Hello")
+    after = later(desk, timedelta(hours=2))
+    async with working(after):
+        await after.app.outbox().finish(20)
+
+    await assert_one_copy(desk, world, sent.message_id)
+
+
+async def test_a_copy_that_was_made_before_a_kill_is_not_made_again(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.sync()
+    sent = await send(desk, await local(desk))
+
+    async def killed(*_: Any) -> None:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlAccounts, "settle_push", killed)
+        with pytest.raises(asyncio.CancelledError):
+            await desk.sync()
+    assert ["Sent"] == world.copies("Hello")
+    await assert_one_copy(desk, world, sent.message_id)
+
+
+async def test_a_copy_of_what_is_removed_meanwhile_does_not_stay(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.sync()
+    sent = await send(desk, await local(desk))
+    settle = SqlAccounts.settle_push
+
+    async def removed_first(store: SqlAccounts, account_id: str, push: Any, pushed: Any) -> None:
+        if push.kind == "save_sent":
+            arguments = {"message_id": sent.message_id, "permanent": True}
+            await ask(desk, messages.delete_message, **arguments)
+        await settle(store, account_id, push, pushed)
+
+    monkeypatch.setattr(SqlAccounts, "settle_push", removed_first)
+    await desk.sync()
+    await desk.sync()
+
+    assert [] == world.copies("Hello")
+    assert [] == await desk.rows(inbox_id=desk.account.inbox_id)
+
+
+@pytest.mark.parametrize("world", MAKES_COPIES, indirect=True)
+async def test_who_is_not_known_to_have_it_is_looked_for_before_a_copy_is_made(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider has sent the mail, and its answer was lost."""
+    await desk.sync()
+    account = desk.account
+    real = desk.app.house.providers.sender(account)
+
+    class Lossy:
+        async def hand_over(self, envelope: Envelope, raw: bytes, accepted: Accepted) -> Any:
+            outcomes = await real.hand_over(envelope, raw, accepted)
+            return dict.fromkeys(outcomes, Outcome("unknown", "the answer was lost"))
+
+        async def close(self) -> None:
+            await real.close()
+
+    monkeypatch.setattr(type(desk.app.house.providers), "sender", lambda *_: Lossy())
+    async with working(desk):
+        sent = await send(desk, await local(desk), OUTSIDE, wait_s=20)
+    assert "unknown" == sent.status
+
+    await assert_one_copy(later(desk, timedelta(minutes=10)), world, sent.message_id)
+
+
+@pytest.mark.parametrize("world", MAKES_COPIES, indirect=True)
+async def test_mail_that_is_sent_after_all_has_the_copy_of_the_provider_only(
+    desk: Desk, world: World
+) -> None:
+    await desk.sync()
+    sent = await send(desk, await local(desk), OUTSIDE)
+    await ask(desk, outbox.cancel_message, message_id=sent.message_id)
+    await assert_one_copy(desk, world, sent.message_id)
+    async with working(desk):
+        again = await ask(desk, outbox.retry_message, message_id=sent.message_id)
+        await desk.app.outbox().finish(20)
+
+    assert sent.message_id == again.message_id
+    assert 1 == len(world.sent())
+    await assert_one_copy(desk, world, sent.message_id)
+
+
+@pytest.mark.parametrize("world", ["gmail", "outlook"], indirect=True)
+async def test_a_copy_that_cannot_be_made_waits_and_blocks_nothing(
+    desk: Desk, world: GmailWorld | GraphWorld
+) -> None:
+    await desk.sync()
+    mailbox = world.gmail if isinstance(world, GmailWorld) else world.graph
+    mailbox.full = True
+    sent = await send(desk, await local(desk))
+    world.deliver(letter("Another"))
+    await desk.sync()
+    other = await desk.message("Another")
+    await ask(desk, messages.update_message, message_id=other.id, flags=["flagged"])
+    await desk.sync()
+    there = world.find("Another")
+    assert there is not None
+    assert "flagged" in there.flags
+    assert [] == world.copies("Hello")
+    mailbox.full = False
+    await desk.sync()
+    assert [] == world.copies("Hello")
+    await later(desk, timedelta(minutes=1)).sync()
+
+    assert ["Sent"] == world.copies("Hello")
+    (here,) = [r for r in await desk.rows() if r.id == sent.message_id]
+    assert ("Sent",) == here.mailboxes
+
+
+@pytest.mark.parametrize("size", [1, 7 * MB])
+async def test_the_copy_has_the_files(desk: Desk, world: World, size: int) -> None:
+    await desk.sync()
+    content = Random(7).randbytes(size)
+    file = {"filename": "Überblick.bin", "content_type": "application/x-data"}
+    files = [{**file, "content": b64encode(content).decode()}]
+    address = await local(desk)
+    sent = await send(desk, address, attachments=files, body_html="<p>Hello Bo</p>")
+    await assert_one_copy(desk, world, sent.message_id)
+
+    await ask(desk, accounts.remove_account, account_id="work")
+    again = await open_desk(desk.app, world)
+    await again.sync()
+    (row,) = await again.rows(inbox_id=again.account.inbox_id)
+    found = await again.app.house.store.message(row.id, None)
+    assert found is not None
+    (kept,) = found.attachments
+    assert ("Überblick.bin", size, sha256(content).hexdigest()) == (
+        kept.filename,
+        kept.size,
+        kept.sha256,
+    )
+    assert ("outbound", [address]) == (found.direction, list(found.to_addresses))
+
+
+@pytest.mark.parametrize("world", [pytest.param("fastmail", marks=AS_ROOT)], indirect=True)
+async def test_mail_that_the_provider_refuses_stays_here_whenever_we_look(
+    desk: Desk, world: ImapWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a JMAP server is to send is there before it says whether it does."""
+    world.relay.script = {**world.relay.script, "RCPT": b"550 5.1.1 nobody of this name"}
+    await desk.sync()
+    call = JmapClient.call
+    looks = []
+
+    async def look_first(client: JmapClient, *calls: tuple[str, dict[str, Any]]) -> Any:
+        if calls[0][0] == "EmailSubmission/set":
+            looks.append(calls)
+            await desk.sync()
+        return await call(client, *calls)
+
+    monkeypatch.setattr(JmapClient, "call", look_first)
+    async with working(desk):
+        sent = await send(desk, OUTSIDE, wait_s=20)
+    await desk.sync()
+    await desk.sync()
+
+    assert ("failed", 1) == (sent.status, len(looks))
+    assert [] == world.copies("Hello")
+    assert [sent.message_id] == [row.id for row in await desk.rows()]
