@@ -50,8 +50,8 @@ def check_segment(tx: Transaction, segment: int) -> tuple[str, ...]:
     """
     from postroom.store.search.build import SegmentBuilder
 
-    found = tx.one("SELECT format FROM search_segments WHERE number = :number", number=segment)
-    builder, sets = SegmentBuilder(found[0] if found else NEWEST), Membership()
+    made = tx.one("SELECT format FROM search_segments WHERE number = :number", number=segment)
+    builder, sets = SegmentBuilder(made[0] if made else NEWEST), Membership()
     numbers = job_messages(tx, [segment])
     removed = tx.one(READ_SET, name=REMOVED, segment=segment)
     if not numbers or segment not in live_numbers(tx):
