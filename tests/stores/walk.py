@@ -81,8 +81,8 @@ class Walk:
     async def go(self, steps: int) -> None:
         """Take so many steps; what the house says otherwise than the model is in `different`."""
         ways: list[tuple[int, Callable[[], Any]]] = [
-            (15, self._receive), (10, self._receive_some), (4, self._receive_again), (8, self._label), (6, self._move),
-            (6, self._flag), (6, self._delete), (1, self._make_inbox), (1, self._remove_inbox),
+            (15, self._receive), (10, self._receive_some), (4, self._receive_again),
+            (8, self._label), (6, self._move), (6, self._flag), (6, self._delete), (1, self._make_inbox), (1, self._remove_inbox),
             (2, self._tidy), (20, self._search), (4, self._look_at_thread), (3, self._count_labels),
         ]  # fmt: skip
         weights = [weight for weight, _ in ways]
@@ -123,7 +123,7 @@ class Walk:
         parent = self._chance.choice(before) if before and self._chance.random() < 0.4 else None
         words = self._chance.choices(_WORDS, k=self._chance.randrange(1, 6))
         subject, text = f"{came} {words[0]}", " ".join(words[1:])
-        date = START + timedelta(seconds=100_000 * self._chance.randrange(500) + came)
+        date = START + timedelta(seconds=20_000 * self._chance.randrange(500) + came)
         internet_id = f"<walk-{came}@example.com>"
         raw = mail(
             subject, text, date=date, to=self._inboxes[inbox], message_id=internet_id,
