@@ -82,8 +82,9 @@ class Walk:
         """Take so many steps; what the house says otherwise than the model is in `different`."""
         ways: list[tuple[int, Callable[[], Any]]] = [
             (15, self._receive), (10, self._receive_some), (4, self._receive_again),
-            (8, self._label), (6, self._move), (6, self._flag), (6, self._delete), (1, self._make_inbox), (1, self._remove_inbox),
-            (2, self._tidy), (20, self._search), (4, self._look_at_thread), (3, self._count_labels),
+            (8, self._label), (6, self._move), (6, self._flag), (6, self._delete),
+            (1, self._make_inbox), (1, self._remove_inbox), (2, self._tidy), (20, self._search),
+            (4, self._look_at_thread), (3, self._count_labels),
         ]  # fmt: skip
         weights = [weight for weight, _ in ways]
         for _ in range(steps):
