@@ -1,4 +1,4 @@
-"""Log lines of the server: an event and its context, on stderr, without secrets."""
+"""Log lines of the program: an event and its context, on stderr, without secrets."""
 
 from __future__ import annotations
 
