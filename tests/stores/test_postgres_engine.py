@@ -230,7 +230,7 @@ async def test_a_server_that_only_reads_is_unavailable_until_it_is_promoted(
     await engine.write(lambda tx: put(tx, "before"))
     set_read_only(database_url, "on")
 
-    with pytest.raises(Unavailable) as refused:
+    with pytest.raises(Unavailable, match="only be read") as refused:
         await engine.write(lambda tx: put(tx, "never"))
 
     assert refused.value.retry_after > 0

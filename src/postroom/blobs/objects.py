@@ -246,5 +246,5 @@ def _no_bucket(error: Exception) -> Unavailable:
 
 def _refused(words: str, error: Exception) -> Unavailable:
     """What to do, for the caller; the reason, which goes on for pages, for the log."""
-    log.warning("objects.refused", extra={"error": str(error).partition("\n\nDebug")[0]})
+    log.warning("objects.refused", extra={"error": str(error).partition("\n\nDebug")[0][:1000]})
     return Unavailable(words, retry_after=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from postroom.operations.sending import send_message
 from postroom.operations.waiting import wait_for_message
 from postroom.pipeline import syncing as pipeline_syncing
 from postroom.pipeline.house import House
+from postroom.pipeline.outbox import LEAVE_FOR, Outbox
 from postroom.pipeline.syncing import Syncing, sync_once
 from postroom.providers.accounts import Accounts
 from postroom.providers.imap import account as imap_account
@@ -177,9 +178,13 @@ def without_logins(app: App, folder: Path) -> tuple[House, list[str]]:
     return replace(app.house, providers=there), looked_at
 
 
+def syncing(house: House) -> AbstractAsyncContextManager[None]:
+    return running(Syncing(house, wait_s=0.1))
+
+
 @asynccontextmanager
-async def syncing(house: House) -> AsyncIterator[None]:
-    work = asyncio.create_task(Syncing(house, wait_s=0.1).run())
+async def running(worker: Syncing | Outbox) -> AsyncIterator[None]:
+    work = asyncio.create_task(worker.run())
     try:
         yield
     finally:
@@ -210,6 +215,34 @@ async def test_a_machine_without_the_login_leaves_an_account_to_others(
             assert "new" == found.state
             async with syncing(app.house):
                 await account_when(app, "ready")
+
+
+async def test_a_machine_without_the_login_leaves_its_mail_to_others(tmp_path: Path) -> None:
+    values = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_SECRETS": "file"}
+    async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
+        account = await call(
+            app.context(OWNER), add_account, {"account_id": "work", **world.arguments}
+        )
+        letter = {"inbox_id": account.inbox_id, "to": ["bo@b.org"], "body_text": "Hi"}
+        sent = await call(app.context(OWNER), send_message, {**letter, "subject": "Out"})
+        other, _ = without_logins(app, tmp_path / "other")
+
+        async def is_left() -> bool:
+            message = await app.house.store.message(sent.message_id, None)
+            return message is not None and "another machine" in str(message.recipients)
+
+        async with running(Outbox(other, None)):
+            await holds(is_left)
+        next_at = await app.house.store.next_mail_at()
+        assert next_at is not None
+        assert next_at <= app.house.clock() + LEAVE_FOR
+
+        async def has_left() -> bool:
+            return bool(world.sent())
+
+        later = replace(app.house, clock=lambda: datetime.now(UTC) + LEAVE_FOR)
+        async with running(Outbox(later, None)):
+            await holds(has_left)
 
 
 async def test_a_login_that_no_machine_has_is_asked_for_and_given_back_goes_on(

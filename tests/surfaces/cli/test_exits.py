@@ -170,4 +170,5 @@ def test_a_command_says_why_the_database_refused(process, database_url):
     refused = process("inbox", "list", POSTROOM_DATABASE_URL=database_url)
 
     assert 1 == refused.code
-    assert 'error=relation "inboxes" does not exist' in refused.err
+    (line, _) = refused.err.splitlines()
+    assert 'error=relation "inboxes" does not exist LINE 1: SELECT' in line

@@ -183,6 +183,8 @@ def explained(error: Exception) -> Exception:
 
 
 def _in_our_words(error: psycopg.Error) -> MailError:
+    if isinstance(error, said.ReadOnlySqlTransaction):
+        return Unavailable("the database can only be read for now; try again", retry_after=2)
     if is_passing(error):
         return Unavailable("the database does not answer; try again", retry_after=2)
     if isinstance(error, (said.LockNotAvailable, said.QueryCanceled)):
