@@ -6,6 +6,7 @@ import asyncio
 import errno
 import hashlib
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
+from postroom.blobs import objects
 from postroom.blobs.files import FileBlobs
 from postroom.blobs.objects import ObjectBlobs
 from postroom.errors import MailError, NotFound, Unavailable
@@ -239,6 +241,17 @@ async def test_a_bucket_is_tried_with_nothing_and_not_if_it_took_something_just_
 
     with pytest.raises(FileNotFoundError):
         obstore.head(bucket, where)
+
+
+async def test_a_bucket_that_hangs_is_not_tried_for_long(
+    reached: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_PROBE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+        with pytest.raises(Unavailable, match="does not answer"):
+            await ObjectBlobs.at(reached).check()
 
 
 def test_what_is_kept_to_try_a_folder_does_not_stay(tmp_path: Path) -> None:

@@ -42,9 +42,11 @@ _FRESH = timedelta(hours=6)
 
 _GONE = "gone/"
 _PROBE = "probe"
+_PROBE_S = 10.0
 _PROBED_S = 60.0
 """What was written so long ago still shows that the bucket takes what we write."""
 
+_SILENT = "the object store does not answer; try again"
 _AT_ONCE = 500
 _IN_FLIGHT = 8
 
@@ -128,8 +130,12 @@ class ObjectBlobs:
     async def check(self) -> None:
         if time.monotonic() - self._written_s < _PROBED_S:
             return
-        with self._writing():
-            await obstore.put_async(self._store, _PROBE, b"", mode="overwrite")
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                with self._writing():
+                    await obstore.put_async(self._store, _PROBE, b"", mode="overwrite")
+        except TimeoutError as error:
+            raise _refused(_SILENT, error) from error
 
     async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
         """An address under which the content can be fetched for a while, without us."""
@@ -237,7 +243,7 @@ def _object_errors() -> Iterator[None]:
     except said.BaseError as error:
         if "NoSuchBucket" in str(error):
             raise _no_bucket(error) from error
-        raise _refused("the object store does not answer; try again", error) from error
+        raise _refused(_SILENT, error) from error
 
 
 def _no_bucket(error: Exception) -> Unavailable:
