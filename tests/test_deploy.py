@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +16,7 @@ import yaml
 
 from postroom.config import SETTINGS, read_settings
 from postroom.surfaces.cli.commands import TOP
+from tests.servers.postroom import command, free_port, running
 
 FOLDER = Path(__file__).parents[1] / "deploy"
 FILES = sorted(FOLDER.iterdir())
@@ -75,6 +78,41 @@ def test_the_settings_of_the_compose_file_are_accepted(tmp_path: Path) -> None:
 
     assert "s3://postroom/mail" == settings.blobs_url
     assert 32 == len(settings.audit_key or b"")
+
+
+def test_the_bucket_is_made_once_its_server_is_up(tmp_path: Path) -> None:
+    script = compose()["services"]["bucket"]["entrypoint"][-1].replace("$$", "$")
+    asked, client = tmp_path / "asked", tmp_path / "mc"
+    client.write_text(f'#!/bin/sh\necho "$*" >> {asked}\n[ "$(wc -l < {asked})" -gt 1 ]\n')
+    client.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+
+    subprocess.run(["sh", "-c", script], env={"PATH": path, "S3_PASSWORD": "p w"}, check=True)
+
+    alias = "alias set s3 http://s3:9000 postroom p w"
+    assert [alias, alias, "mb -p s3/postroom"] == asked.read_text().splitlines()
+
+
+def health(process: subprocess.Popen[bytes], port: str) -> int:
+    """What the container is told of a program in it."""
+    line = [sys.executable, str(FOLDER / "healthy.py"), str(process.pid)]
+    env = {**os.environ, "POSTROOM_PORT": port}
+    return subprocess.run(line, env=env, check=False, stderr=subprocess.DEVNULL).returncode
+
+
+def test_a_server_is_well_if_it_is_ready_and_a_worker_if_it_runs(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as server:
+        port = server.url.rpartition(":")[2]
+        found = [health(server.process, port), health(server.process, str(free_port()))]
+        worker = subprocess.Popen(command("worker"), env=server.env, stdout=subprocess.PIPE)
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        found.append(health(worker, str(free_port())))
+        worker.terminate()
+        worker.communicate()
+        found.append(health(worker, port))
+
+    assert [0, 1, 0, 1] == found
 
 
 def instructions() -> list[tuple[str, str]]:

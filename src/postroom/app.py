@@ -151,9 +151,9 @@ class App:
         if wanted is not None:
             await self._keep_owner_key(wanted)
             return None
-        if await self.house.store.has_key(OWNER_KEY_ID):
-            return None
-        return await self.reset_owner_key()
+        secret = new_secret()
+        is_ours = await self._keep_owner_key(secret, replaces=False)
+        return secret if is_ours else None
 
     async def reset_owner_key(self) -> str:
         """Replace the owner's key and return the new one."""
@@ -161,10 +161,10 @@ class App:
         await self._keep_owner_key(secret)
         return secret
 
-    async def _keep_owner_key(self, secret: str) -> None:
+    async def _keep_owner_key(self, secret: str, *, replaces: bool = True) -> bool:
         now = self.house.clock().replace(microsecond=0)
-        deed = Deed(OWNER_KEY_ID, "reset_key", now)
-        await self.house.store.by(deed).add_key(_owner_key(now), hash_secret(secret))
+        store = self.house.store.by(Deed(OWNER_KEY_ID, "reset_key", now))
+        return await store.add_key(_owner_key(now), hash_secret(secret), replaces=replaces)
 
 
 def _embedder(settings: Settings) -> Embedder | None:
@@ -328,7 +328,7 @@ def open_blobs(settings: Settings) -> BlobStore:
     if settings.blobs_url is not None:
         from postroom.blobs.objects import ObjectBlobs
 
-        return ObjectBlobs.at(settings.blobs_url)
+        return ObjectBlobs.at(settings.blobs_url, settings.blobs_public_url)
     from postroom.blobs.files import FileBlobs
 
     return FileBlobs(settings.data_dir / "blobs")

@@ -208,6 +208,7 @@ async def fail_to_sync(scene: Scene, error: Exception) -> None:
     )
     await scene.ctx.store.add_account(account, "Work")
     scene.monkeypatch.setattr(type(scene.app.house.providers), "open", fail)
+    scene.app.house.providers.keep_secret("work", {"password": "x"})
     syncing = asyncio.create_task(Syncing(scene.ctx, wait_s=60).run())
     try:
         await scene.until_counted("sync_failed")

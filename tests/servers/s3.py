@@ -29,3 +29,14 @@ def running(bucket: str = "postroom-test") -> Iterator[S3Store]:
         )
     finally:
         server.stop()
+
+
+def environment(store: S3Store) -> dict[str, str]:
+    """What a user sets to reach the same server; the bucket is named elsewhere."""
+    return {
+        "AWS_ENDPOINT_URL": store.config["endpoint"],
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }

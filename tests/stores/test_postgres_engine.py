@@ -10,11 +10,13 @@ import pytest
 
 from postroom.errors import InvalidInput, MailError, Unavailable
 from postroom.store.postgres import connection as connections
-from postroom.store.postgres import migrations
+from postroom.store.postgres import migrations, pulse
 from postroom.store.postgres import writer as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.postgres.migrations import migrate
 from postroom.store.transaction import Transaction
+from tests.servers.postgres import Postgres
+from tests.servers.proxy import Proxy, proxied
 
 PUT = "INSERT INTO facts (name, value) VALUES (:name, :value)"
 SLEEPERS = """
@@ -175,8 +177,122 @@ async def test_a_server_that_stays_away_is_unavailable(
     assert ["again"] == await names(engine)
 
 
+@pytest.fixture
+async def silenced(
+    database_url: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[PostgresEngine, Proxy]]:
+    """An engine that is told early, and a proxy that can keep from it what the server says."""
+    monkeypatch.setattr(pulse, "LOOK_S", 0.05)
+    monkeypatch.setattr(pulse, "CONNECT_S", 0.5)
+    async with proxied(postgres_server.port) as proxy:
+        through = database_url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
+        opened = await asyncio.to_thread(PostgresEngine.open, through)
+        yield opened, proxy
+        proxy.stall_after = None
+        proxy.cut_all()
+        await opened.close()
+
+
+async def test_a_server_that_hangs_is_unavailable_and_then_work_goes_on(
+    silenced: tuple[PostgresEngine, Proxy],
+) -> None:
+    engine, proxy = silenced
+    await engine.write(lambda tx: put(tx, "before"))
+    await names(engine)
+
+    proxy.stall_after = 0
+    for attempt in (names(engine), engine.write(lambda tx: put(tx, "unknown"))):
+        with pytest.raises(Unavailable, match="does not answer"):
+            await attempt
+    proxy.stall_after = None
+    proxy.cut_all()
+
+    await engine.write(lambda tx: put(tx, "after"))
+    assert {"before", "after"} <= set(await names(engine))
+
+
+async def test_work_that_takes_long_is_let_be_while_the_server_answers_others(
+    silenced: tuple[PostgresEngine, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "CONNECT_S", 60)
+    engine, proxy = silenced
+    opened = proxy.connections
+
+    await engine.read(lambda tx: tx.one("SELECT 1 FROM pg_sleep(1)"))
+
+    assert proxy.connections > opened + 1
+
+
+async def test_a_server_that_only_reads_is_unavailable_until_it_is_promoted(
+    engine: PostgresEngine, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "PATIENCE_S", 0.2)
+    await engine.write(lambda tx: put(tx, "before"))
+    set_read_only(database_url, "on")
+
+    with pytest.raises(Unavailable, match="only be read") as refused:
+        await engine.write(lambda tx: put(tx, "never"))
+
+    assert refused.value.retry_after > 0
+    set_read_only(database_url, "off")
+    await engine.write(lambda tx: put(tx, "after"))
+    assert ["after", "before"] == await names(engine)
+
+
+def set_read_only(url: str, truth: str) -> None:
+    """What a server does that is not promoted yet."""
+    name = url.rpartition("/")[2]
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute("SET default_transaction_read_only = off")
+        admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {truth}".encode())
+        admin.execute(SLEEPERS)
+
+
+async def test_marks_of_processes_that_are_over_are_forgotten(
+    engine: PostgresEngine, database_url: str
+) -> None:
+    await engine.write(lambda tx: put(tx, "one"))
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute("INSERT INTO write_marks SELECT n, 1 FROM generate_series(1, 9) n")
+        admin.execute("UPDATE write_marks SET at = now() - interval '1 day' WHERE writer <> '9'")
+    other = PostgresEngine.open(database_url)
+
+    await other.write(lambda tx: put(tx, "two"))
+
+    await other.close()
+    await engine.write(lambda tx: put(tx, "three"))
+    marks = await engine.read(lambda tx: tx.all("SELECT writer FROM write_marks"))
+    assert 3 == len(marks)
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_that_is_not_in_utf_8_is_refused(
+    postgres_server: Postgres, encoding: str
+) -> None:
+    name = f"in_{encoding.lower()}"
+    with psycopg.connect(postgres_server.url("postgres"), autocommit=True) as admin:
+        made = f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+        admin.execute(made.encode())
+
+    with pytest.raises(MailError, match=f"in {encoding}.*ENCODING 'UTF8'"):
+        PostgresEngine.open(postgres_server.url(name))
+
+    postgres_server.drop(postgres_server.url(name))
+
+
+async def test_what_the_database_refuses_is_not_explained_by_guessing(
+    engine: PostgresEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InvalidInput, match="too large"):
+        await engine.read(lambda tx: tx.one("SELECT 9223372036854775807 + 1"))
+    with pytest.raises(InvalidInput, match="the log says why"):
+        await engine.read(lambda tx: tx.one("SELECT CAST('x' AS date)"))
+
+    assert "invalid input syntax" in vars(caplog.records[-1])["error"]
+
+
 async def test_text_that_cannot_be_stored_is_refused(engine: PostgresEngine) -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match="U\\+0000"):
         await engine.write(lambda tx: put(tx, "a\0b"))
 
 

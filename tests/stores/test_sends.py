@@ -18,6 +18,7 @@ from postroom.model.stored import MessageQuery, NewSend
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, as_sent, put_away
 from tests.mails import mail
+from tests.stores.conftest import OpenAgain
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -122,6 +123,22 @@ async def test_keys_are_found_by_hash_listed_and_revoked(house: House) -> None:
         await house.store.remove_key("key_1"),
     )
     assert await house.store.key_of(b"hash-1", NOW) is None
+
+
+async def test_of_those_who_make_a_first_key_at_once_one_is_told_that_it_is_kept(
+    house: House, open_again: OpenAgain
+) -> None:
+    key = Key("owner", "owner", ("read",), None, None, None, NOW, None)
+    others = [await open_again() for _ in range(3)]
+
+    kept = await asyncio.gather(
+        *(store.add_key(key, bytes([n]), replaces=False) for n, store in enumerate(others))
+    )
+
+    assert [True] == [one for one in kept if one]
+    assert await house.store.key_of(bytes([kept.index(True)]), NOW) is not None
+    for store in others:
+        await store.close()
 
 
 async def test_a_key_with_the_same_id_gets_the_new_secret(house: House) -> None:

@@ -20,6 +20,9 @@ from postroom.ports.blobs import UsedBlobs
 _CHUNK_BYTES = 256 * 1024
 _GONE = ".gone"
 _SWEEP_AT_ONCE = 500
+_PROBE_BYTES = 1024 * 1024
+"""Room for an ordinary mail."""
+
 _BROKEN = "the disk failed; restart once it is well"
 
 
@@ -77,6 +80,9 @@ class FileBlobs:
                 removed += await self._sweep(batch, used)
                 batch = []
         return removed + await self._sweep(batch, used)
+
+    async def check(self) -> None:
+        await self.discard(await self.put([secrets.token_bytes(_PROBE_BYTES)]), _unused)
 
     async def _sweep(self, keys: Sequence[BlobKey], used: UsedBlobs) -> int:
         in_use = await used(keys) if keys else frozenset()
@@ -207,6 +213,10 @@ class FileBlobs:
                 elif entry.name.startswith(".new-") and entry.stat().st_mtime < before:
                     os.unlink(entry.path)
         return found
+
+
+async def _unused(_keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
+    return frozenset()
 
 
 def _write_synced(path: Path, content: bytes) -> None:

@@ -8,17 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import math
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import obstore
 from obstore import exceptions as said
 from obstore.store import S3Store
 
-from postroom.errors import MailError, NotFound, Unavailable
+from postroom.errors import NotFound, Unavailable
 from postroom.model.attachment import BlobKey
 from postroom.ports.blobs import UsedBlobs
+
+log = logging.getLogger(__name__)
+
+_PATIENCE: dict[str, Any] = {
+    "timeout": "60s",
+    "connect_timeout": "5s",
+    "retry_config": {"max_retries": 4, "retry_timeout": timedelta(seconds=15)},
+}
+"""Not as `client_options`: those would hide `AWS_ALLOW_HTTP` and its like in the environment."""
 
 _CHUNK_BYTES = 1024 * 1024
 _PART_BYTES = 8 * 1024 * 1024
@@ -28,6 +41,12 @@ _FRESH = timedelta(hours=6)
 """A sweep leaves newer blobs alone, by far: to put one of them again need not renew it."""
 
 _GONE = "gone/"
+_PROBE = "probe"
+_PROBE_S = 10.0
+_PROBED_S = 60.0
+"""What was written so long ago still shows that the bucket takes what we write."""
+
+_SILENT = "the object store does not answer; try again"
 _AT_ONCE = 500
 _IN_FLIGHT = 8
 
@@ -39,22 +58,20 @@ class ObjectBlobs:
     once more in the meantime stays, and one that is needed after all comes back.
     """
 
-    def __init__(self, store: S3Store) -> None:
-        self._store = store
+    def __init__(self, store: S3Store, public: S3Store | None = None) -> None:
+        self._store, self._public = store, public or store
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
+        self._written_s = -math.inf
 
     @classmethod
-    def at(cls, url: str) -> ObjectBlobs:
-        """The blobs under `s3://bucket/prefix`."""
+    def at(cls, url: str, public_url: str | None = None) -> ObjectBlobs:
+        """The blobs under `s3://bucket/prefix`; links lead to the server at *public_url*."""
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
-        return cls(
-            S3Store(
-                bucket,
-                prefix=prefix or None,
-                client_options={"timeout": "60s", "connect_timeout": "5s"},
-                retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=15)},
-            )
-        )
+        store = S3Store(bucket, prefix=prefix or None, **_PATIENCE)
+        if public_url is None:
+            return cls(store)
+        public = S3Store(bucket, prefix=prefix or None, aws_endpoint_url_s3=public_url, **_PATIENCE)
+        return cls(store, public)
 
     async def put(self, contents: Iterable[bytes]) -> list[BlobKey]:
         pairs = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
@@ -110,12 +127,22 @@ class ObjectBlobs:
             removed += len(await self.missing(unused))
         return removed
 
+    async def check(self) -> None:
+        if time.monotonic() - self._written_s < _PROBED_S:
+            return
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                with self._writing():
+                    await obstore.put_async(self._store, _PROBE, b"", mode="overwrite")
+        except TimeoutError as error:
+            raise _refused(_SILENT, error) from error
+
     async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
         """An address under which the content can be fetched for a while, without us."""
         if await self.missing([key]):
             raise _is_missing(key)
         with _object_errors():
-            return await obstore.sign_async(self._store, "GET", _path(key), lasting)
+            return await obstore.sign_async(self._public, "GET", _path(key), lasting)
 
     async def _put(self, key: BlobKey, content: bytes) -> None:
         async with self._slots:
@@ -123,7 +150,7 @@ class ObjectBlobs:
             if written_at is not None and datetime.now(UTC) - written_at < _FRESH:
                 return
             is_new = written_at is None and len(content) <= _PART_BYTES
-            with _object_errors(), suppress(said.AlreadyExistsError):
+            with self._writing(), suppress(said.AlreadyExistsError):
                 await obstore.put_async(
                     self._store,
                     _path(key),
@@ -132,6 +159,19 @@ class ObjectBlobs:
                     use_multipart=len(content) > _PART_BYTES,
                     chunk_size=_PART_BYTES,
                 )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Remember when the bucket took something; it finds no place only if there is no bucket."""
+        is_taken = False
+        try:
+            with _object_errors():
+                yield
+            is_taken = True
+        except FileNotFoundError as error:
+            raise _no_bucket(error) from error
+        finally:
+            self._written_s = time.monotonic() if is_taken else -math.inf
 
     async def _written_at(self, path: str) -> datetime | None:
         with _object_errors(), suppress(FileNotFoundError):
@@ -189,12 +229,28 @@ def _key(path: str, prefix: str) -> BlobKey | None:
 
 @contextmanager
 def _object_errors() -> Iterator[None]:
-    """Turn what the bucket says into what we say; what is missing or there is for the caller."""
+    """Turn what the bucket says into what we say; what is missing or there is for the caller.
+
+    All of it passes once somebody has mended the bucket, so whoever asks may come again.
+    """
     try:
         yield
     except (FileNotFoundError, said.AlreadyExistsError):
         raise
     except (said.PermissionDeniedError, said.UnauthenticatedError) as error:
-        raise MailError("the object store refused our login; check its key and policy") from error
+        words = "the object store refused our login; check its key and policy"
+        raise _refused(words, error) from error
     except said.BaseError as error:
-        raise Unavailable("the object store does not answer; try again", retry_after=2) from error
+        if "NoSuchBucket" in str(error):
+            raise _no_bucket(error) from error
+        raise _refused(_SILENT, error) from error
+
+
+def _no_bucket(error: Exception) -> Unavailable:
+    return _refused("there is no such bucket; make it, or correct POSTROOM_BLOBS_URL", error)
+
+
+def _refused(words: str, error: Exception) -> Unavailable:
+    """What to do, for the caller; the reason, which goes on for pages, for the log."""
+    log.warning("objects.refused", extra={"error": str(error).partition("\n\nDebug")[0][:1000]})
+    return Unavailable(words, retry_after=2)

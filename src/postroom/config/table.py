@@ -36,6 +36,7 @@ class Settings:
     database_url: str | None = field(default=None, repr=False)
     audit_key: bytes | None = field(default=None, repr=False)
     blobs_url: str | None = field(default=None, repr=False)
+    blobs_public_url: str | None = None
     host: str = "127.0.0.1"
     port: int = 8700
     domains: tuple[str, ...] = ("postroom.localhost",)
@@ -279,6 +280,13 @@ SETTINGS: tuple[Setting, ...] = (
         "an s3 URL",
         "The bucket that keeps raw mail and attachments instead of the data folder.",
         "files in the data folder",
+    ),
+    Setting(
+        "blobs_public_url",
+        read_url,
+        _A_URL,
+        "Where others reach the server of the bucket, for links to files, if not where we do.",
+        "where we do",
     ),
     Setting(
         "audit_key",

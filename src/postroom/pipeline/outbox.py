@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from postroom.blocking import in_thread
 from postroom.errors import MailError, StorageFull
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
@@ -30,6 +31,9 @@ LOOK_AGAIN_S = 60.0
 FIRST_WAIT = timedelta(minutes=1)
 LONGEST_WAIT = timedelta(hours=4)
 GIVE_UP_AFTER = timedelta(hours=48)
+LEAVE_FOR = timedelta(seconds=10)
+"""How soon a mail is tried again that a machine without the login for it came upon."""
+
 SETTLE_TRIES = 60
 GRACE_S = 1.5
 """How long a mail that is being handed over may take when we are asked to stop."""
@@ -166,6 +170,8 @@ class Outbox:
         try:
             if job.is_scheduled:
                 await self._deliver_scheduled(job)
+            elif job.account_id is not None and not await self._has_login(job.account_id):
+                await self._defer(job, "its login is on another machine", LEAVE_FOR)
             elif (sender := await self._sender_of(job)) is None:
                 await self._defer(job, "no relay is configured")
             else:
@@ -180,6 +186,9 @@ class Outbox:
             self.house.counts.failed("outbox_errors", about, cause=error)
             await self._defer(job, str(error) if isinstance(error, MailError) else "see the log")
 
+    async def _has_login(self, account_id: str) -> bool:
+        return await in_thread(self.house.providers.has_secret, account_id)
+
     async def _sender_of(self, job: OutboxJob) -> Sender | None:
         """What takes this mail out: the provider of the account it is from, or the relay."""
         if job.account_id is None:
@@ -191,12 +200,12 @@ class Outbox:
             self._senders[job.account_id] = self.house.providers.sender(account)
         return self._senders[job.account_id]
 
-    async def _defer(self, job: OutboxJob, detail: str) -> None:
+    async def _defer(self, job: OutboxJob, detail: str, wait: timedelta | None = None) -> None:
         """Try again later what was not handed over; the rest is left for whoever comes after us."""
         try:
             if await self.house.store.begin_handing_over(job, ()):
                 outcomes = dict.fromkeys(job.envelope.recipients, Outcome("deferred", detail))
-                await self._settle(job, outcomes)
+                await self._settle(job, outcomes, wait)
         except MailError as error:
             log.warning("outbox.failed", extra={"message_id": job.message_id, "error": str(error)})
 
@@ -220,14 +229,16 @@ class Outbox:
             about = {"message_id": message_id, "recipients": count}
             self.house.counts.failed(name, about, count=count)
 
-    async def _settle(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:
+    async def _settle(
+        self, job: OutboxJob, outcomes: Mapping[str, Outcome], wait: timedelta | None = None
+    ) -> None:
         """Write down what we know; a full disk may have room again soon."""
         now = self.house.clock()
         recipients = {
             address: settled(address, outcome, job.queued_at, now)
             for address, outcome in outcomes.items()
         }
-        next_at = now + wait_after(job.attempts)
+        next_at = now + (wait or wait_after(job.attempts))
         given_up = sum(recipient.status == "bounced" for recipient in recipients.values())
         for _ in range(SETTLE_TRIES):
             try:

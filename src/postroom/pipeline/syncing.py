@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from postroom.blocking import in_thread
 from postroom.errors import MailError, NotFound, ProviderAuthFailed, RateLimited, no_such
 from postroom.model.account import Account
 from postroom.model.page import Slice
@@ -20,6 +22,9 @@ LOOK_AGAIN_S = 60.0
 POLL_S = 30.0
 FIRST_WAIT_S = 2.0
 LONGEST_WAIT_S = 300.0
+NOBODY_S = 60.0
+"""An account that nobody keeps in step for so long is one whose login nobody has."""
+
 _MOST_ACCOUNTS = 1_000
 
 
@@ -75,12 +80,14 @@ class Syncing:
     async def _keep_in_step(self, account_id: str) -> None:
         holder = self.house.new_id("proc")
         loop = asyncio.get_running_loop()
-        failures = 0
+        failures, left_since = 0, math.inf
         while True:
             rung = self.house.store.bell.rung("accounts")
             wait_s = LEASE.total_seconds() / 2
             try:
-                if await self._claim(account_id, holder):
+                if not await in_thread(self.house.providers.has_secret, account_id):
+                    left_since = await self._leave(account_id, holder, left_since)
+                elif await self._claim(account_id, holder):
                     began = loop.time()
                     wait_s = await self._while_claimed(account_id, holder, failures)
                     failures = failures + 1 if loop.time() - began < LOOK_AGAIN_S else 0
@@ -90,6 +97,22 @@ class Syncing:
                 self._failed({"account": account_id}, error)
             if wait_s:
                 await self._pause(account_id, rung, wait_s)
+
+    async def _leave(self, account_id: str, holder: str, since: float) -> float:
+        """Leave an account to those who have its login; since when none of them was seen."""
+        store = self.house.store
+        account = await store.account(account_id, None)
+        if account is None:
+            raise NotFound(no_such("account", account_id))
+        is_told = account.state in ("failing", "needs_reauth")
+        if is_told or not await self._claim(account_id, holder, lasting=timedelta()):
+            return math.inf
+        since = min(since, asyncio.get_running_loop().time())
+        if asyncio.get_running_loop().time() - since >= NOBODY_S:
+            said = f"{account_id}: no machine that is at work has a password or token for it"
+            detail = how_to_sign_in(account, said)
+            await store.set_account_state(account_id, "needs_reauth", detail)
+        return since
 
     async def _pause(self, account_id: str, rung: int, wait_s: float) -> None:
         """Wait, but not if somebody asks for this account meanwhile."""
@@ -104,9 +127,10 @@ class Syncing:
         is_new = account is not None and account.state == "new"
         return await self.house.store.asked_at(account_id), is_new
 
-    async def _claim(self, account_id: str, holder: str) -> bool:
-        now = self.house.clock()
-        return await self.house.store.claim(lease_of(account_id), holder, now=now, lasting=LEASE)
+    async def _claim(self, account_id: str, holder: str, lasting: timedelta | None = None) -> bool:
+        name, now = lease_of(account_id), self.house.clock()
+        lasting = LEASE if lasting is None else lasting
+        return await self.house.store.claim(name, holder, now=now, lasting=lasting)
 
     async def _while_claimed(self, account_id: str, holder: str, failures: int) -> float:
         """Keep an account in step until something goes wrong; how long to wait then."""
@@ -241,9 +265,9 @@ async def sync_once(house: House, account: Account) -> bool:
             await one.run()
         await house.store.set_account_state(account.id, "ready", synced_at=house.clock())
     except ProviderAuthFailed as error:
-        await house.store.set_account_state(
-            account.id, "needs_reauth", how_to_sign_in(account, str(error))
-        )
+        if house.providers.has_secret(account.id):
+            detail = how_to_sign_in(account, str(error))
+            await house.store.set_account_state(account.id, "needs_reauth", detail)
         raise
     finally:
         renewing.cancel()

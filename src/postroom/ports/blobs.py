@@ -50,6 +50,9 @@ class BlobStore(Protocol):
         Safe while others write: a blob that is put again counts as new.
         """
 
+    async def check(self) -> None:
+        """Raise what stands in the way of keeping a mail now: find out by keeping something."""
+
 
 @runtime_checkable
 class LinksBlobs(Protocol):

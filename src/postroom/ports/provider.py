@@ -101,6 +101,9 @@ class Providers(Protocol):
     async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
         """Make an address to send from at the provider."""
 
+    def has_secret(self, account_id: str) -> bool:
+        """Whether what logs an account in is kept on this machine, in whatever state."""
+
     def keep_secret(self, account_id: str, secret: Secret) -> None:
         """Keep what logs an account in, in place of what was kept before."""
 
@@ -121,6 +124,9 @@ class NoProviders:
 
     async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
         raise FeatureDisabled("this house keeps its own mail only")
+
+    def has_secret(self, account_id: str) -> bool:
+        return False
 
     def keep_secret(self, account_id: str, secret: Secret) -> None:
         raise FeatureDisabled("this house keeps its own mail only")

@@ -166,8 +166,8 @@ class StoresThreads(Protocol):
 class StoresKeys(Protocol):
     """Callers."""
 
-    async def add_key(self, key: Key, secret_hash: bytes) -> None:
-        """Keep a key; one with the same id is replaced."""
+    async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
+        """Keep a key; one with the same id is replaced, or stays. Tell whether it is kept."""
 
     async def has_key(self, key_id: str) -> bool: ...
     async def keys(self, page: Slice) -> Found[Key]: ...

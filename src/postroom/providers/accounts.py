@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.errors import Conflict, FeatureDisabled, ProviderAuthFailed, ProviderError
+from postroom.errors import Conflict, FeatureDisabled, MailError, ProviderAuthFailed, ProviderError
 from postroom.model.account import Account, Capabilities, RateLimits
 from postroom.model.remote import RemoteIdentity
 from postroom.ports.provider import MakesAliases, Provider
@@ -202,6 +202,12 @@ class Accounts:
             if not isinstance(provider, MakesAliases):
                 raise FeatureDisabled(f"{account.id}: its provider makes no addresses")
             return await provider.create_alias(alias)
+
+    def has_secret(self, account_id: str) -> bool:
+        try:
+            return self.vault.read(account_id) is not None
+        except MailError:
+            return True  # whoever uses it is told what is wrong with it
 
     def keep_secret(self, account_id: str, secret: Secret) -> None:
         self.vault.write(account_id, secret)

@@ -242,8 +242,12 @@ class SqlStore(SqlMemories, SqlAccounts):
             lambda tx: threads.split_thread(tx, thread_id, message_ids, new_thread_id, visible)
         )
 
-    async def add_key(self, key: Key, secret_hash: bytes) -> None:
-        await self._write(lambda tx: keys.add_key(tx, key, secret_hash), about=key.id)
+    async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
+        return await self._write(
+            lambda tx: keys.add_key(tx, key, secret_hash, replaces=replaces),
+            is_act=bool,
+            about=key.id,
+        )
 
     async def has_key(self, key_id: str) -> bool:
         return await self._engine.read(lambda tx: keys.has_key(tx, key_id))

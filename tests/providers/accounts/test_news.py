@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,11 @@ from postroom.operations.messages import search_messages
 from postroom.operations.operation import call
 from postroom.operations.sending import send_message
 from postroom.operations.waiting import wait_for_message
-from postroom.pipeline.syncing import Syncing
+from postroom.pipeline import syncing as pipeline_syncing
+from postroom.pipeline.house import House
+from postroom.pipeline.outbox import LEAVE_FOR, Outbox
+from postroom.pipeline.syncing import Syncing, sync_once
+from postroom.providers.accounts import Accounts
 from postroom.providers.imap import account as imap_account
 from postroom.providers.imap import client as imap_client
 from postroom.providers.imap import connection as imap_connection
@@ -157,6 +161,102 @@ async def test_a_login_that_ends_says_which_command_to_run_and_goes_on_after_it(
             await call(app.context(OWNER), log_in_account, right)
             account = await account_when(app, "ready")
             assert 2 == account.synced
+
+
+def without_logins(app: App, folder: Path) -> tuple[House, list[str]]:
+    """A machine on the same database that lacks the logins, and the accounts it looked at."""
+    looked_at: list[str] = []
+
+    class Watched(Accounts):
+        def has_secret(self, account_id: str) -> bool:
+            looked_at.append(account_id)
+            return super().has_secret(account_id)
+
+    assert isinstance(app.house.providers, Accounts)
+    here = vars(app.house.providers)
+    there = Watched(folder, here["kind"], here["endpoints"], here["message_bytes"])
+    return replace(app.house, providers=there), looked_at
+
+
+def syncing(house: House) -> AbstractAsyncContextManager[None]:
+    return running(Syncing(house, wait_s=0.1))
+
+
+@asynccontextmanager
+async def running(worker: Syncing | Outbox) -> AsyncIterator[None]:
+    work = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_a_machine_without_the_login_leaves_an_account_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_syncing, "LEASE", timedelta(seconds=2))
+    values = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_SECRETS": "file"}
+    async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
+        account = await call(
+            app.context(OWNER), add_account, {"account_id": "work", **world.arguments}
+        )
+        other, looked_at = without_logins(app, tmp_path / "other")
+
+        async def has_looked_twice() -> bool:
+            return len(looked_at) > 1
+
+        async with syncing(other):
+            await holds(has_looked_twice)
+            with pytest.raises(ProviderAuthFailed):
+                await sync_once(other, account)
+            found = await app.house.store.account("work", None)
+            assert found is not None
+            assert "new" == found.state
+            async with syncing(app.house):
+                await account_when(app, "ready")
+
+
+async def test_a_machine_without_the_login_leaves_its_mail_to_others(tmp_path: Path) -> None:
+    values = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_SECRETS": "file"}
+    async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
+        account = await call(
+            app.context(OWNER), add_account, {"account_id": "work", **world.arguments}
+        )
+        letter = {"inbox_id": account.inbox_id, "to": ["bo@b.org"], "body_text": "Hi"}
+        sent = await call(app.context(OWNER), send_message, {**letter, "subject": "Out"})
+        other, _ = without_logins(app, tmp_path / "other")
+
+        async def is_left() -> bool:
+            message = await app.house.store.message(sent.message_id, None)
+            return message is not None and "another machine" in str(message.recipients)
+
+        async with running(Outbox(other, None)):
+            await holds(is_left)
+        next_at = await app.house.store.next_mail_at()
+        assert next_at is not None
+        assert next_at <= app.house.clock() + LEAVE_FOR
+
+        async def has_left() -> bool:
+            return bool(world.sent())
+
+        later = replace(app.house, clock=lambda: datetime.now(UTC) + LEAVE_FOR)
+        async with running(Outbox(later, None)):
+            await holds(has_left)
+
+
+async def test_a_login_that_no_machine_has_is_asked_for_and_given_back_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_syncing, "NOBODY_S", 0)
+    values = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_SECRETS": "file"}
+    async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
+        await call(app.context(OWNER), add_account, {"account_id": "work", **world.arguments})
+        async with syncing(without_logins(app, tmp_path / "other")[0]):
+            account = await account_when(app, "needs_reauth")
+            assert "postroom account login work" in account.detail
+            async with syncing(app.house):
+                await account_when(app, "ready")
 
 
 async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_other(

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from postroom import errors
@@ -159,3 +160,15 @@ def test_a_reader_that_leaves_is_no_error(data, postroom, receive):
     os.close(writing)
 
     assert (141, b"") == (done.returncode, done.stderr)
+
+
+def test_a_command_says_why_the_database_refused(process, database_url):
+    assert 0 == process("inbox", "list", POSTROOM_DATABASE_URL=database_url).code
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute("ALTER TABLE inboxes RENAME TO others")
+
+    refused = process("inbox", "list", POSTROOM_DATABASE_URL=database_url)
+
+    assert 1 == refused.code
+    (line, _) = refused.err.splitlines()
+    assert 'error=relation "inboxes" does not exist LINE 1: SELECT' in line

@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from tests.mails import mail
+from tests.servers import s3
 from tests.servers.postroom import running
 
 
@@ -179,6 +180,32 @@ def test_the_doctor_tells_a_database_that_is_none(postroom, data, monkeypatch):
 
     assert 1 == result.code
     assert "problem" == checks(result)["database"][0]
+
+
+def test_the_doctor_tells_a_bucket_that_is_not_there_in_a_line(postroom, data, monkeypatch):
+    data.mkdir(mode=0o700)
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    monkeypatch.setenv("POSTROOM_BLOBS_URL", "s3://nobody-made-this/x")
+    with s3.running() as bucket:
+        for name, value in s3.environment(bucket).items():
+            monkeypatch.setenv(name, value)
+        result = postroom("doctor", "-o", "json")
+
+    (found,) = [check for check in result.json["checks"] if check["check"] == "blobs"]
+    assert (1, "problem") == (result.code, found["status"])
+    assert "there is no such bucket" in found["detail"]
+    assert "\n" not in found["detail"]
+    assert "s3://nobody-made-this/x" in found["fix"]
+
+
+def test_the_doctor_tells_a_database_that_does_not_answer(postroom, data, monkeypatch):
+    data.mkdir(mode=0o700)
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", "postgresql://me@127.0.0.1:9/postroom")
+
+    result = postroom("doctor", "-o", "json")
+
+    assert "POSTROOM_DATABASE_URL" in checks(result)["database"][1]
 
 
 def test_the_doctor_tells_a_clock_that_went_back(postroom, inbox, data, monkeypatch):

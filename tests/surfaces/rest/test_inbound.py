@@ -32,6 +32,7 @@ from postroom.providers.webhooks.guard import Guard
 from tests.mails import mail, new_inbox
 from tests.servers.certificates import certificate
 from tests.servers.https import Pages, pages
+from tests.servers.s3 import environment as s3_environment
 from tests.servers.s3 import running as running_s3
 from tests.surfaces.rest.conftest import Rest, visiting
 
@@ -479,6 +480,15 @@ async def test_a_mail_that_amazon_put_into_our_bucket_is_fetched(stranger, house
     message_id = answers[0].json()["messages"][0]["message_id"]
     message = await house.house.store.message(message_id, None)
     assert RAW == await house.house.blobs.read(message.raw)
+
+
+async def test_the_environment_says_how_the_bucket_with_mail_is_reached(monkeypatch):
+    with running_s3("mail-for-us") as store:
+        for name, value in s3_environment(store).items():
+            monkeypatch.setenv(name, value)
+        await obstore.put_async(store, "in/22b80b92", RAW)
+
+        assert RAW == await MailBucket.named("mail-for-us", 10_000).read("in/22b80b92")
 
 
 @pytest.mark.parametrize(

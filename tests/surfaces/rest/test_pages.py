@@ -49,6 +49,7 @@ async def test_without_its_store_the_process_is_up_but_not_ready(app, key):
     assert 200 == health.status_code
     assert (503, "unavailable") == (problem["status"], problem["code"])
     assert "no space left on the disk; free some" == problem["detail"]
+    assert 2 == problem["retry_after"]
 
 
 async def test_a_full_disk_is_not_ready_even_if_the_database_has_room(app, key, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +82,13 @@ async def test_the_owners_key_is_made_once_and_can_be_reset(app: App) -> None:
     with pytest.raises(Unauthenticated):
         await app.authenticate(first)
     assert "owner" == (await app.authenticate(second)).key_id
+
+
+async def test_of_servers_that_start_at_once_one_tells_the_key_and_it_works(app: App) -> None:
+    told = await asyncio.gather(*(app.owner_key() for _ in range(8)))
+
+    (key,) = [key for key in told if key is not None]
+    assert "owner" == (await app.authenticate(key)).key_id
 
 
 def test_a_bucket_never_gives_more_than_burst_and_rate() -> None:

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import obstore
 from obstore import exceptions as said
 from obstore.store import S3Store
 
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError, TooLarge
+
+_PATIENCE: dict[str, Any] = {
+    "timeout": "20s",
+    "connect_timeout": "5s",
+    "retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=10)},
+}
+"""Not as `client_options`: those would hide `AWS_ALLOW_HTTP` and its like in the environment."""
 
 _MOST_KEY_BYTES = 1_024
 _SEALED = "x-amz-key"
@@ -30,12 +38,7 @@ class MailBucket:
 
     @classmethod
     def named(cls, name: str, most_bytes: int) -> MailBucket:
-        store = S3Store(
-            name,
-            client_options={"timeout": "20s", "connect_timeout": "5s"},
-            retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=10)},
-        )
-        return cls(name, store, most_bytes)
+        return cls(name, S3Store(name, **_PATIENCE), most_bytes)
 
     async def read(self, key: str) -> bytes:
         """A whole mail. Raises InvalidInput, TooLarge, ProviderError."""

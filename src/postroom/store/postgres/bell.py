@@ -10,8 +10,9 @@ from typing import get_args
 
 import psycopg
 
+from postroom.errors import MailError
 from postroom.ports.bell import Topic
-from postroom.store.postgres.connection import LOST, connect
+from postroom.store.postgres.connection import connect
 from postroom.store.rings import Rings
 
 CHANNEL = "postroom"
@@ -40,7 +41,7 @@ class NotifyBell:
         if self._loop is None and not self._closing.is_set():
             self._loop = asyncio.get_running_loop()
             # Whoever asks looks next, so we must be listening by then.
-            with suppress(*LOST):
+            with suppress(psycopg.Error, MailError):
                 self._connection = self._connected()
             self._thread.start()
         return self._rings.count(topic)
@@ -63,7 +64,7 @@ class NotifyBell:
 
     def _listen(self) -> None:
         while not self._closing.is_set():
-            with suppress(*LOST):
+            with suppress(psycopg.Error, MailError):
                 if self._connection is None:
                     self._connection = self._connected()
                     self._heard(TOPICS)

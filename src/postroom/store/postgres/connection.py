@@ -21,7 +21,7 @@ from postroom.store.transaction import Row
 log = logging.getLogger(__name__)
 
 CONNECT_S = 5
-_OPTIONS: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "application_name": "postroom",
     "connect_timeout": CONNECT_S,
     "client_encoding": "UTF8",
@@ -43,7 +43,9 @@ PATIENCE_S = 10.0
 PAUSE_S = 0.1
 
 LOST = (psycopg.OperationalError, psycopg.InterfaceError)
-_AGAIN = (said.SerializationFailure, said.DeadlockDetected)
+_AGAIN = (said.SerializationFailure, said.DeadlockDetected, said.ReadOnlySqlTransaction)
+"""Others were quicker, or the server that we reach is not the first one yet, or any more."""
+
 _COMING_BACK = frozenset({"57P01", "57P02", "57P03", "53300", "25P03"})
 """The server stops, starts, has crashed, has too many connections, or thought us gone."""
 
@@ -55,7 +57,7 @@ looking for them by it. Here it would hide the partition that is meant."""
 
 def connect(url: str) -> psycopg.Connection:
     """Open a connection on which a commit returns only when the data is on disk."""
-    connection = psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor, **_OPTIONS)
+    connection = psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor, **OPTIONS)
     try:
         _prepare(connection)
     except BaseException:
@@ -67,6 +69,12 @@ def connect(url: str) -> psycopg.Connection:
 def _prepare(connection: psycopg.Connection) -> None:
     if connection.info.server_version < OLDEST_SERVER:
         raise MailError(f"PostgreSQL {connection.info.server_version // 10_000} is too old; use 14")
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise MailError(
+            f"the database is in {encoding}, which cannot hold all mail; make one in UTF-8: "
+            "CREATE DATABASE postroom ENCODING 'UTF8' TEMPLATE template0"
+        )
     connection.execute(_SESSION)
     durable = connection.execute("SHOW synchronous_commit").fetchone()
     if durable is not None and durable[0] == "off":
@@ -175,15 +183,21 @@ def explained(error: Exception) -> Exception:
 
 
 def _in_our_words(error: psycopg.Error) -> MailError:
+    if isinstance(error, said.ReadOnlySqlTransaction):
+        return Unavailable("the database can only be read for now; try again", retry_after=2)
     if is_passing(error):
         return Unavailable("the database does not answer; try again", retry_after=2)
     if isinstance(error, (said.LockNotAvailable, said.QueryCanceled)):
         return Unavailable("the database is busy; try again", retry_after=1)
     if isinstance(error, (said.DiskFull, said.OutOfMemory)):
         return StorageFull("the database is full; free some space and try again")
-    if isinstance(error, psycopg.DataError):
-        return InvalidInput("a value holds U+0000 or is too large to be stored")
+    if isinstance(error, psycopg.DataError) and "NUL" in str(error):
+        return InvalidInput("a text holds U+0000, which cannot be stored; take it out")
+    if isinstance(error, said.NumericValueOutOfRange):
+        return InvalidInput("a number is too large to be stored")
     log.error("database.refused", extra={"error": str(error)})
+    if isinstance(error, psycopg.DataError):
+        return InvalidInput("the database cannot store one of these values; the log says why")
     return MailError("the database refused this; the log says why")
 
 

@@ -23,6 +23,7 @@ from postroom.store.postgres.connection import (
     postgres_errors,
 )
 from postroom.store.postgres.migrations import migrate
+from postroom.store.postgres.pulse import Pulse
 from postroom.store.postgres.schema import PARTITIONS
 from postroom.store.postgres.writer import Writer
 from postroom.store.transaction import Transaction
@@ -45,6 +46,7 @@ class PostgresEngine:
         self._local = threading.local()
         self._connections: list[psycopg.Connection] = []
         self._waiting = 0
+        self._pulse = Pulse(url)
         self._readers = ThreadPoolExecutor(_READERS, "postroom-read")
         self._writer = Writer(url)
         self._writing = WriteQueue(self._writer.commit)
@@ -69,7 +71,8 @@ class PostgresEngine:
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._readers, self._read, work, time.monotonic())
+            reading = loop.run_in_executor(self._readers, self._read, work, time.monotonic())
+            return await self._pulse.wait(reading)
         finally:
             self._waiting -= 1
 
@@ -83,7 +86,7 @@ class PostgresEngine:
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""
-        return await self._writing.write(work)
+        return await self._pulse.wait(self._writing.write(work))
 
     def check(self, tx: Transaction) -> tuple[str, ...]:
         """Nothing: PostgreSQL looks after its files itself (checksums, `pg_amcheck`)."""

@@ -35,6 +35,8 @@ WRITE_MARK = """
     INSERT INTO write_marks (writer, mark) VALUES (:writer, :mark)
     ON CONFLICT (writer) DO UPDATE SET mark = excluded.mark, at = now()
 """
+FORGET_MARKS = "DELETE FROM write_marks WHERE at < now() - interval '1 hour'"
+"""Each process leaves one, and none is looked for after a minute."""
 
 
 class Writer:
@@ -93,6 +95,8 @@ class Writer:
         for job in batch:
             announced |= _run(connection, job)
         tx.run(WRITE_MARK, writer=self._name, mark=self._mark)
+        if self._mark == 1:
+            tx.run(FORGET_MARKS)
         if announced:
             tx.one(RING, topics=",".join(sorted(announced)))
         connection.execute("COMMIT")

@@ -21,8 +21,10 @@ PUT_KEY = """
 """
 
 
-def add_key(tx: Transaction, key: Key, secret_hash: bytes) -> None:
-    """Keep a key; one with the same id gets the new secret."""
+def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) -> bool:
+    """Keep a key; one with the same id gets the new secret, or stays, which is told."""
+    if not replaces and has_key(tx, key.id):
+        return False
     tx.run(
         PUT_KEY,
         id=key.id,
@@ -34,6 +36,7 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes) -> None:
         accounts=dumps(key.accounts),
         created_at=seconds(key.created_at),
     )
+    return True
 
 
 def _key(row: Row) -> Key:

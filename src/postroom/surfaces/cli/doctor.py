@@ -195,8 +195,13 @@ async def _house(settings: Settings) -> AsyncIterator[Finding]:
             for check in (_store, _blobs, _keys, _clock):
                 yield await check(app)
     except (MailError, OSError) as error:
-        fix = "`postroom verify` says more; restore a backup if the file is damaged"
-        yield Finding("database", "problem", str(error), fix)
+        yield Finding("database", "problem", str(error), _mend_database(settings))
+
+
+def _mend_database(settings: Settings) -> str:
+    if settings.database_url is None:
+        return "`postroom verify` says more; restore a backup if the file is damaged"
+    return "see that POSTROOM_DATABASE_URL leads to it and that its user owns the database"
 
 
 async def _store(app: App) -> Finding:
@@ -212,11 +217,16 @@ async def _blobs(app: App) -> Finding:
         is_whole = await blobs.read(key) == content
         await blobs.discard([key], store.used_blobs)
     except (MailError, OSError) as error:
-        fix = f"make {app.settings.data_dir / 'blobs'} writable for you"
-        return Finding("blobs", "problem", str(error), fix)
+        return Finding("blobs", "problem", str(error), _mend_blobs(app.settings))
     if not is_whole:
         return Finding("blobs", "problem", "what is read is not what was written", "check the disk")
     return _ok("blobs", "can be written and read")
+
+
+def _mend_blobs(settings: Settings) -> str:
+    if settings.blobs_url is None:
+        return f"make {settings.data_dir / 'blobs'} writable for you"
+    return f"see that {settings.blobs_url} is there, that AWS_… lead to it, and that we may write"
 
 
 async def _keys(app: App) -> Finding:

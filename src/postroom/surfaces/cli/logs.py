@@ -1,4 +1,4 @@
-"""Log lines of the server: an event and its context, on stderr, without secrets."""
+"""Log lines of the program: an event and its context, on stderr, without secrets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _SECRET = re.compile(r"key|secret|passw|token|authorization|cookie", re.IGNORECA
 
 
 class _Lines(logging.Formatter):
-    """`2026-01-31 09:30:00,000 WARNING postroom.x event name=value …`"""
+    """`2026-01-31 09:30:00,000 WARNING postroom.x event name=value …`, on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         context = " ".join(
-            f"{name}={'********' if _SECRET.search(name) else value}"
+            f"{name}={'********' if _SECRET.search(name) else ' '.join(str(value).split())}"
             for name, value in vars(record).items()
             if name not in _OURS
         )

@@ -62,6 +62,12 @@ class Family(click.Group):
 class Program(click.Group):
     """The top: it says what there is without importing any of it."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        from postroom.surfaces.cli.logs import start_logging
+
+        start_logging()
+        return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(TOP)
 

@@ -53,11 +53,9 @@ _read_only = click.option(
 @click.pass_obj
 def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **given: Any) -> None:
     from postroom.surfaces.cli.crew import Crew
-    from postroom.surfaces.cli.logs import start_logging
 
     settings = session.configuration(**given).settings
     ports = Ports.take(settings)
-    start_logging()
     if workers == 1:
         asyncio.run(_alone(settings, ports, no_auth=no_auth, demo=demo))
         return
@@ -148,10 +146,6 @@ async def _serve(
 @click.command(help="Do what happens by itself (sending, webhooks, the index) and serve nobody.")
 @click.pass_obj
 def worker(session: Session) -> None:
-    from postroom.surfaces.cli.logs import start_logging
-
-    start_logging()
-
     async def work(app: App) -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.app import App
-from postroom.errors import MailError
+from postroom.errors import MailError, Unavailable
 from postroom.pipeline.counts import COUNTED
 from postroom.pipeline.readiness import check_ready
 from postroom.surfaces.rest import metrics
 from postroom.surfaces.rest.answers import JSON
 from postroom.surfaces.rest.openapi import document
-from postroom.surfaces.rest.problems import problem
+from postroom.surfaces.rest.problems import as_problem
 from postroom.surfaces.rest.surface import Answer
 
 _SCRIPT = "text/javascript; charset=utf-8"
@@ -50,9 +50,9 @@ def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
         try:
             await readiness.check(request.scope["request_id"])
         except MailError as error:
-            return problem("unavailable", str(error), request.scope)
+            return _not_ready(str(error), request)
         except Exception:  # noqa: BLE001 - the log says it
-            return problem("unavailable", "the store does not answer; see the log", request.scope)
+            return _not_ready("the store does not answer; see the log", request)
         return Response(encode({"status": "ready"}), media_type=JSON)
 
     async def metrics_page(_request: Request, _values: dict[str, str]) -> Response:
@@ -73,6 +73,10 @@ def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
         "/openapi.json": openapi,
     }
     return plain | {path: _asset(name, kind) for path, (name, kind) in ASSETS.items()}
+
+
+def _not_ready(reason: str, request: Request) -> Response:
+    return as_problem(Unavailable(reason, retry_after=2), request.scope)
 
 
 @dataclass(slots=True)
