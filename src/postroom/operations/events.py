@@ -9,6 +9,7 @@ from typing import Annotated, get_args
 from pydantic import AfterValidator, Field
 
 from postroom.model.event import Event, EventQuery, EventStream, EventType
+from postroom.model.inbox import Visible
 from postroom.model.key import Scope
 from postroom.model.page import Page
 from postroom.operations.context import Context
@@ -77,20 +78,20 @@ class StreamEvents(Request):
 async def stream_events(ctx: Context, request: StreamEvents) -> EventStream:
     if request.inbox_id is not None:
         await inbox_of(ctx, request.inbox_id)
-    newest = await ctx.store.newest_event()
+    visible = ctx.visible if request.inbox_id is None else frozenset([request.inbox_id])
+    newest = await ctx.store.newest_event(visible)
     since = newest if request.since is None else await ctx.store.event_number(request.since)
-    return EventStream(_events(ctx, request, since))
+    return EventStream(_events(ctx, request, visible, since))
 
 
-async def _events(ctx: Context, request: StreamEvents, since: int) -> AsyncIterator[Event | None]:
+async def _events(
+    ctx: Context, request: StreamEvents, visible: Visible, since: int
+) -> AsyncIterator[Event | None]:
     def is_wanted(event: Event) -> bool:
-        return (
-            (ctx.visible is None or event.inbox_id in ctx.visible)
-            and request.inbox_id in (None, event.inbox_id)
-            and (not request.types or event.type in request.types)
-        )
+        is_seen = visible is None or event.inbox_id in visible
+        return is_seen and (not request.types or event.type in request.types)
 
-    with ctx.watch.subscribe(ctx.store, is_wanted) as subscription:
+    with ctx.watch.subscribe(ctx.store, is_wanted, visible) as subscription:
         following = aiter(ctx.watch.after(subscription, since))
         while True:
             coming = asyncio.ensure_future(anext(following))

@@ -366,11 +366,16 @@ class TellsOfEvents(Protocol):
     @property
     def bell(self) -> Bell: ...
     async def events(self, query: EventQuery) -> Found[Event]: ...
-    async def events_after(self, after: int, *, limit: int) -> list[Event]:
-        """The next events after the one with this number, whoever may see them."""
+    async def events_after(
+        self, after: int, *, limit: int, visible: Visible = None
+    ) -> list[Event]:
+        """The next events of some inboxes after the one with this number."""
 
-    async def newest_event(self) -> int:
-        """The number of the last event; 0 if there is none."""
+    async def newest_event(self, visible: Visible = None) -> int:
+        """The number of the last event of some inboxes; 0 if there is none."""
+
+    async def last_event(self, inbox_id: str, until: int) -> str | None:
+        """The id of the last event of an inbox up to a number."""
 
     async def event_number(self, since: str) -> int:
         """The number of an event, or of the first event of a message. Raises NotFound."""

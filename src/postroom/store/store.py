@@ -403,11 +403,18 @@ class SqlStore(SqlMemories, SqlAccounts):
     async def events(self, query: EventQuery) -> Found[Event]:
         return await self._engine.read(lambda tx: events.find_events(tx, query))
 
-    async def events_after(self, after: int, *, limit: int) -> list[Event]:
-        return await self._engine.read(lambda tx: events.events_after(tx, after, limit=limit))
+    async def events_after(
+        self, after: int, *, limit: int, visible: Visible = None
+    ) -> list[Event]:
+        return await self._engine.read(
+            lambda tx: events.events_after(tx, after, limit=limit, visible=visible)
+        )
 
-    async def newest_event(self) -> int:
-        return await self._engine.read(events.newest_event)
+    async def newest_event(self, visible: Visible = None) -> int:
+        return await self._engine.read(lambda tx: events.newest_event(tx, visible))
+
+    async def last_event(self, inbox_id: str, until: int) -> str | None:
+        return await self._engine.read(lambda tx: events.last_event(tx, inbox_id, until))
 
     async def event_number(self, since: str) -> int:
         return await self._engine.read(lambda tx: events.event_number(tx, since))
