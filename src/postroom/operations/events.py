@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -17,6 +17,7 @@ from postroom.operations.inboxes import inbox_of
 from postroom.operations.messages import message_of
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Id, OptionalId, Paged, Request
+from postroom.operations.revoking import revocation
 
 QUIET_S = 15.0
 """After so long without an event a stream says that it is still there."""
@@ -93,11 +94,20 @@ async def _events(
 
     with ctx.watch.subscribe(ctx.store, is_wanted, visible) as subscription:
         following = aiter(ctx.watch.after(subscription, since))
-        while True:
-            coming = asyncio.ensure_future(anext(following))
-            try:
-                while not (await asyncio.wait([coming], timeout=QUIET_S))[0]:
-                    yield None
-                yield coming.result().event
-            finally:
-                coming.cancel()
+        async with revocation(ctx) as revoked:
+            while True:
+                coming = asyncio.ensure_future(anext(following, None))
+                try:
+                    while not await _first_of(coming, revoked):
+                        yield None
+                    if revoked.done() or (told := coming.result()) is None:
+                        return
+                    yield told.event
+                finally:
+                    coming.cancel()
+
+
+async def _first_of(*tasks: asyncio.Future[Any]) -> bool:
+    """Whether one of them is done before it has been quiet for too long."""
+    first = asyncio.FIRST_COMPLETED
+    return bool((await asyncio.wait(tasks, timeout=QUIET_S, return_when=first))[0])

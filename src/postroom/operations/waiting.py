@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from postroom.blocking import in_thread
-from postroom.errors import InvalidInput
+from postroom.errors import InvalidInput, Unavailable
 from postroom.mail.extracting import find_code, find_link
 from postroom.mail.fold import fold
 from postroom.mail.parse import parse_message
@@ -23,6 +23,7 @@ from postroom.operations.messages import SOUGHT, folded
 from postroom.operations.operation import operation
 from postroom.operations.reading import read_message
 from postroom.operations.request import OptionalId, Request, Together, one_of
+from postroom.operations.revoking import unless_revoked
 from postroom.operations.threads import thread_of
 from postroom.pipeline.watch import Told
 
@@ -111,7 +112,7 @@ async def wait_for_message(ctx: Context, request: WaitForMessage) -> Waited:
         reporting = asyncio.create_task(_report(ctx, request.timeout_s))
         try:
             async with asyncio.timeout(request.timeout_s):
-                message = await _first_match(arrivals, wanted)
+                message = await unless_revoked(ctx, _first_match(arrivals, wanted))
         except TimeoutError:
             seen = await ctx.store.last_event(inbox_id, ctx.watch.looked_up_to(subscription))
             return Waited(None, timed_out=True, since=seen or request.since or FIRST)
@@ -141,7 +142,7 @@ async def _first_match(arrivals: AsyncIterator[Told], wanted: _Wanted) -> Messag
         message = await told.message()
         if message is not None and wanted.matches(message):
             return message
-    raise AssertionError("a watch never ends by itself")
+    raise Unavailable("this server is stopping; wait again", retry_after=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Subscription:
     store: Store
     wanted: Wanted
     visible: Visible = None
-    news: asyncio.Queue[Told] = field(default_factory=asyncio.Queue)
+    news: asyncio.Queue[Told | None] = field(default_factory=asyncio.Queue)
     seen: int = 0
     is_idle: bool = False
     is_behind: bool = False
@@ -85,7 +85,10 @@ class Watch:
                 self._reader = None
 
     async def after(self, subscription: Subscription, since: int) -> AsyncIterator[Told]:
-        """Every wanted event after a number: first those that are there, then those to come."""
+        """Every wanted event after a number: first those that are there, then those to come.
+
+        It ends when the watch is closed.
+        """
         subscription.seen = since
         await self._started.wait()
         while True:
@@ -99,6 +102,8 @@ class Watch:
                 subscription.is_idle = True
                 told = await subscription.news.get()
                 subscription.is_idle = False
+                if told is None:
+                    return
                 if told.event.number > subscription.seen:
                     yield told
                     subscription.seen = told.event.number
@@ -119,6 +124,11 @@ class Watch:
         if not is_done or subscription.is_behind:
             return subscription.seen
         return max(subscription.seen, self._at)
+
+    def close(self) -> None:
+        """Tell everyone who waits that nothing more will come."""
+        for subscription in self._subscriptions:
+            subscription.news.put_nowait(None)
 
     async def _read(self, store: Store) -> None:
         bell = store.bell

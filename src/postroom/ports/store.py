@@ -366,9 +366,7 @@ class TellsOfEvents(Protocol):
     @property
     def bell(self) -> Bell: ...
     async def events(self, query: EventQuery) -> Found[Event]: ...
-    async def events_after(
-        self, after: int, *, limit: int, visible: Visible = None
-    ) -> list[Event]:
+    async def events_after(self, after: int, *, limit: int, visible: Visible = None) -> list[Event]:
         """The next events of some inboxes after the one with this number."""
 
     async def newest_event(self, visible: Visible = None) -> int:

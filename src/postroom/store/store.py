@@ -403,9 +403,7 @@ class SqlStore(SqlMemories, SqlAccounts):
     async def events(self, query: EventQuery) -> Found[Event]:
         return await self._engine.read(lambda tx: events.find_events(tx, query))
 
-    async def events_after(
-        self, after: int, *, limit: int, visible: Visible = None
-    ) -> list[Event]:
+    async def events_after(self, after: int, *, limit: int, visible: Visible = None) -> list[Event]:
         return await self._engine.read(
             lambda tx: events.events_after(tx, after, limit=limit, visible=visible)
         )

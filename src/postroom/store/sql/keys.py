@@ -34,6 +34,7 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes) -> None:
         accounts=dumps(key.accounts),
         created_at=seconds(key.created_at),
     )
+    tx.announce("keys")
 
 
 def _key(row: Row) -> Key:
@@ -95,4 +96,5 @@ def list_keys(tx: Transaction, page: Slice) -> Found[Key]:
 
 def remove_key(tx: Transaction, key_id: str) -> bool:
     """Revoke a key."""
+    tx.announce("keys")
     return tx.run("DELETE FROM keys WHERE id = :id", id=key_id) > 0
