@@ -41,7 +41,14 @@ from postroom.model.stored import (
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
-from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
+from postroom.model.webhook import (
+    EVERY_WEBHOOK,
+    Posted,
+    Webhook,
+    WebhookDelivery,
+    WebhookJob,
+    WebhookRoom,
+)
 from postroom.ports.bell import Bell
 from postroom.ports.memories import RecallsMemories, StoresMemories
 
@@ -341,11 +348,17 @@ class KeepsWebhooks(Protocol):
         """Give it a new secret; the old one is kept for a day. Raises NotFound."""
 
     async def claim_webhooks(
-        self, holder: str, *, now: datetime, until: datetime, limit: int
+        self,
+        holder: str,
+        *,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        room: WebhookRoom = EVERY_WEBHOOK,
     ) -> list[WebhookJob]:
-        """Take what is due; of one webhook and inbox only the oldest."""
+        """Take what is due and there is room for; of one webhook and inbox only the oldest."""
 
-    async def next_webhook_at(self) -> datetime | None: ...
+    async def next_webhook_at(self, room: WebhookRoom = EVERY_WEBHOOK) -> datetime | None: ...
     async def settle_webhook(
         self, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
     ) -> None: ...

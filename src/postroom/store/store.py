@@ -32,7 +32,14 @@ from postroom.model.stored import (
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
-from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
+from postroom.model.webhook import (
+    EVERY_WEBHOOK,
+    Posted,
+    Webhook,
+    WebhookDelivery,
+    WebhookJob,
+    WebhookRoom,
+)
 from postroom.ports.bell import Bell
 from postroom.store.accounts import SqlAccounts
 from postroom.store.audited import told_itself, was_found
@@ -366,14 +373,22 @@ class SqlStore(SqlMemories, SqlAccounts):
         )
 
     async def claim_webhooks(
-        self, holder: str, *, now: datetime, until: datetime, limit: int
+        self,
+        holder: str,
+        *,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        room: WebhookRoom = EVERY_WEBHOOK,
     ) -> list[WebhookJob]:
         return await self._write(
-            lambda tx: webhooks.claim_webhooks(tx, holder, now=now, until=until, limit=limit)
+            lambda tx: webhooks.claim_webhooks(
+                tx, holder, now=now, until=until, limit=limit, room=room
+            )
         )
 
-    async def next_webhook_at(self) -> datetime | None:
-        return await self._engine.read(webhooks.next_webhook_at)
+    async def next_webhook_at(self, room: WebhookRoom = EVERY_WEBHOOK) -> datetime | None:
+        return await self._engine.read(lambda tx: webhooks.next_webhook_at(tx, room))
 
     async def settle_webhook(
         self, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
