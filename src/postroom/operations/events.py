@@ -40,7 +40,7 @@ _Types = Annotated[
 
 
 class ListEvents(Paged):
-    """List what happened to mail, oldest first; `next_cursor` reads on as more happens."""
+    """List what happened to mail, oldest first; stream events since the last to read on."""
 
     inbox_id: _Inbox = None
     message_id: Annotated[

@@ -193,6 +193,9 @@ class GrantsLeases(Protocol):
     async def release(self, name: str, holder: str) -> None:
         """Give a lease back before it ends."""
 
+    async def forget_leases(self, now: datetime) -> None:
+        """Forget those that have run out; they are nobody's anyway."""
+
 
 class KeepsAccounts(Protocol):
     """Logins at providers, what is where over there, and what they have yet to be told."""

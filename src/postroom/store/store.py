@@ -278,6 +278,9 @@ class SqlStore(SqlMemories, SqlAccounts):
     async def release(self, name: str, holder: str) -> None:
         await self._write(lambda tx: leases.release(tx, name, holder))
 
+    async def forget_leases(self, now: datetime) -> None:
+        await self._write(lambda tx: leases.forget_past(tx, now))
+
     async def save_draft(self, draft: StoredDraft) -> None:
         await self._write(lambda tx: drafts.save_draft(tx, draft), about=draft.id)
 
