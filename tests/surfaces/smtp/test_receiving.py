@@ -25,7 +25,7 @@ from postroom.model.limits import Limits
 from postroom.model.stored import MessageQuery
 from postroom.operations.operation import call
 from postroom.operations.sending import reply_to_message
-from postroom.surfaces.smtp import server
+from postroom.surfaces.smtp import server, spool
 from postroom.surfaces.smtp.server import Listener, listening
 from postroom.surfaces.smtp.session import (
     MOST_ERRORS,
@@ -324,6 +324,23 @@ async def test_a_mail_that_never_ends_is_not_held_in_memory(
         client.writer.close()
 
     assert held < 8 * 40 * 100 * len(line) / 2
+
+
+async def test_large_mails_are_taken_one_after_the_other_where_memory_is_short(
+    app: App, listener: Listener, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "MOST_BYTES_AT_ONCE", 1)
+    body = b"x\r\n" * KEPT_BYTES + b".\r\n"
+    clients = [await connect(listener) for _ in range(5)]
+    for number, client in enumerate(clients):
+        await client.begin(inbox.address)
+        client.writer.write(b"Subject: %d\r\n\r\n" % number + body)
+    answers = [(await client.reply())[:3] for client in clients]
+    for client in clients:
+        client.writer.close()
+
+    assert [b"250"] * 5 == answers
+    assert {"0", "1", "2", "3", "4"} == set(await subjects(app))
 
 
 async def test_a_disk_that_fails_while_a_mail_comes_says_try_again(

@@ -18,7 +18,7 @@ from postroom.errors import StorageFull
 from postroom.surfaces.smtp.wire import Wire
 
 KEPT_BYTES = 128 * 1024
-MOST_LARGE_AT_ONCE = 4
+MOST_BYTES_AT_ONCE = 64 * 1024 * 1024
 _END = b"\r\n.\r\n"
 
 
@@ -101,20 +101,29 @@ class Spool:
 
 @dataclass(slots=True)
 class Spools:
-    """Where mail waits until it is whole, and how many large ones are taken in at once."""
+    """Where mail waits until it is whole, and how much of the large ones is in memory at once."""
 
     folder: Path
     most: int
-    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_LARGE_AT_ONCE))
+    _held: int = 0
+    _next: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def new(self) -> Spool:
         return Spool(self.folder, self.most)
 
     @asynccontextmanager
     async def turn(self, spool: Spool) -> AsyncIterator[None]:
-        """Wait until there is memory for a large mail; a small one goes ahead."""
-        if not spool.is_large:
+        """Wait until there is memory for a large mail, in the order they came; a small one goes."""
+        size = min(spool.size, MOST_BYTES_AT_ONCE) if spool.is_large else 0
+        if size:
+            async with self._next:
+                while self._held + size > MOST_BYTES_AT_ONCE:
+                    self._freed.clear()
+                    await self._freed.wait()
+                self._held += size
+        try:
             yield
-            return
-        async with self._turns:
-            yield
+        finally:
+            self._held -= size
+            self._freed.set()
