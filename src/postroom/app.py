@@ -30,7 +30,7 @@ from postroom.ports.embedder import Embedder
 from postroom.ports.imap import LiveImap
 from postroom.ports.inbound import Bucket, Fetcher, Inbound
 from postroom.ports.sender import Sender
-from postroom.ports.store import Store
+from postroom.ports.store import GrantsLeases, Store
 
 if TYPE_CHECKING:
     from postroom.model.imap import ImapAccount
@@ -218,7 +218,7 @@ def make_sender(settings: Settings) -> Sender | None:
     )
 
 
-def make_inbound(settings: Settings) -> dict[str, Inbound]:
+def make_inbound(settings: Settings, leases: GrantsLeases) -> dict[str, Inbound]:
     """The providers that may post mail to us. Raises InvalidInput for a key that is none."""
     from postroom.providers.inbound.mailgun import Mailgun
     from postroom.providers.inbound.postmark import Postmark
@@ -227,7 +227,7 @@ def make_inbound(settings: Settings) -> dict[str, Inbound]:
     window = timedelta(seconds=settings.inbound_window_s)
     found: dict[str, Inbound] = {}
     if settings.mailgun_signing_key is not None:
-        found["mailgun"] = Mailgun(settings.mailgun_signing_key, window)
+        found["mailgun"] = Mailgun(settings.mailgun_signing_key, window, leases)
     if settings.postmark_login is not None:
         found["postmark"] = Postmark(settings.postmark_login)
     if settings.resend_signing_secret is not None:
@@ -430,7 +430,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             trust=trust,
             catch_all=settings.catch_all,
             poster=HttpPoster(Guard(settings.webhook_allow)),
-            inbound=make_inbound(settings),
+            inbound=make_inbound(settings, store),
             has_relay=settings.relay_url is not None,
             embedder=embedder,
             memory_search=settings.memory_search,

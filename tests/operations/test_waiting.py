@@ -17,6 +17,7 @@ from postroom.model.key import Caller
 from postroom.operations.context import Context
 from postroom.operations.operation import call
 from postroom.operations.waiting import wait_for_message
+from postroom.pipeline.watch import Told
 from tests.mails import deliver, mail, new_inbox
 
 
@@ -95,6 +96,37 @@ async def test_nothing_is_missed_between_two_waits(ctx: Context, inbox: Inbox) -
     assert second.message is not None
     assert added.message_id == second.message.id
     assert third.timed_out
+
+
+async def test_a_mail_that_comes_as_the_time_is_up_is_not_missed(
+    ctx: Context, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read_for_ever(_told: Told) -> None:
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as slow:
+        slow.setattr(Told, "message", read_for_ever)
+        first = await waiting(ctx, inbox_id=inbox.id, timeout_s=1)
+        added = await deliver(ctx, inbox, mail("Late"))
+        timed_out = await first
+
+    second = await call(ctx, wait_for_message, {"inbox_id": inbox.id, "since": timed_out.since})
+    assert timed_out.timed_out
+    assert second.message is not None
+    assert added.message_id == second.message.id
+
+
+async def test_what_was_looked_at_is_not_looked_at_again(ctx: Context, inbox: Inbox) -> None:
+    await deliver(ctx, inbox, mail("Before"))
+    wait = await waiting(ctx, inbox_id=inbox.id, subject="never", timeout_s=1)
+    last = await deliver(ctx, inbox, mail("Other"))
+
+    waited = await wait
+
+    assert waited.since is not None
+    assert await ctx.store.event_number(last.message_id) == (
+        await ctx.store.event_number(waited.since)
+    )
 
 
 async def test_hundreds_wait_at_once_and_each_gets_its_own(ctx: Context) -> None:

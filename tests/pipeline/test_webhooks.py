@@ -196,7 +196,11 @@ async def test_what_fails_is_told_again_and_the_rest_waits_its_turn(
     assert ["one", "one", "one", "two", "three", "late", "late"] == receiver.subjects
 
 
-@pytest.mark.parametrize("answer", [b"302 Found\r\nLocation: http://127.0.0.1:1/", b"404 No", b"x"])
+@pytest.mark.parametrize(
+    "answer",
+    [b"302 Found\r\nLocation: http://127.0.0.1:1/", b"404 No", b"x", b"200 " + b"O" * 20_000],
+    ids=["redirect", "missing", "not HTTP", "endless line"],
+)
 async def test_other_answers_are_failures_and_redirects_are_not_followed(
     open_ctx: Context, inbox: Inbox, receiver: Receiver, answer: bytes
 ) -> None:
@@ -213,6 +217,67 @@ async def test_other_answers_are_failures_and_redirects_are_not_followed(
     [delivery] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
     assert ("pending", 1) == (delivery.status, delivery.attempts)
     assert 1 == len(receiver.got)
+
+
+async def test_an_answer_that_is_still_to_come_is_waited_for(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver
+) -> None:
+    early = b"103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\nHTTP/1.1 "
+    receiver.answer = lambda _: b"100 Continue\r\n\r\nHTTP/1.1 " + early + b"200 OK"
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail())
+    async with telling(open_ctx):
+        await settled(open_ctx, webhook, "delivered")
+
+    assert 1 == len(receiver.got)
+
+
+async def test_whatever_goes_wrong_is_a_failed_attempt(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver
+) -> None:
+    @dataclass(frozen=True)
+    class Broken(HttpPoster):
+        async def post(self, url: str, headers: object, body: bytes) -> Posted:
+            raise RuntimeError
+
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail())
+    async with telling(replace(open_ctx, poster=Broken())):
+        await tried(open_ctx, webhook, 1)
+
+    [delivery] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
+    assert ("pending", True) == (delivery.status, "log" in delivery.detail)
+
+
+async def test_a_receiver_that_never_answers_holds_up_itself_alone(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver
+) -> None:
+    patient = replace(open_ctx, poster=HttpPoster(Guard(LOOPBACK), patience_s=60))
+    others = [await new_inbox(open_ctx, f"other{number}") for number in range(70)]
+    async with silent() as (url, held):
+        await call(open_ctx, create_webhook, {"url": url})
+        await call(open_ctx, create_webhook, {"url": receiver.url, "inboxes": [inbox.id]})
+        for other in others:
+            await deliver(open_ctx, other, mail())
+        await deliver(open_ctx, inbox, mail("urgent"))
+        async with telling(patient):
+            await receiver.has(1)
+
+    assert ["urgent"] == receiver.subjects
+    assert len(held) <= Webhooks(patient).at_once_each
+
+
+@asynccontextmanager
+async def silent() -> AsyncIterator[tuple[str, list[asyncio.StreamWriter]]]:
+    """A server that takes connections and says nothing."""
+    held: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", held
+    finally:
+        server.close()
+        for writer in held:
+            writer.close()
 
 
 async def test_after_a_day_it_is_given_up_and_can_be_told_by_hand(

@@ -63,6 +63,23 @@ async def test_an_inbox_that_is_not_seen_has_no_events(house: House, inbox: Inbo
     assert 2 == len(await types(house))
 
 
+async def test_what_happened_since_is_read_of_the_inboxes_that_are_meant(
+    house: House, inbox: Inbox
+) -> None:
+    other, silent = await new_inbox(house, "other"), await new_inbox(house, "silent")
+    for place in (inbox, other, inbox):
+        await deliver(house, place, mail())
+    first, second, third = await house.store.events_after(0, limit=9)
+
+    assert [second] == await house.store.events_after(0, limit=9, visible=frozenset([other.id]))
+    assert [] == await house.store.events_after(0, limit=9, visible=frozenset([silent.id]))
+    assert third.number == await house.store.newest_event()
+    assert second.number == await house.store.newest_event(frozenset([other.id]))
+    assert 0 == await house.store.newest_event(frozenset([silent.id]))
+    assert first.id == await house.store.last_event(inbox.id, second.number)
+    assert await house.store.last_event(silent.id, third.number) is None
+
+
 async def test_what_is_removed_for_good_leaves_no_event(house: House, inbox: Inbox) -> None:
     added = await deliver(house, inbox, mail())
     await house.store.remove_message(added.message_id, None)

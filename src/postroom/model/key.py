@@ -42,6 +42,7 @@ class Caller:
     """Who is asking. `key_id` names whose limits and idempotency keys apply.
 
     `is_owner` says that it is the owner who speaks, and not an agent with the owner's rights.
+    `secret_hash` finds the key again, for as long as there is one.
     """
 
     key_id: str
@@ -51,6 +52,7 @@ class Caller:
     accounts: frozenset[str] | None = None
     namespaces: Namespaces = None
     is_owner: bool = False
+    secret_hash: bytes | None = field(default=None, repr=False, compare=False)
 
 
 OWNER = Caller(key_id="owner", is_metered=False, is_owner=True)

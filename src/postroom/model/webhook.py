@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -48,8 +49,9 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True)
 class WebhookJob:
-    """A delivery that one worker makes now, by the numbers of its inbox and its own."""
+    """A delivery that one worker makes now, by the numbers of its webhook, inbox and its own."""
 
+    webhook: int
     inbox: int
     number: int
     delivery_id: str
@@ -59,6 +61,23 @@ class WebhookJob:
     attempts: int
     first_at: datetime
     holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRoom:
+    """How many deliveries one webhook may have under way at once, and how many each has."""
+
+    each: int
+    under_way: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def full(self) -> list[int]:
+        """The numbers of the webhooks that can take no more."""
+        return sorted(number for number, count in self.under_way.items() if count >= self.each)
+
+
+EVERY_WEBHOOK = WebhookRoom(each=2**31 - 1)
+"""Room for all there is."""
 
 
 @dataclass(frozen=True, slots=True)

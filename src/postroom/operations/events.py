@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, Field
 
 from postroom.model.event import Event, EventQuery, EventStream, EventType
+from postroom.model.inbox import Visible
 from postroom.model.key import Scope
 from postroom.model.page import Page
 from postroom.operations.context import Context
@@ -16,6 +17,7 @@ from postroom.operations.inboxes import inbox_of
 from postroom.operations.messages import message_of
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Id, OptionalId, Paged, Request
+from postroom.operations.revoking import revocation
 
 QUIET_S = 15.0
 """After so long without an event a stream says that it is still there."""
@@ -38,7 +40,7 @@ _Types = Annotated[
 
 
 class ListEvents(Paged):
-    """List what happened to mail, oldest first; `next_cursor` reads on as more happens."""
+    """List what happened to mail, oldest first; stream events since the last to read on."""
 
     inbox_id: _Inbox = None
     message_id: Annotated[
@@ -77,26 +79,35 @@ class StreamEvents(Request):
 async def stream_events(ctx: Context, request: StreamEvents) -> EventStream:
     if request.inbox_id is not None:
         await inbox_of(ctx, request.inbox_id)
-    newest = await ctx.store.newest_event()
+    visible = ctx.visible if request.inbox_id is None else frozenset([request.inbox_id])
+    newest = await ctx.store.newest_event(visible)
     since = newest if request.since is None else await ctx.store.event_number(request.since)
-    return EventStream(_events(ctx, request, since))
+    return EventStream(_events(ctx, request, visible, since))
 
 
-async def _events(ctx: Context, request: StreamEvents, since: int) -> AsyncIterator[Event | None]:
+async def _events(
+    ctx: Context, request: StreamEvents, visible: Visible, since: int
+) -> AsyncIterator[Event | None]:
     def is_wanted(event: Event) -> bool:
-        return (
-            (ctx.visible is None or event.inbox_id in ctx.visible)
-            and request.inbox_id in (None, event.inbox_id)
-            and (not request.types or event.type in request.types)
-        )
+        is_seen = visible is None or event.inbox_id in visible
+        return is_seen and (not request.types or event.type in request.types)
 
-    with ctx.watch.subscribe(ctx.store, is_wanted) as subscription:
+    with ctx.watch.subscribe(ctx.store, is_wanted, visible) as subscription:
         following = aiter(ctx.watch.after(subscription, since))
-        while True:
-            coming = asyncio.ensure_future(anext(following))
-            try:
-                while not (await asyncio.wait([coming], timeout=QUIET_S))[0]:
-                    yield None
-                yield coming.result().event
-            finally:
-                coming.cancel()
+        async with revocation(ctx) as revoked:
+            while True:
+                coming = asyncio.ensure_future(anext(following, None))
+                try:
+                    while not await _first_of(coming, revoked):
+                        yield None
+                    if revoked.done() or (told := coming.result()) is None:
+                        return
+                    yield told.event
+                finally:
+                    coming.cancel()
+
+
+async def _first_of(*tasks: asyncio.Future[Any]) -> bool:
+    """Whether one of them is done before it has been quiet for too long."""
+    first = asyncio.FIRST_COMPLETED
+    return bool((await asyncio.wait(tasks, timeout=QUIET_S, return_when=first))[0])

@@ -40,7 +40,8 @@ async def authenticate(house: House, secret: str | None) -> Caller:
     """Find out who bears this key. Raises Unauthenticated."""
     if not secret:
         raise Unauthenticated("a key is required: send it as `Authorization: Bearer <key>`")
-    key = await house.store.key_of(hash_secret(secret), house.clock())
+    secret_hash = hash_secret(secret)
+    key = await house.store.key_of(secret_hash, house.clock())
     if key is None:
         raise Unauthenticated("this key is not known; `postroom key create` makes one")
     return Caller(
@@ -50,6 +51,7 @@ async def authenticate(house: House, secret: str | None) -> Caller:
         accounts=None if key.accounts is None else frozenset(key.accounts),
         namespaces=None if key.namespaces is None else frozenset(key.namespaces),
         is_owner=key.id == OWNER_KEY_ID,
+        secret_hash=secret_hash,
     )
 
 

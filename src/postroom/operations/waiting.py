@@ -10,20 +10,20 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from postroom.blocking import in_thread
-from postroom.errors import InvalidInput
+from postroom.errors import InvalidInput, Unavailable
 from postroom.mail.extracting import find_code, find_link
 from postroom.mail.fold import fold
 from postroom.mail.parse import parse_message
-from postroom.model.event import FIRST, Event, EventQuery, Waited
+from postroom.model.event import FIRST, Event, Waited
 from postroom.model.key import Scope
 from postroom.model.message import Message
-from postroom.model.page import Slice
 from postroom.operations.context import Context
 from postroom.operations.inboxes import inbox_of
 from postroom.operations.messages import SOUGHT, folded
 from postroom.operations.operation import operation
 from postroom.operations.reading import read_message
 from postroom.operations.request import OptionalId, Request, Together, one_of
+from postroom.operations.revoking import unless_revoked
 from postroom.operations.threads import thread_of
 from postroom.pipeline.watch import Told
 
@@ -105,15 +105,17 @@ async def wait_for_message(ctx: Context, request: WaitForMessage) -> Waited:
             and thread_id in (None, event.thread_id)
         )
 
-    with ctx.watch.subscribe(ctx.store, is_wanted) as subscription:
-        start = await ctx.store.newest_event() if since is None else since
+    here = frozenset([inbox_id])
+    with ctx.watch.subscribe(ctx.store, is_wanted, here) as subscription:
+        start = await ctx.store.newest_event(here) if since is None else since
         arrivals = ctx.watch.after(subscription, start)
         reporting = asyncio.create_task(_report(ctx, request.timeout_s))
         try:
             async with asyncio.timeout(request.timeout_s):
-                message = await _first_match(arrivals, wanted)
+                message = await unless_revoked(ctx, _first_match(arrivals, wanted))
         except TimeoutError:
-            return Waited(None, timed_out=True, since=await _last_seen(ctx, request, inbox_id))
+            seen = await ctx.store.last_event(inbox_id, ctx.watch.looked_up_to(subscription))
+            return Waited(None, timed_out=True, since=seen or request.since or FIRST)
         finally:
             reporting.cancel()
     return await _answer(ctx, request, message)
@@ -140,7 +142,7 @@ async def _first_match(arrivals: AsyncIterator[Told], wanted: _Wanted) -> Messag
         message = await told.message()
         if message is not None and wanted.matches(message):
             return message
-    raise AssertionError("a watch never ends by itself")
+    raise Unavailable("this server is stopping; wait again", retry_after=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +182,6 @@ async def _report(ctx: Context, timeout_s: int) -> None:
         await asyncio.sleep(REPORT_EVERY_S)
         waited += REPORT_EVERY_S
         await ctx.report(waited, f"waiting for mail, {timeout_s - waited:.0f} s left")
-
-
-async def _last_seen(ctx: Context, request: WaitForMessage, inbox_id: str) -> str:
-    """The newest event of the inbox: whoever waits on from there misses nothing."""
-    query = EventQuery(visible=frozenset({inbox_id}), page=Slice(limit=1))
-    total = (await ctx.store.events(query)).total
-    if not total:
-        return request.since or FIRST
-    last = EventQuery(visible=frozenset({inbox_id}), page=Slice(limit=1, offset=total - 1))
-    return (await ctx.store.events(last)).rows[-1].id
 
 
 async def _answer(ctx: Context, request: WaitForMessage, message: Message) -> Waited:

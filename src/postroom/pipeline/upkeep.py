@@ -41,8 +41,15 @@ def chores(house: House) -> tuple[Chore, ...]:
         Chore("tidy", TIDY_EVERY, TIDY_EVERY, house.store.tidy),
         Chore("learn", LEARN_EVERY, LEARN_EVERY, lambda: learn_more(house)),
         Chore("forget", LEARN_EVERY, FORGET_EVERY, lambda: forget_other_models(house)),
+        Chore("leases", FORGET_EVERY, FORGET_EVERY, lambda: forget_leases(house)),
         Chore("sweep", SWEEP_FIRST, SWEEP_EVERY, lambda: sweep(house)),
     )
+
+
+async def forget_leases(house: House) -> bool:
+    """Forget leases that have run out: some are taken once and never again."""
+    await house.store.forget_leases(house.clock())
+    return False
 
 
 async def sweep(house: House) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from postroom.errors import MailError
 from postroom.model.event import Event
+from postroom.model.inbox import Visible
 from postroom.model.message import Message
 from postroom.ports.store import Store
 
@@ -39,11 +40,14 @@ class Told:
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """What one waiter has not looked at yet."""
+    """What one waiter has not looked at yet, and how far it has looked."""
 
     store: Store
     wanted: Wanted
-    news: asyncio.Queue[Told] = field(default_factory=asyncio.Queue)
+    visible: Visible = None
+    news: asyncio.Queue[Told | None] = field(default_factory=asyncio.Queue)
+    seen: int = 0
+    is_idle: bool = False
     is_behind: bool = False
 
 
@@ -60,9 +64,14 @@ class Watch:
     _started: asyncio.Event = field(default_factory=asyncio.Event)
 
     @contextmanager
-    def subscribe(self, store: Store, wanted: Wanted) -> Iterator[Subscription]:
-        """Be handed every event that is wanted and not yet committed."""
-        subscription = Subscription(store, wanted)
+    def subscribe(
+        self, store: Store, wanted: Wanted, visible: Visible = None
+    ) -> Iterator[Subscription]:
+        """Be handed every event that is wanted and not yet committed.
+
+        All that is wanted happens in the visible inboxes: no others are read of what is past.
+        """
+        subscription = Subscription(store, wanted, visible)
         self._subscriptions.add(subscription)
         if self._reader is None:
             self._started = asyncio.Event()
@@ -76,21 +85,50 @@ class Watch:
                 self._reader = None
 
     async def after(self, subscription: Subscription, since: int) -> AsyncIterator[Told]:
-        """Every wanted event after a number: first those that are there, then those to come."""
+        """Every wanted event after a number: first those that are there, then those to come.
+
+        It ends when the watch is closed.
+        """
+        subscription.seen = since
         await self._started.wait()
         while True:
             subscription.is_behind = False
-            while events := await subscription.store.events_after(since, limit=_AT_ONCE):
+            while events := await self._past(subscription):
                 for event in events:
-                    since = event.number
                     if subscription.wanted(event):
                         yield Told(event, subscription.store)
+                    subscription.seen = event.number
             while not subscription.is_behind:
+                subscription.is_idle = True
                 told = await subscription.news.get()
-                if told.event.number > since:
-                    since = told.event.number
+                subscription.is_idle = False
+                if told is None:
+                    return
+                if told.event.number > subscription.seen:
                     yield told
+                    subscription.seen = told.event.number
             subscription.news = asyncio.Queue()
+
+    async def _past(self, subscription: Subscription) -> list[Event]:
+        return await subscription.store.events_after(
+            subscription.seen, limit=_AT_ONCE, visible=subscription.visible
+        )
+
+    def looked_up_to(self, subscription: Subscription) -> int:
+        """The number up to which a waiter has looked at all that it wants.
+
+        One to whom nothing is handed has seen all that the reader has. What it looks at just now,
+        and what lies before it, is not counted.
+        """
+        is_done = subscription.is_idle and subscription.news.empty()
+        if not is_done or subscription.is_behind:
+            return subscription.seen
+        return max(subscription.seen, self._at)
+
+    def close(self) -> None:
+        """Tell everyone who waits that nothing more will come."""
+        for subscription in self._subscriptions:
+            subscription.news.put_nowait(None)
 
     async def _read(self, store: Store) -> None:
         bell = store.bell

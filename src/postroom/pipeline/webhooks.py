@@ -8,12 +8,13 @@ import hashlib
 import hmac
 import json
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from postroom.errors import MailError
 from postroom.model.event import Event
-from postroom.model.webhook import SIGNING_PREFIX, Posted, WebhookJob
+from postroom.model.webhook import SIGNING_PREFIX, Posted, WebhookJob, WebhookRoom
 from postroom.pipeline.house import House
 
 log = logging.getLogger(__name__)
@@ -58,8 +59,10 @@ class Webhooks:
     """One worker; several processes may run one, and a delivery is made by one of them."""
 
     house: House
-    at_once: int = 16
+    at_once: int = 64
+    at_once_each: int = 4
     _active: set[asyncio.Task[None]] = field(default_factory=set)
+    _under_way: Counter[int] = field(default_factory=Counter)
 
     async def run(self) -> None:
         """Work until cancelled; what was under way then is told again by whoever comes next."""
@@ -88,30 +91,45 @@ class Webhooks:
         if not free:
             return
         now = self.house.clock()
-        jobs = await self.house.store.claim_webhooks(holder, now=now, until=now + LEASE, limit=free)
+        jobs = await self.house.store.claim_webhooks(
+            holder, now=now, until=now + LEASE, limit=free, room=self._room()
+        )
         for job in jobs:
+            self._under_way[job.webhook] += 1
             task = asyncio.create_task(self._tell(job))
             self._active.add(task)
             task.add_done_callback(self._active.discard)
 
+    def _room(self) -> WebhookRoom:
+        """One that does not answer holds up itself alone."""
+        return WebhookRoom(self.at_once_each, dict(self._under_way))
+
     async def _until_next(self) -> float:
-        next_at = await self.house.store.next_webhook_at()
-        if next_at is None or self._active:
+        next_at = await self.house.store.next_webhook_at(self._room())
+        if next_at is None or len(self._active) >= self.at_once:
             return LOOK_AGAIN_S
         ahead = (next_at - self.house.clock()).total_seconds()
         return min(max(ahead, 0.2), LOOK_AGAIN_S)
 
     async def _tell(self, job: WebhookJob) -> None:
         try:
-            posted = await self._post(job)
+            posted = await self._posted(job)
             now = self.house.clock()
             next_at = None if job.event is None else _next(job, now)
             self._count(job, posted, is_over=next_at is None)
             await self.house.store.settle_webhook(job, posted, now=now, next_at=next_at)
         except MailError as error:
             log.warning("webhooks.failed", extra={"error": str(error)})
+        finally:
+            self._under_way[job.webhook] -= 1
+
+    async def _posted(self, job: WebhookJob) -> Posted:
+        """What became of an attempt: whatever goes wrong, it is over and told again later."""
+        try:
+            return await self._post(job)
         except Exception:
             log.exception("webhooks.failed")
+            return Posted(None, "it could not be told; our log says why")
 
     def _count(self, job: WebhookJob, posted: Posted, *, is_over: bool) -> None:
         if posted.is_taken:

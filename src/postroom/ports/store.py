@@ -41,7 +41,14 @@ from postroom.model.stored import (
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
-from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
+from postroom.model.webhook import (
+    EVERY_WEBHOOK,
+    Posted,
+    Webhook,
+    WebhookDelivery,
+    WebhookJob,
+    WebhookRoom,
+)
 from postroom.ports.bell import Bell
 from postroom.ports.memories import RecallsMemories, StoresMemories
 
@@ -185,6 +192,9 @@ class GrantsLeases(Protocol):
 
     async def release(self, name: str, holder: str) -> None:
         """Give a lease back before it ends."""
+
+    async def forget_leases(self, now: datetime) -> None:
+        """Forget those that have run out; they are nobody's anyway."""
 
 
 class KeepsAccounts(Protocol):
@@ -349,11 +359,17 @@ class KeepsWebhooks(Protocol):
         """Give it a new secret; the old one is kept for a day. Raises NotFound."""
 
     async def claim_webhooks(
-        self, holder: str, *, now: datetime, until: datetime, limit: int
+        self,
+        holder: str,
+        *,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        room: WebhookRoom = EVERY_WEBHOOK,
     ) -> list[WebhookJob]:
-        """Take what is due; of one webhook and inbox only the oldest."""
+        """Take what is due and there is room for; of one webhook and inbox only the oldest."""
 
-    async def next_webhook_at(self) -> datetime | None: ...
+    async def next_webhook_at(self, room: WebhookRoom = EVERY_WEBHOOK) -> datetime | None: ...
     async def settle_webhook(
         self, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
     ) -> None: ...
@@ -374,11 +390,14 @@ class TellsOfEvents(Protocol):
     @property
     def bell(self) -> Bell: ...
     async def events(self, query: EventQuery) -> Found[Event]: ...
-    async def events_after(self, after: int, *, limit: int) -> list[Event]:
-        """The next events after the one with this number, whoever may see them."""
+    async def events_after(self, after: int, *, limit: int, visible: Visible = None) -> list[Event]:
+        """The next events of some inboxes after the one with this number."""
 
-    async def newest_event(self) -> int:
-        """The number of the last event; 0 if there is none."""
+    async def newest_event(self, visible: Visible = None) -> int:
+        """The number of the last event of some inboxes; 0 if there is none."""
+
+    async def last_event(self, inbox_id: str, until: int) -> str | None:
+        """The id of the last event of an inbox up to a number."""
 
     async def event_number(self, since: str) -> int:
         """The number of an event, or of the first event of a message. Raises NotFound."""

@@ -32,7 +32,14 @@ from postroom.model.stored import (
     ThreadQuery,
 )
 from postroom.model.thread import Thread, ThreadRow
-from postroom.model.webhook import Posted, Webhook, WebhookDelivery, WebhookJob
+from postroom.model.webhook import (
+    EVERY_WEBHOOK,
+    Posted,
+    Webhook,
+    WebhookDelivery,
+    WebhookJob,
+    WebhookRoom,
+)
 from postroom.ports.bell import Bell
 from postroom.store.accounts import SqlAccounts
 from postroom.store.audited import told_itself, was_found
@@ -275,6 +282,9 @@ class SqlStore(SqlMemories, SqlAccounts):
     async def release(self, name: str, holder: str) -> None:
         await self._write(lambda tx: leases.release(tx, name, holder))
 
+    async def forget_leases(self, now: datetime) -> None:
+        await self._write(lambda tx: leases.forget_past(tx, now))
+
     async def save_draft(self, draft: StoredDraft) -> None:
         await self._write(lambda tx: drafts.save_draft(tx, draft), about=draft.id)
 
@@ -370,14 +380,22 @@ class SqlStore(SqlMemories, SqlAccounts):
         )
 
     async def claim_webhooks(
-        self, holder: str, *, now: datetime, until: datetime, limit: int
+        self,
+        holder: str,
+        *,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        room: WebhookRoom = EVERY_WEBHOOK,
     ) -> list[WebhookJob]:
         return await self._write(
-            lambda tx: webhooks.claim_webhooks(tx, holder, now=now, until=until, limit=limit)
+            lambda tx: webhooks.claim_webhooks(
+                tx, holder, now=now, until=until, limit=limit, room=room
+            )
         )
 
-    async def next_webhook_at(self) -> datetime | None:
-        return await self._engine.read(webhooks.next_webhook_at)
+    async def next_webhook_at(self, room: WebhookRoom = EVERY_WEBHOOK) -> datetime | None:
+        return await self._engine.read(lambda tx: webhooks.next_webhook_at(tx, room))
 
     async def settle_webhook(
         self, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
@@ -407,11 +425,16 @@ class SqlStore(SqlMemories, SqlAccounts):
     async def events(self, query: EventQuery) -> Found[Event]:
         return await self._engine.read(lambda tx: events.find_events(tx, query))
 
-    async def events_after(self, after: int, *, limit: int) -> list[Event]:
-        return await self._engine.read(lambda tx: events.events_after(tx, after, limit=limit))
+    async def events_after(self, after: int, *, limit: int, visible: Visible = None) -> list[Event]:
+        return await self._engine.read(
+            lambda tx: events.events_after(tx, after, limit=limit, visible=visible)
+        )
 
-    async def newest_event(self) -> int:
-        return await self._engine.read(events.newest_event)
+    async def newest_event(self, visible: Visible = None) -> int:
+        return await self._engine.read(lambda tx: events.newest_event(tx, visible))
+
+    async def last_event(self, inbox_id: str, until: int) -> str | None:
+        return await self._engine.read(lambda tx: events.last_event(tx, inbox_id, until))
 
     async def event_number(self, since: str) -> int:
         return await self._engine.read(lambda tx: events.event_number(tx, since))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +14,7 @@ import httpx2
 import pytest
 
 from postroom.app import App
-from postroom.surfaces.rest.server import build
+from postroom.surfaces.rest.server import build, serve
 from tests.mails import deliver, mail, new_inbox
 
 PATIENCE_S = 30
@@ -38,6 +40,11 @@ class Listening:
                 if name in ("id", "event", "data"):
                     event[name] = value
         return {**event, "data": json.loads(event["data"])}
+
+    async def rest(self) -> str:
+        """All that is told until the stream ends."""
+        async with asyncio.timeout(PATIENCE_S):
+            return "".join([line async for line in self._lines])
 
     async def subjects(self, count: int) -> list[str]:
         return [(await self.next())["data"]["data"]["subject"] for _ in range(count)]
@@ -122,6 +129,54 @@ async def test_a_key_is_told_of_its_own_inboxes_only(app, ctx, rest, port, inbox
         told = await stream.subjects(1)
 
     assert ["Yours"] == told
+
+
+async def test_a_stream_ends_with_its_key(app, ctx, rest, port, inbox):
+    made = await rest.post("/v1/keys", name="agent", scopes=["read"])
+    async with listening(port, made["key"]) as stream:
+        await arrived(app)
+        await rest.ask("DELETE", f"/v1/keys/{made['id']}")
+        rest_of_it = await stream.rest()
+
+    await left(app)
+    assert "" == rest_of_it
+
+
+async def test_a_stream_ends_when_the_owner_takes_another_key(app, key, port):
+    async with listening(port, key) as stream:
+        await arrived(app)
+        await app.reset_owner_key()
+        await stream.rest()
+
+    await left(app)
+
+
+async def test_a_wait_ends_with_its_key(app, rest, port, inbox):
+    made = await rest.post("/v1/keys", name="agent", scopes=["read"])
+    url = f"http://127.0.0.1:{port}/v1/messages/wait?inbox_id={inbox.id}&timeout_s=60"
+    headers = {"Authorization": f"Bearer {made['key']}"}
+    async with httpx2.AsyncClient(timeout=PATIENCE_S, headers=headers) as client:
+        waiting = asyncio.create_task(client.get(url))
+        await arrived(app)
+        await rest.ask("DELETE", f"/v1/keys/{made['id']}")
+        answer = await waiting
+
+    assert 401 == answer.status_code
+    assert "revoked" in answer.json()["detail"]
+
+
+async def test_a_server_that_stops_ends_its_streams(app, key, inbox, caplog):
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    asgi, stopping = build(app), app.house.watch.close
+    serving = serve(asgi, "127.0.0.1", 0, ready=port.set_result, stopping=stopping)
+    task = asyncio.create_task(serving)
+    async with listening(await port, key) as stream:
+        await arrived(app)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stream.rest()
+    await task
+
+    assert [] == [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_inboxes_and_types_choose_what_is_told(app, ctx, key, port, inbox):

@@ -523,11 +523,11 @@ async def test_without_a_bucket_in_the_settings_none_is_read(stranger):
     assert "POSTROOM_SES_BUCKET" in answer.json()["detail"]
 
 
-def test_the_settings_name_the_bucket(tmp_path):
+async def test_the_settings_name_the_bucket(tmp_path, app):
     values = {"DATA_DIR": str(tmp_path), "SES_TOPICS": TOPIC, "SES_BUCKET": "mail-for-us"}
     settings = read_settings({f"POSTROOM_{name}": value for name, value in values.items()}).settings
 
-    ses = make_inbound(settings)["ses"]
+    ses = make_inbound(settings, app.house.store)["ses"]
 
     assert isinstance(ses, Ses)
     assert ses.bucket is not None
@@ -540,6 +540,36 @@ async def test_a_token_of_mailgun_is_good_for_one_mail(stranger):
     answer = await mailgun(subject="Another").to(stranger)
 
     assert 401 == answer.status_code
+
+
+async def test_a_token_of_mailgun_is_known_by_another_process_until_it_is_too_old(house):
+    async with visiting(house, None) as before:
+        await mailgun().to(before)
+    settings = house.settings
+    async with open_app(settings) as again:
+        await again.house.store.forget_leases(NOW)
+        other = replace(again, house=replace(again.house, clock=lambda: NOW))
+        async with visiting(other, None) as after:
+            same = await mailgun().to(after)
+            forged = await mailgun(subject="Another").to(after)
+
+    assert "duplicate" == same.json()["status"]
+    assert 401 == forged.status_code
+
+
+async def test_base64_may_be_broken_into_lines(house, stranger):
+    content = base64.encodebytes(b"hello world " * 20).decode()
+    file = {"Name": "f.txt", "ContentType": "text/plain", "Content": content}
+    message = await stored(house, await postmark(Attachments=[file]).to(stranger))
+
+    assert [240] == [a.size for a in message.attachments]
+
+
+async def test_half_a_character_does_not_keep_a_mail_out(house, stranger):
+    raw = "Subject: Hello\r\n\r\nHalf: \ud800."
+    message = await stored(house, await postmark(RawEmail=raw).to(stranger))
+
+    assert "Half: ?." == message.text.strip()
 
 
 @pytest.mark.parametrize("field", ["timestamp", "token", "signature"])
@@ -590,6 +620,7 @@ async def test_what_is_not_about_received_mail_is_taken_and_left_alone(stranger)
         (lambda: replace(mailgun(), headers={"Content-Type": "text/plain"}), 400),
         (lambda: postmark(ToFull=[], OriginalRecipient="nobody@postroom.localhost"), 404),
         (lambda: postmark(ToFull="x", Attachments=7, Headers=[1], TextBody=[]), 404),
+        (lambda: postmark(Attachments=[{"Name": "x", "Content": "!!not base64"}]), 400),
         (lambda: replace(postmark(), provider="unheard-of"), 422),
         (lambda: replace(postmark(), query="?format=pdf"), 422),
     ],

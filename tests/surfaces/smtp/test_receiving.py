@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import smtplib
+import socket
 import ssl
 import subprocess
+import tracemalloc
 from dataclasses import replace
 from email import message_from_bytes
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -22,8 +25,15 @@ from postroom.model.limits import Limits
 from postroom.model.stored import MessageQuery
 from postroom.operations.operation import call
 from postroom.operations.sending import reply_to_message
+from postroom.surfaces.smtp import server, spool
 from postroom.surfaces.smtp.server import Listener, listening
-from postroom.surfaces.smtp.session import MOST_ERRORS, MOST_RECIPIENTS
+from postroom.surfaces.smtp.session import (
+    MOST_ERRORS,
+    MOST_RECIPIENTS,
+    MOST_TEXT_LINE_BYTES,
+    Session,
+)
+from postroom.surfaces.smtp.spool import KEPT_BYTES
 from tests.mails import mail, new_inbox
 from tests.servers.certificates import certificate
 from tests.surfaces.smtp.conftest import Client, connect
@@ -103,6 +113,10 @@ async def test_one_mail_for_several_inboxes_arrives_in_each(
         ("bo@elsewhere.example", b"550 5.7.1"),
         ("", b"501 5.1.3"),
         ("bo", b"501 5.1.3"),
+        ('"bo"@postroom.localhost', b"250 2.1.5"),
+        ('"b o"@postroom.localhost', b"501 5.1.3"),
+        ("postmaster", b"550 5.1.1"),
+        ("postmaster@postroom.localhost", b"550 5.1.1"),
         ("bo@postroom.localhost> SIZE=1 <x@y", b"555 5.5.4"),
     ],
 )
@@ -113,6 +127,32 @@ async def test_recipients_are_checked_before_the_mail(
     answer = await client.say(b"EHLO me", b"MAIL FROM:<a@b.c>", f"RCPT TO:<{address}>".encode())
 
     assert code == answer[: len(code)], answer
+
+
+@pytest.mark.parametrize("address", ["postmaster", "Postmaster", "postmaster@postroom.localhost"])
+async def test_the_postmaster_needs_no_domain(app: App, client: Client, address: str) -> None:
+    await new_inbox(app.house, "postmaster")
+    await client.begin(address)
+
+    assert b"250" == (await client.send(MAIL + b".\r\n"))[:3]
+    assert ["Over SMTP"] == await subjects(app)
+
+
+async def test_lmtp_answers_each_recipient_also_of_one_inbox(
+    app: App, client: Client, inbox: Inbox
+) -> None:
+    await client.reply()
+    await client.say(b"LHLO me", b"MAIL FROM:<a@b.c>")
+    for address in (inbox.address, inbox.address.upper(), "bo+x@postroom.localhost"):
+        await client.say(f"RCPT TO:<{address}>".encode())
+    await client.say(b"DATA")
+    client.writer.write(MAIL + b".\r\n")
+
+    answers = [(await client.reply())[:3] for _ in range(3)]
+
+    assert [b"250", b"250", b"250"] == answers
+    assert b"221" == (await client.say(b"QUIT"))[:3]
+    assert ["Over SMTP"] == await subjects(app)
 
 
 async def test_a_catch_all_takes_what_nobody_else_does(app: App, inbox: Inbox) -> None:
@@ -246,17 +286,118 @@ async def test_a_mail_over_the_limit_is_refused_and_one_at_it_is_not(
     assert b"552 5.3.4" == early[:9]
 
 
+@pytest.mark.parametrize("cut", range(7))
+async def test_a_large_mail_is_kept_as_it_was_sent_wherever_it_is_cut(
+    app: App, client: Client, inbox: Inbox, cut: int
+) -> None:
+    raw = b"Subject: large\r\n\r\n" + b"x" * 10 + b"\r\n.y\r\n" * (3 * KEPT_BYTES // 6)
+    whole = raw.replace(b"\r\n.", b"\r\n..") + b".\r\n"
+    await client.begin(inbox.address)
+    for part in (whole[: 2 * KEPT_BYTES + cut], whole[2 * KEPT_BYTES + cut : -cut or None]):
+        client.writer.write(part)
+        await client.writer.drain()
+    answer = await client.send(whole[len(whole) - cut :])
+
+    [row] = (await app.house.store.messages(MessageQuery())).rows
+    message = await app.house.store.message(row.id, None)
+    assert b"250" == answer[:3]
+    assert message is not None
+    assert raw == await app.house.blobs.read(message.raw)
+
+
+async def test_a_mail_that_never_ends_is_not_held_in_memory(
+    app: App, listener: Listener, inbox: Inbox
+) -> None:
+    line = b"x" * 998 + b"\r\n"
+    tracemalloc.start()
+    try:
+        clients = [await connect(listener) for _ in range(8)]
+        for client in clients:
+            await client.begin(inbox.address)
+            for _ in range(40):
+                client.writer.write(line * 100)
+                await client.writer.drain()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    for client in clients:
+        client.writer.close()
+
+    assert held < 8 * 40 * 100 * len(line) / 2
+
+
+async def test_large_mails_are_taken_one_after_the_other_where_memory_is_short(
+    app: App, listener: Listener, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "MOST_BYTES_AT_ONCE", 1)
+    body = b"x\r\n" * KEPT_BYTES + b".\r\n"
+    clients = [await connect(listener) for _ in range(5)]
+    for number, client in enumerate(clients):
+        await client.begin(inbox.address)
+        client.writer.write(b"Subject: %d\r\n\r\n" % number + body)
+    answers = [(await client.reply())[:3] for client in clients]
+    for client in clients:
+        client.writer.close()
+
+    assert [b"250"] * 5 == answers
+    assert {"0", "1", "2", "3", "4"} == set(await subjects(app))
+
+
+async def test_a_disk_that_fails_while_a_mail_comes_says_try_again(
+    app: App, inbox: Inbox, tmp_path: Path
+) -> None:
+    settings = replace(app.settings, smtp_listen="127.0.0.1:0", data_dir=tmp_path / "gone")
+    async with listening(replace(app, settings=settings)) as listener:
+        assert listener is not None
+        client = await connect(listener)
+        await client.begin(inbox.address)
+        answer = await client.send(MAIL + b"x\r\n" * KEPT_BYTES + b".\r\n")
+        client.writer.close()
+
+    assert b"452 4.3.1" == answer[:9]
+    assert [] == await subjects(app)
+
+
+@pytest.mark.parametrize(("size", "code"), [(0, b"250 2.0.0"), (1, b"554 5.6.0")])
+async def test_a_line_of_a_mail_has_an_end(
+    client: Client, inbox: Inbox, size: int, code: bytes
+) -> None:
+    await client.begin(inbox.address)
+    line = b"x" * (MOST_TEXT_LINE_BYTES + size)
+    answer = await client.send(b"Subject: x\r\n\r\nshort\r\n" + line + b"\r\nend\r\n.\r\n")
+
+    assert code == answer[:9]
+
+
+async def test_whoever_does_not_read_our_answers_is_sent_away(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "Session", partial(Session, idle_s=0.5))
+    settings = replace(app.settings, smtp_listen="127.0.0.1:0")
+    async with listening(replace(app, settings=settings)) as listener:
+        assert listener is not None
+        deaf = socket.create_connection(("127.0.0.1", listener.port))
+        deaf.setblocking(False)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(60):
+            with pytest.raises(ConnectionError):
+                await loop.sock_sendall(deaf, b"NOOP\r\n" * 5_000_000)
+        deaf.close()
+
+
 async def test_too_many_recipients_wait_for_another_mail(app: App, client: Client) -> None:
     await new_inbox(app.house)
     await client.reply()
     await client.say(b"EHLO me", b"MAIL FROM:<a@b.c>")
     answers = [
         await client.say(f"RCPT TO:<bo+{number}@postroom.localhost>".encode())
-        for number in range(MOST_RECIPIENTS + 1)
+        for number in range(MOST_RECIPIENTS + MOST_ERRORS + 1)
     ]
 
-    assert b"250" == answers[-2][:3]
-    assert b"452 4.5.3" == answers[-1][:9]
+    assert b"250" == answers[MOST_RECIPIENTS - 1][:3]
+    assert {b"452 4.5.3"} == {answer[:9] for answer in answers[MOST_RECIPIENTS:]}
+    await client.say(b"DATA")
+    assert b"250" == (await client.send(MAIL + b".\r\n"))[:3]
 
 
 async def test_whoever_brings_too_many_mails_is_told_to_wait_and_nobody_else(

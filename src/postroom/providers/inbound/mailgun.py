@@ -1,13 +1,13 @@
 """Mailgun: a route forwards mail as a form, whole if the URL ends in `mime`, else in fields.
 
 The signature is over a time and a token and not over the mail. So, as Mailgun's documentation
-asks, a token is good once: here for one body, since Mailgun posts again what we could not take.
+asks, a token is good once: here for one body, since Mailgun posts again what we could not take. It
+is kept in the store, so that another process and one that starts anew know it, too.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,38 +15,36 @@ from datetime import timedelta
 from postroom.errors import Malformed
 from postroom.mail.rebuild import Header, Part, rebuild
 from postroom.ports.inbound import Handed, Posting
+from postroom.ports.store import GrantsLeases
 from postroom.providers.inbound.form import Form, read_form
 from postroom.providers.inbound.trust import check_hmac, check_time, read_json, refuse, unhex
 
-_MOST_TOKENS = 10_000
 
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Mailgun:
     """Reads what a route of Mailgun forwards."""
 
     signing_key: str = field(repr=False)
     window: timedelta
-    _used: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
+    leases: GrantsLeases
 
     async def read(self, posting: Posting) -> Sequence[Handed]:
         form = read_form(posting.headers.get("content-type", ""), posting.body)
-        self._check(form, posting)
+        await self._check(form, posting)
         recipients = tuple(form.text("recipient").split(","))
         raw = form.fields.get("body-mime")
         return (Handed(raw if raw is not None else _rebuilt(form), recipients),)
 
-    def _check(self, form: Form, posting: Posting) -> None:
+    async def _check(self, form: Form, posting: Posting) -> None:
         timestamp, token = form.text("timestamp"), form.text("token")
         signature = unhex(form.text("signature"))
         signed = f"{timestamp}{token}".encode("utf-8", "replace")
         check_hmac("Mailgun", self.signing_key.encode(), signed, [signature])
         check_time("Mailgun", timestamp, posting.at, self.window)
-        digest = hashlib.sha256(posting.body).digest()
-        if self._used.setdefault(token, digest) != digest:
+        name = f"mailgun:{hashlib.sha256(token.encode()).hexdigest()}"
+        mail = hashlib.sha256(posting.body).hexdigest()
+        if not await self.leases.claim(name, mail, now=posting.at, lasting=2 * self.window):
             raise refuse("Mailgun", "its token was used for another mail")
-        if len(self._used) > _MOST_TOKENS:
-            self._used.popitem(last=False)
 
 
 def _rebuilt(form: Form) -> bytes:

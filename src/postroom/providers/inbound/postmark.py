@@ -13,7 +13,15 @@ from typing import Any
 
 from postroom.mail.rebuild import Header, Part, rebuild
 from postroom.ports.inbound import Handed, Posting
-from postroom.providers.inbound.trust import read_json, refuse, rows, unbase64, words
+from postroom.providers.inbound.trust import (
+    as_bytes,
+    content_of,
+    read_json,
+    refuse,
+    rows,
+    unbase64,
+    words,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,7 @@ class Postmark:
             raise refuse("Postmark", "the name and password in the webhook's URL do not fit")
         mail = read_json(posting.body)
         raw = words(mail.get("RawEmail"))
-        whole = raw.encode("utf-8", "surrogateescape") if raw else _rebuilt(mail)
+        whole = as_bytes(raw) if raw else _rebuilt(mail)
         return (Handed(whole, tuple(_recipients(mail))),)
 
 
@@ -46,7 +54,7 @@ def _rebuilt(mail: dict[str, Any]) -> bytes:
         Part(
             words(row.get("Name")),
             words(row.get("ContentType")),
-            unbase64(words(row.get("Content"))),
+            content_of(words(row.get("Content")), "Attachments"),
             words(row.get("ContentID")) or None,
         )
         for row in rows(mail.get("Attachments"))

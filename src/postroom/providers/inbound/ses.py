@@ -19,7 +19,14 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from postroom.errors import InvalidInput, Malformed
 from postroom.ports.inbound import Bucket, Fetcher, Handed, Posting
-from postroom.providers.inbound.trust import read_json, refuse, unbase64, words
+from postroom.providers.inbound.trust import (
+    as_bytes,
+    content_of,
+    read_json,
+    refuse,
+    unbase64,
+    words,
+)
 
 _HOST = r"https://sns\.[a-z0-9-]{3,20}\.amazonaws\.com(?:\.cn)?/"
 _CERTIFICATE = re.compile(_HOST + r"[A-Za-z0-9-]{1,100}\.pem")
@@ -63,7 +70,7 @@ class Ses:
         content = message.get("content")
         if isinstance(content, str):
             is_base64 = words(action.get("encoding")).upper() == "BASE64"
-            return unbase64(content) if is_base64 else content.encode("utf-8", "surrogateescape")
+            return content_of(content, "content") if is_base64 else as_bytes(content)
         if action.get("type") != "S3":
             raise InvalidInput(f"the notice does not hold the mail: {_WHAT_TO_SET}")
         if self.bucket is None or action.get("bucketName") != self.bucket.name:

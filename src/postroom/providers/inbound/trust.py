@@ -44,6 +44,23 @@ def unbase64(text: str) -> bytes:
         return b""
 
 
+def content_of(text: str, what: str) -> bytes:
+    """The bytes of base64 that may be broken into lines. Raises Malformed."""
+    joined = "".join(text.split())
+    try:
+        return base64.b64decode(joined, validate=True)
+    except (binascii.Error, ValueError):
+        raise Malformed(f"{what}: it cannot be read as base64") from None
+
+
+def as_bytes(text: str) -> bytes:
+    """A mail out of JSON; half of a character that JSON can hold becomes a question mark."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
 def unhex(text: str) -> bytes:
     """The bytes of hexadecimal digits, or none where they are not."""
     try:

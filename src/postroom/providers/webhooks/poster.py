@@ -14,6 +14,8 @@ from postroom.providers.webhooks.guard import Guard, Target, parse_target
 
 PATIENCE_S = 15.0
 _MOST_LINE_BYTES = 8_192
+_SWITCHED = 101
+_NOT_HTTP = "the answer is not HTTP"
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: ([ -~]{0,100}))?")
 
 
@@ -36,6 +38,8 @@ class HttpPoster:
                 return await self._post(parse_target(url), headers, body)
         except TimeoutError:
             return Posted(None, f"no answer within {self.patience_s:.0f} s")
+        except asyncio.LimitOverrunError:
+            return Posted(None, _NOT_HTTP)
         except (OSError, ssl.SSLError, asyncio.IncompleteReadError, ValueError) as error:
             return Posted(None, f"no answer: {why(error)}"[:300])
 
@@ -53,9 +57,19 @@ class HttpPoster:
         try:
             writer.write(_request(target, headers, body))
             await writer.drain()
-            return _answer(await reader.readuntil(b"\n"))
+            return await _read_answer(reader)
         finally:
             writer.close()
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> Posted:
+    """The answer that counts: those before it (1xx) only say that it is still to come."""
+    while True:
+        posted = _answer(await reader.readuntil(b"\n"))
+        if posted.code is None or not 100 <= posted.code < 200 or posted.code == _SWITCHED:
+            return posted
+        while (await reader.readuntil(b"\n")).strip():
+            pass
 
 
 def _request(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -73,5 +87,5 @@ def _request(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
 def _answer(line: bytes) -> Posted:
     match = _STATUS.match(line)
     if match is None:
-        return Posted(None, "the answer is not HTTP")
+        return Posted(None, _NOT_HTTP)
     return Posted(int(match[1]), (match[2] or b"").decode())

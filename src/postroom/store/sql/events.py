@@ -9,9 +9,10 @@ from typing import NamedTuple
 from postroom.errors import NotFound
 from postroom.model.event import FIRST, Event, EventQuery, EventType
 from postroom.model.ids import random_id
+from postroom.model.inbox import Visible
 from postroom.model.message import Recipient
 from postroom.model.page import Found
-from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.conditions import Conditions, within
 from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
 from postroom.store.sql.webhooks import put_on_its_way
 from postroom.store.transaction import Row, Transaction
@@ -103,20 +104,38 @@ def _event(row: Row) -> Event:
     )
 
 
-def events_after(tx: Transaction, after: int, *, limit: int) -> list[Event]:
-    """What has happened since the event with this number, whoever may see it."""
+def events_after(
+    tx: Transaction, after: int, *, limit: int, visible: Visible = None
+) -> list[Event]:
+    """What has happened in some inboxes since the event with this number."""
+    where, params = within("e.inbox", visible_numbers(tx, visible))
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM {_TABLES} WHERE e.number > :after ORDER BY e.number LIMIT :limit",
+        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where} AND e.number > :after
+             ORDER BY e.number LIMIT :limit""",
+        **params,
         after=after,
         limit=limit,
     )
     return [_event(row) for row in rows]
 
 
-def newest_event(tx: Transaction) -> int:
-    """The number of the last event; 0 if there is none."""
-    row = tx.one("SELECT max(number) FROM events")
+def newest_event(tx: Transaction, visible: Visible = None) -> int:
+    """The number of the last event in some inboxes; 0 if there is none."""
+    where, params = within("inbox", visible_numbers(tx, visible))
+    row = tx.one(f"SELECT max(number) FROM events WHERE {where}", **params)
     return int(row[0] or 0) if row else 0
+
+
+def last_event(tx: Transaction, inbox_id: str, until: int) -> str | None:
+    """The last event of an inbox up to a number."""
+    where, params = within("inbox", visible_numbers(tx, frozenset([inbox_id])))
+    row = tx.one(
+        f"""SELECT id FROM events WHERE {where} AND number <= :until
+             ORDER BY number DESC LIMIT 1""",
+        **params,
+        until=until,
+    )
+    return str(row[0]) if row else None
 
 
 def event_number(tx: Transaction, since: str) -> int:

@@ -36,6 +36,7 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) ->
         accounts=dumps(key.accounts),
         created_at=seconds(key.created_at),
     )
+    tx.announce("keys")
     return True
 
 
@@ -98,4 +99,5 @@ def list_keys(tx: Transaction, page: Slice) -> Found[Key]:
 
 def remove_key(tx: Transaction, key_id: str) -> bool:
     """Revoke a key."""
+    tx.announce("keys")
     return tx.run("DELETE FROM keys WHERE id = :id", id=key_id) > 0

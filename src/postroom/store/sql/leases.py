@@ -23,3 +23,8 @@ def claim(tx: Transaction, name: str, holder: str, *, now: datetime, lasting: ti
 def release(tx: Transaction, name: str, holder: str) -> None:
     """Give a lease back before it ends."""
     tx.run("DELETE FROM leases WHERE name = :name AND holder = :holder", name=name, holder=holder)
+
+
+def forget_past(tx: Transaction, now: datetime) -> None:
+    """Forget what has run out."""
+    tx.run("DELETE FROM leases WHERE until <= :now", now=seconds(now))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, NotFound, no_such
@@ -10,13 +13,15 @@ from postroom.model.ids import random_id
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.model.webhook import (
+    EVERY_WEBHOOK,
     Posted,
     Webhook,
     WebhookDelivery,
     WebhookJob,
+    WebhookRoom,
     new_webhook_secret,
 )
-from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 OLD_SECRET_KEPT = timedelta(hours=24)
@@ -33,18 +38,21 @@ INSERT_DELIVERY = """
         (id, webhook, inbox, event, status, attempts, created_at, first_at, next_at, detail)
     VALUES (:id, :webhook, :inbox, :event, 'pending', 0, :now, :now, :now, '')
 """
-DUE = """
+_OLDEST = """
+    NOT EXISTS (
+           SELECT 1 FROM webhook_deliveries b
+            WHERE b.status = 'pending' AND b.webhook = d.webhook AND b.inbox = d.inbox
+              AND b.number < d.number)
+"""
+DUE = f"""
     SELECT d.number, w.url, w.secret, w.old_secret, w.renewed_at, d.attempts, d.first_at,
-           e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data, d.inbox, d.id
+           e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data, d.inbox, d.id, d.webhook
       FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
       LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event
       LEFT JOIN inboxes i ON i.number = +e.inbox
      WHERE d.status = 'pending' AND d.next_at <= :now AND (d.holder IS NULL OR d.until <= :now)
-       AND NOT EXISTS (
-           SELECT 1 FROM webhook_deliveries b
-            WHERE b.status = 'pending' AND b.webhook = d.webhook AND b.inbox = d.inbox
-              AND b.number < d.number)
-     ORDER BY d.number LIMIT :limit
+       AND d.webhook NOT {{full}} AND {_OLDEST}
+     ORDER BY d.next_at, d.number LIMIT :limit
 """
 FREE = """
     SELECT 1 FROM webhook_deliveries d
@@ -53,10 +61,11 @@ FREE = """
 """
 """Locked one by one, each in its own inbox: over several machines no lock reaches all rows."""
 
-NEXT = """
-    SELECT min(CASE WHEN holder IS NULL THEN next_at ELSE until END) FROM webhook_deliveries
-     WHERE status = 'pending'
+NEXT = f"""
+    SELECT min(CASE WHEN d.holder IS NULL THEN d.next_at ELSE d.until END) FROM webhook_deliveries d
+     WHERE d.status = 'pending' AND d.webhook NOT {{full}} AND {_OLDEST}
 """
+_NO_WEBHOOK = 0
 
 
 def put_on_its_way(tx: Transaction, event: int, kind: str, inbox: int, now: int) -> None:
@@ -185,23 +194,61 @@ def renew_webhook(
 
 
 def claim_webhooks(
-    tx: Transaction, holder: str, *, now: datetime, until: datetime, limit: int
+    tx: Transaction,
+    holder: str,
+    *,
+    now: datetime,
+    until: datetime,
+    limit: int,
+    room: WebhookRoom = EVERY_WEBHOOK,
 ) -> list[WebhookJob]:
-    """Take what is due; of one inbox only the oldest, so that events come in their order."""
-    due = tx.all(DUE, now=seconds(now), limit=limit)
-    rows = [
-        row for row in due if tx.claimable(FREE, "d", inbox=row[15], n=row[0], now=seconds(now))
-    ]
-    for row in rows:
-        tx.run(
-            """UPDATE webhook_deliveries SET holder = :holder, until = :until
-                WHERE inbox = :inbox AND number = :n""",
-            holder=holder,
-            until=seconds(until),
-            inbox=row[15],
-            n=row[0],
-        )
-    return [_job(row, holder, now) for row in rows]
+    """Take what is due; of one inbox only the oldest, so that events come in their order.
+
+    A webhook that has as much as there is room for leaves the rest of the places to others.
+    """
+    jobs: list[WebhookJob] = []
+    taken = Counter(room.under_way)
+    while len(jobs) < limit:
+        among, params = _full(replace(room, under_way=taken).full)
+        sql = DUE.format(full=among)
+        due = tx.all(sql, **params, now=seconds(now), limit=limit - len(jobs))
+        claimed = [row for row in due if _is_claimed(tx, row, holder, now, until, taken, room.each)]
+        jobs += (_job(row, holder, now) for row in claimed)
+        if not claimed or len(claimed) == len(due):
+            break
+    return jobs
+
+
+def _full(numbers: Sequence[int]) -> tuple[str, dict[str, object]]:
+    """`IN (…)` that also holds for nothing, as long as no webhook has the number 0."""
+    return any_of("full", [_NO_WEBHOOK, *numbers])
+
+
+def _is_claimed(
+    tx: Transaction,
+    row: Row,
+    holder: str,
+    now: datetime,
+    until: datetime,
+    taken: Counter[int],
+    each: int,
+) -> bool:
+    """Take one delivery, if there is room for it and nobody else has it."""
+    number, inbox, webhook = row[0], row[15], row[17]
+    if taken[webhook] >= each:
+        return False
+    if not tx.claimable(FREE, "d", inbox=inbox, n=number, now=seconds(now)):
+        return False
+    taken[webhook] += 1
+    tx.run(
+        """UPDATE webhook_deliveries SET holder = :holder, until = :until
+            WHERE inbox = :inbox AND number = :n""",
+        holder=holder,
+        until=seconds(until),
+        inbox=inbox,
+        n=number,
+    )
+    return True
 
 
 def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
@@ -214,12 +261,13 @@ def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
             row[8], row[9], moment(row[10]), row[11], row[12], row[13], from_text(row[14]), row[7]
         )
     told = (tuple(secrets), event, row[5], moment(row[6]))
-    return WebhookJob(row[15], row[0], row[16], row[1], *told, holder)
+    return WebhookJob(row[17], row[15], row[0], row[16], row[1], *told, holder)
 
 
-def next_webhook_at(tx: Transaction) -> datetime | None:
-    """When there is something to tell next."""
-    row = tx.one(NEXT)
+def next_webhook_at(tx: Transaction, room: WebhookRoom = EVERY_WEBHOOK) -> datetime | None:
+    """When there is something to tell next, to a webhook that there is room for."""
+    among, params = _full(room.full)
+    row = tx.one(NEXT.format(full=among), **params)
     return moment(row[0]) if row and row[0] is not None else None
 
 

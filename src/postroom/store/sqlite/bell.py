@@ -22,6 +22,7 @@ _LETTERS: dict[Topic, bytes] = {
     "webhooks": b"w",
     "errands": b"r",
     "accounts": b"a",
+    "keys": b"k",
 }
 _TOPICS = {letter[0]: topic for topic, letter in _LETTERS.items()}
 _NEW = ".new-"
@@ -86,7 +87,7 @@ class PipeBell:
             letters = os.read(self._descriptor, 65_536)
         except BlockingIOError:
             return
-        self._rings.heard({_TOPICS[letter] for letter in letters})
+        self._rings.heard({_TOPICS[letter] for letter in letters if letter in _TOPICS})
 
     def close(self) -> None:
         """Stop listening and take the pipe away."""

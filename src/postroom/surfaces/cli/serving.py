@@ -140,7 +140,12 @@ async def _serve(
     async with app.at_work(), AsyncExitStack() as stack:
         if ports.smtp is not None:
             await stack.enter_async_context(listening(app, ports.smtp))
-        await serve_on(ports.http, asgi, ready=lambda _port: ready() if ready else None)
+        await serve_on(
+            ports.http,
+            asgi,
+            ready=lambda _port: ready() if ready else None,
+            stopping=app.house.watch.close,
+        )
 
 
 @click.command(help="Do what happens by itself (sending, webhooks, the index) and serve nobody.")

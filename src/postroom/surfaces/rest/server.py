@@ -66,19 +66,30 @@ def build(
 
 
 async def serve(
-    asgi: ASGIApp, host: str, port: int, *, ready: Callable[[int], None] | None = None
+    asgi: ASGIApp,
+    host: str,
+    port: int,
+    *,
+    ready: Callable[[int], None] | None = None,
+    stopping: Callable[[], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; *ready* is told the port once it listens.
+
+    *stopping* is told before we wait for answers under way: some never end by themselves.
 
     Raises:
         Conflict: the port is taken.
         InvalidInput: the address is not one of this machine.
     """
-    await serve_on(listen(host, port), asgi, ready=ready)
+    await serve_on(listen(host, port), asgi, ready=ready, stopping=stopping)
 
 
 async def serve_on(
-    bound: socket.socket, asgi: ASGIApp, *, ready: Callable[[int], None] | None = None
+    bound: socket.socket,
+    asgi: ASGIApp,
+    *,
+    ready: Callable[[int], None] | None = None,
+    stopping: Callable[[], None] | None = None,
 ) -> None:
     """The same on a port that is taken already."""
     with bound:
@@ -93,7 +104,7 @@ async def serve_on(
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = _Server(config)
+        server = _Server(config, stopping)
         with _stopped_by_signals(server):
             if ready is not None:
                 ready(bound.getsockname()[1])
@@ -102,6 +113,15 @@ async def serve_on(
 
 class _Server(uvicorn.Server):
     """Leaves signals to us: uvicorn raises them again in the end, before the store is closed."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._stopping is not None:
+            self._stopping()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -11,6 +11,8 @@ from postroom.mail.compose import parse_address
 MOST_ADDRESS_CHARS = 320
 _PATH = re.compile(r"(FROM|TO):\s?<((?:@[^:<>\s]{1,255}:)?)([^<>]*)>(?:\s+(\S.*))?", re.IGNORECASE)
 
+_QUOTED = re.compile(r'"([\w.!#$%&\'*+/=?^`{|}~-]{1,64})"@([^@"]{1,255})')
+
 
 @dataclass(frozen=True, slots=True)
 class Path:
@@ -25,14 +27,25 @@ def parse_path(word: str, argument: str) -> Path | None:
     match = _PATH.fullmatch(argument.strip())
     if match is None or match[1].upper() != word:
         return None
-    address = match[3]
-    if address and not _is_address(address):
+    address = _unquoted(match[3])
+    if address and not _is_address(address) and not (word == "TO" and _is_postmaster(address)):
         return None
     parameters: dict[str, str] = {}
     for part in (match[4] or "").split():
         name, _, value = part.partition("=")
         parameters[name.upper()] = value
     return Path(address, parameters)
+
+
+def _is_postmaster(address: str) -> bool:
+    """RFC 5321 §4.1.1.3: the one recipient that needs no domain."""
+    return address.lower() == "postmaster"
+
+
+def _unquoted(address: str) -> str:
+    """The same address without quotes that it could do without (RFC 5321 §4.1.2)."""
+    match = _QUOTED.fullmatch(address)
+    return f"{match[1]}@{match[2]}" if match else address
 
 
 def _is_address(text: str) -> bool:
@@ -50,6 +63,17 @@ def has_bare_newline(data: bytes | bytearray) -> bool:
     """Whether a CR or an LF stands alone: the stuff that smuggled mail is made of."""
     pairs = data.count(b"\r\n")
     return not pairs == data.count(b"\n") == data.count(b"\r")
+
+
+def has_long_line(data: bytes, most: int) -> bool:
+    """Whether a line is longer than so many bytes, without its end."""
+    start = 0
+    while len(data) - start > most + 2:
+        end = data.rfind(b"\n", start, start + most + 2)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
 
 
 def unstuffed(data: bytes) -> bytes:

@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from postroom.app import App
@@ -16,11 +16,13 @@ from postroom.config import DEFAULT_LISTEN, Settings
 from postroom.errors import Conflict, InvalidInput
 from postroom.operations.rates import Rates
 from postroom.pipeline.intake import Intake
-from postroom.surfaces.smtp.session import Session
-from postroom.surfaces.smtp.wire import Wire
+from postroom.surfaces.smtp.session import IDLE_S, Session
+from postroom.surfaces.smtp.spool import Spools
+from postroom.surfaces.smtp.wire import Gone, Wire
 
 MOST_CONNECTIONS = 1_000
 MOST_PER_PEER = 100
+_STUFFED_BYTES = 1_024
 
 
 @dataclass(eq=False)
@@ -37,6 +39,9 @@ class Listener:
         self._intake = Intake(self.app.house)
         per_minute = self.app.house.limits.smtp_per_minute
         self._rates = Rates(per_second=per_minute / 60, burst=per_minute)
+        # Dots before dots make a mail longer on its way; its own size is checked when it is whole.
+        most = self.app.house.limits.message_bytes + _STUFFED_BYTES
+        self._spools = Spools(self.app.settings.data_dir, most)
 
     def accept(self) -> Wire:
         """A wire for a connection that is about to be made."""
@@ -55,13 +60,15 @@ class Listener:
         if len(self._tasks) > MOST_CONNECTIONS or self._peers[peer] >= MOST_PER_PEER:
             about = {"peer": peer, "connections": len(self._tasks)}
             self.app.house.counts.failed("smtp_limited", about)
-            await wire.send(b"421 4.7.0 too many connections; try again later\r\n")
+            with suppress(Gone):
+                await wire.send(b"421 4.7.0 too many connections; try again later\r\n", IDLE_S)
             wire.close()
             return
         self._peers[peer] += 1
         try:
             name = self.app.settings.domains[0]
-            await Session(wire, self._intake, name, self.tls, self._rates).run()
+            session = Session(wire, self._intake, name, self.tls, self._rates, self._spools)
+            await session.run()
         finally:
             self._peers[peer] -= 1
 

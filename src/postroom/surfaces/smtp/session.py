@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from postroom.errors import InvalidInput, MailError, NotFound, RateLimited, StorageFull, TooLarge
@@ -16,16 +16,26 @@ from postroom.operations.rates import Rates
 from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.intake import Intake
 from postroom.pipeline.receive import Arrival
-from postroom.surfaces.smtp.commands import Path, has_bare_newline, hops, parse_path, unstuffed
+from postroom.surfaces.smtp.commands import (
+    Path,
+    has_bare_newline,
+    has_long_line,
+    hops,
+    parse_path,
+    unstuffed,
+)
+from postroom.surfaces.smtp.spool import Spool, Spools
 from postroom.surfaces.smtp.wire import Gone, Wire
 
 IDLE_S = 300.0
 HANDSHAKE_S = 30.0
 MOST_LINE_BYTES = 2_000
+MOST_TEXT_LINE_BYTES = 1_048_576
+"""RFC 5321 §4.5.3.1.6 allows 1,000, and real mail has whole pages in a line."""
+
 MOST_RECIPIENTS = 100
 MOST_ERRORS = 20
 MOST_HOPS = 50
-_END = b"\r\n.\r\n"
 _FROM_PARAMETERS = {"SIZE", "BODY", "SMTPUTF8"}
 
 
@@ -38,7 +48,8 @@ class _Mail:
     """A mail that is being announced."""
 
     sender: str
-    recipients: dict[str, str] = field(default_factory=dict)
+    inboxes: list[str] = field(default_factory=list)
+    """One for each recipient, in their order: LMTP answers each of them."""
 
 
 @dataclass(slots=True)
@@ -50,6 +61,7 @@ class Session:
     our_name: str
     tls: ssl.SSLContext | None
     rates: Rates
+    spools: Spools
     idle_s: float = IDLE_S
     id: str = field(default_factory=lambda: secrets.token_hex(6))
     _greeted: bool = False
@@ -78,7 +90,8 @@ class Session:
             return
 
     async def _say(self, *lines: str) -> None:
-        await self.wire.send("".join(f"{line}\r\n" for line in lines).encode())
+        said = "".join(f"{line}\r\n" for line in lines).encode()
+        await self.wire.send(said, self.idle_s)
 
     async def _line(self) -> str:
         """The next command. A line that is too long ends the connection."""
@@ -191,10 +204,15 @@ class Session:
             await self._refuse("501 5.1.3 write it as RCPT TO:<address>")
         elif path.parameters:
             await self._refuse("555 5.5.4 RCPT takes no parameters here")
-        elif len(self._mail.recipients) >= MOST_RECIPIENTS:
-            await self._refuse(f"452 4.5.3 {MOST_RECIPIENTS} recipients are enough for one mail")
+        elif len(self._mail.inboxes) >= MOST_RECIPIENTS:
+            # RFC 5321 §4.5.3.1.10: no mistake, the others get another copy of the mail.
+            await self._say(f"452 4.5.3 {MOST_RECIPIENTS} recipients are enough for one mail")
         else:
-            await self._recipient(self._mail, path.address)
+            await self._recipient(self._mail, self._at_home(path.address))
+
+    def _at_home(self, address: str) -> str:
+        """RFC 5321 §4.5.1: the postmaster needs no domain."""
+        return address if "@" in address else f"{address}@{self.our_name}"
 
     async def _recipient(self, mail: _Mail, address: str) -> None:
         try:
@@ -204,7 +222,7 @@ class Session:
             await self._say("451 4.3.0 we cannot look it up now; try again later")
             return
         if inbox is not None:
-            mail.recipients[address.lower()] = inbox.id
+            mail.inboxes.append(inbox.id)
             await self._say("250 2.1.5 ok")
             return
         self._count("recipients_refused")
@@ -215,7 +233,7 @@ class Session:
 
     async def data(self, argument: str) -> None:
         mail = self._mail
-        if mail is None or not mail.recipients:
+        if mail is None or not mail.inboxes:
             await self._refuse("503 5.5.1 say RCPT first")
             return
         if argument:
@@ -225,38 +243,27 @@ class Session:
             await self._say("503 5.5.0 wait for the answer to DATA")
             raise _Over
         await self._say("354 end it with a dot on a line of its own")
-        content = await self._content()
-        if self.wire.buffer:
-            # Without PIPELINING nobody speaks before we answer, except a smuggler.
-            self._count("refused")
-            self._failed("smtp_smuggled", reason="words before our answer")
-            await self._say("554 5.5.0 wait for the answer to your mail; it was not taken")
-            raise _Over
-        self._mail = None
-        await self._take(mail, content)
+        spool = self.spools.new()
+        try:
+            await spool.fill(self.wire, self.idle_s)
+            if self.wire.buffer:
+                await self._smuggled()
+            self._mail = None
+            async with self.spools.turn(spool):
+                await self._take(mail, spool)
+        finally:
+            spool.close()
 
-    async def _content(self) -> bytes | None:
-        """Everything up to the dot; None if it was more than we take."""
-        most = self.intake.house.limits.message_bytes + 2
-        buffer, start, is_too_large = self.wire.buffer, 0, False
-        while True:
-            if not is_too_large and buffer.startswith(b".\r\n"):
-                del buffer[:3]
-                return b""
-            end = buffer.find(_END, start)
-            if end >= 0:
-                content = None if is_too_large or end > most else bytes(buffer[: end + 2])
-                del buffer[: end + len(_END)]
-                return content
-            if len(buffer) > most + len(_END):
-                is_too_large = True
-                del buffer[: -len(_END)]
-            start = max(0, len(buffer) - len(_END))
-            await self.wire.more(self.idle_s)
+    async def _smuggled(self) -> None:
+        """Without PIPELINING nobody speaks before we answer, except a smuggler."""
+        self._count("refused")
+        self._failed("smtp_smuggled", reason="words before our answer")
+        await self._say("554 5.5.0 wait for the answer to your mail; it was not taken")
+        raise _Over
 
-    async def _take(self, mail: _Mail, content: bytes | None) -> None:
-        words = await self._stored(mail, content)
-        answers = [words] * (len(mail.recipients) if self._is_lmtp else 1)
+    async def _take(self, mail: _Mail, spool: Spool) -> None:
+        words = await self._kept(mail, spool)
+        answers = [words] * (len(mail.inboxes) if self._is_lmtp else 1)
         if words[0] != "4":
             self._count("accepted" if words[0] == "2" else "refused")
         await self._say(*answers)
@@ -269,23 +276,13 @@ class Session:
         about = {"session": self.id, "peer": self.wire.peer, **context}
         self.intake.house.counts.failed(name, about, cause=cause)
 
-    async def _stored(self, mail: _Mail, content: bytes | None) -> str:
+    async def _kept(self, mail: _Mail, spool: Spool) -> str:
         """Put a mail on disk and say what became of it."""
-        if content is None:
-            return "552 5.3.4 the mail is over the limit"
-        if has_bare_newline(content):
-            self._failed("smtp_smuggled", reason="a bare newline")
-            return "554 5.6.0 a bare newline is in the mail; end lines with CR LF"
-        if hops(content) > MOST_HOPS:
-            self._failed("smtp_looping", hops=hops(content))
-            return "554 5.4.6 the mail goes round in circles"
-        raw = unstuffed(content)
-        if not mail.sender:
-            # RFC 5321 §4.4: only the envelope knows that nobody wants an answer to this mail.
-            raw = b"Return-Path: <>\r\n" + raw
-        inboxes = list(dict.fromkeys(mail.recipients.values()))
         try:
-            added = await self.intake.receive([Arrival(raw, inbox_id) for inbox_id in inboxes])
+            content = await spool.read()
+            if content is None:
+                return _PROBLEMS[TooLarge]
+            return self._wrong_content(content) or await self._stored(mail, unstuffed(content))
         except MailError as error:
             words = _problem(error)
             if words.startswith("4"):
@@ -294,6 +291,24 @@ class Session:
         except Exception as error:  # noqa: BLE001 - the sender tries again, the log says why
             self._failed("smtp_failed", cause=error)
             return "451 4.3.0 something went wrong on our side; try again later"
+
+    def _wrong_content(self, content: bytes) -> str | None:
+        if has_bare_newline(content):
+            self._failed("smtp_smuggled", reason="a bare newline")
+            return "554 5.6.0 a bare newline is in the mail; end lines with CR LF"
+        if hops(content) > MOST_HOPS:
+            self._failed("smtp_looping", hops=hops(content))
+            return "554 5.4.6 the mail goes round in circles"
+        if has_long_line(content, MOST_TEXT_LINE_BYTES):
+            return "554 5.6.0 a line of the mail is too long; encode it"
+        return None
+
+    async def _stored(self, mail: _Mail, raw: bytes) -> str:
+        if not mail.sender:
+            # RFC 5321 §4.4: only the envelope knows that nobody wants an answer to this mail.
+            raw = b"Return-Path: <>\r\n" + raw
+        inboxes = dict.fromkeys(mail.inboxes)
+        added = await self.intake.receive([Arrival(raw, inbox_id) for inbox_id in inboxes])
         return f"250 2.0.0 stored as {added[0].message_id}"
 
     async def rset(self, _argument: str) -> None:
@@ -329,17 +344,17 @@ _COMMANDS: dict[str, Callable[[Session, str], Awaitable[None]]] = {
     "QUIT": Session.quit,
 }
 
-_PROBLEMS: Sequence[tuple[type[MailError], str]] = (
-    (StorageFull, "452 4.3.1 the disk is full; try again later"),
-    (TooLarge, "552 5.3.4 the mail is over the limit"),
-    (NotFound, "550 5.1.1 the inbox is gone"),
-    (InvalidInput, "554 5.6.0 the mail is empty"),
-)
+_PROBLEMS: Mapping[type[MailError], str] = {
+    StorageFull: "452 4.3.1 the disk is full; try again later",
+    TooLarge: "552 5.3.4 the mail is over the limit",
+    NotFound: "550 5.1.1 the inbox is gone",
+    InvalidInput: "554 5.6.0 the mail is empty",
+}
 
 
 def _problem(error: MailError) -> str:
     """What SMTP says of our errors."""
-    for kind, words in _PROBLEMS:
+    for kind, words in _PROBLEMS.items():
         if isinstance(error, kind):
             return words
     return "451 4.3.0 the mail cannot be stored now; try again later"

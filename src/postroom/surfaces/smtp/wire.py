@@ -6,7 +6,8 @@ import asyncio
 import ssl
 from typing import cast
 
-_PAUSE_AT = 1 << 20
+_PAUSE_AT = 1 << 18
+_LEAVE_S = 10.0
 
 
 class Gone(Exception):
@@ -73,12 +74,21 @@ class Wire(asyncio.Protocol):
         if len(self.buffer) == before and self._is_gone:
             raise Gone
 
-    async def send(self, data: bytes) -> None:
-        """Write, and wait if the other side does not read."""
+    async def send(self, data: bytes, within_s: float) -> None:
+        """Write, and wait for a while if the other side does not read.
+
+        Raises:
+            Gone: nobody is there, or nobody reads.
+        """
         if self._is_gone or self._transport is None:
             raise Gone
         self._transport.write(data)
-        await self._can_write.wait()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._can_write.wait()
+        except TimeoutError:
+            self._transport.abort()
+            raise Gone from None
 
     async def start_tls(self, context: ssl.SSLContext, within_s: float) -> None:
         """Encrypt from here on.
@@ -99,6 +109,9 @@ class Wire(asyncio.Protocol):
         self._transport = upgraded
 
     def close(self) -> None:
-        """End the connection."""
-        if self._transport is not None:
-            self._transport.close()
+        """End the connection, also if our last words are not read."""
+        if self._transport is None:
+            return
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(_LEAVE_S, self._transport.abort)
