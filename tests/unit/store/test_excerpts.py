@@ -12,26 +12,10 @@ from postroom.store.sql import excerpts
 from postroom.store.sql.excerpts import excerpt
 
 ODD = (
-    *(
-        "ß",
-        "ﬁ",
-        "İ",
-        "ﷺ",
-        "½",
-        "¨",
-        "…",
-        "ſ",
-        "ΑΣ",
-        "\u00ad",
-        "\u200b",
-        "\u00a0",
-        " ",
-        "  ",
-        "\r\n",
-    ),
-    *("e\u0301", "a\u0327\u0301", "\u0301", "か\u3099", "ｶﾞ", "日本", "\u1100\u1161\u11a8", "각"),
-    *("\u0b47\u0b57", "word", "Needle", "x"),
-)
+    "ß", "ﬁ", "İ", "ﷺ", "½", "¨", "…", "ſ", "ΑΣ", "\u00ad", "\u200b", "\u00a0", " ", "  ", "\r\n",
+    "e\u0301", "a\u0327\u0301", "\u0301", "か\u3099", "ｶﾞ", "日本", "\u1100\u1161\u11a8", "각",
+    "\u0b47\u0b57", "word", "Needle", "x",
+)  # fmt: skip
 
 
 @settings(max_examples=300, deadline=None)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from postroom.store.search.choice import SIZES, Sizes
+from postroom.store.search.digest import with_digest
 from postroom.store.search.jobs import (
     LEASE_S,
     Job,
@@ -100,7 +101,7 @@ async def _build(engine: Engine, job: Job, sizes: Sizes, now: Callable[[], float
             renewed_at = now()
             await engine.write(lambda tx: renew(tx, job, int(now())))
     made = builder.made()
-    rows_of = builder.rows() if made.size else iter(())
+    rows_of = with_digest(builder.rows()) if made.size else iter(())
     while batch := await engine.compute(partial(_batch, rows_of)):
         await _write(engine, _writer(job, batch, int(now())))
     encoded = builder.sets | await engine.compute(partial(sets.encoded, builder))
@@ -119,12 +120,17 @@ def job_messages(tx: Transaction, sources: Sequence[int]) -> list[int]:
     """The messages of some segments that were not removed."""
     found: list[int] = []
     for source in sources:
-        row = tx.one(NUMBERS, segment=source, kind=Kind.ORDER, key=b"")
-        numbers = array("q", row[0] if row else b"")
+        numbers = ordered_messages(tx, source)
         removed = tx.one(READ_SET, name=REMOVED, segment=source)
         gone = set(places_in(removed[0])) if removed else set[int]()
         found += [number for place, number in enumerate(numbers) if place not in gone]
     return sorted(found)
+
+
+def ordered_messages(tx: Transaction, segment: int) -> array[int]:
+    """All messages of a segment, by their places, the removed ones too."""
+    row = tx.one(NUMBERS, segment=segment, kind=Kind.ORDER, key=b"")
+    return array("q", row[0] if row else b"")
 
 
 def read_messages(tx: Transaction, numbers: Sequence[int]) -> list[Row]:

@@ -84,3 +84,29 @@ async def test_each_kind_of_damage_is_found(tmp_path: Path) -> None:
     assert "the set inbox:2 is wrong" in problems
     assert "999999, which does not exist" in problems
     assert "more than once" in problems
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("DELETE FROM search_rows WHERE kind IN (0, 1, 5, 6)", "not those that were written"),
+        ("DELETE FROM search_rows WHERE kind = 1 AND part = 1", "not those that were written"),
+        ("UPDATE search_rows SET value = x'00' WHERE kind = 5", "not those that were written"),
+        ("DELETE FROM search_rows WHERE kind = 102", "not those that were written"),
+        ("DELETE FROM search_sets WHERE name = 'inbox:2'", "the set inbox:2 is wrong"),
+        ("UPDATE search_sets SET value = x'000500' WHERE name = 'hidden'", "the set hidden is"),
+    ],
+)
+async def test_damage_is_found_where_a_message_was_removed(
+    tmp_path: Path, damage: str, told: str
+) -> None:
+    world = await settled_world(tmp_path, 8)
+    for message_id in world.ids[::40]:
+        await world.store.remove_message(message_id, None)
+    before = await world.store.problems()
+    await world.engine.write(lambda tx: tx.run(damage))
+    problems = " ".join(await world.store.problems())
+    await world.engine.close()
+
+    assert () == before
+    assert told in problems
