@@ -62,6 +62,9 @@ class Shelf:
             for segment, first, count in zip(segments, edges, words, strict=False)
         }
 
+    def __contains__(self, segment: int) -> bool:
+        return segment in self._spans
+
     def first_word(self, segment: int) -> int:
         """Where in a mask a segment begins."""
         first: int = self._spans[segment].start
