@@ -140,6 +140,17 @@ def has_work(tx: Transaction, sizes: Sizes, now: int) -> bool:
     return bool(sources) or _is_tail_due(tx, sizes, is_quiet=is_quiet)
 
 
+def all_numbers(tx: Transaction) -> list[int]:
+    """All segments, those too that are being built or swept."""
+    return [row[0] for row in tx.all("SELECT number FROM search_segments")]
+
+
+def decayed_numbers(tx: Transaction) -> list[int]:
+    """The segments of which anything was removed, and those of which anything is still there."""
+    gone = tx.all("SELECT number FROM search_segments WHERE state = :gone", gone=GONE)
+    return [*(row[0] for row in gone), *(s.number for s in _candidates(tx) if s.removed)]
+
+
 def _is_held(until: int, now: int) -> bool:
     """Whether whoever claimed a job may still be at work on it."""
     return now < until <= now + 2 * LEASE_S

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from postroom.store.search.choice import SIZES, Sizes
+from postroom.store.search.choice import AT_ONCE, SIZES, Sizes
 from postroom.store.search.digest import with_digest
 from postroom.store.search.jobs import (
     LEASE_S,
     Job,
     Overtaken,
+    all_numbers,
     claim,
+    decayed_numbers,
     finish,
     give_up,
     has_work,
@@ -87,6 +89,14 @@ async def merge_once(
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
     return True
+
+
+async def purge(engine: Engine, now: Callable[[], float] = time.time) -> None:
+    """Make all segments anew of which messages were removed, beside whoever else merges."""
+    decayed = set(await engine.read(decayed_numbers))
+    while decayed & set(await engine.read(all_numbers)):
+        if not await merge_once(engine, AT_ONCE, now):
+            await asyncio.sleep(_MOST_PAUSE_S)
 
 
 async def _renew_often(engine: Engine, job: Job, now: Callable[[], float]) -> None:
