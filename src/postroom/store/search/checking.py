@@ -67,9 +67,9 @@ def check_segment(tx: Transaction, segment: int) -> tuple[str, ...]:
         rows = read_messages(tx, numbers[first : first + _AT_ONCE])
         builder.add([row[:5] for row in rows])
         sets.add(rows)
-    rows = {row[:3]: row[3] for row in with_digest(builder.rows())}
+    made = {row[:3]: row.value for row in with_digest(builder.rows())}
     is_whole = len(numbers) == len(ordered_messages(tx, segment))
-    wrong = [*(_wrong_rows(tx, segment, rows) if is_whole else _damage(tx, segment))]
+    wrong = [*(_wrong_rows(tx, segment, made) if is_whole else _damage(tx, segment))]
     wrong += _wrong_sets(tx, segment, _expected_sets(builder, sets))
     return tuple(f"segment {segment} of the search index: {sentence}" for sentence in wrong)
 
