@@ -11,7 +11,6 @@ from postroom.model.stored import FIELD_BORDER
 
 _LONGEST = 160
 _BEFORE = 60
-_AROUND = 4 * _LONGEST
 _PIECES = 16_384, 512
 
 _INVISIBLE = re.compile(f"[{IGNORABLE}]+")
@@ -24,22 +23,25 @@ def excerpt(searchable: str, q: str, originals: tuple[str, ...]) -> str:
 
     *originals* are the fields of which *searchable* holds the folded form, in the same order.
     """
-    for text, folded in zip(originals, searchable.split(FIELD_BORDER), strict=False):
+    for original, folded in zip(originals, searchable.split(FIELD_BORDER), strict=False):
         place = folded.find(q)
         if place >= 0:
+            text = " ".join(original.split())
             return _window(text, *_origin(text, folded, place, place + len(q)))
     return ""
 
 
 def _origin(text: str, folded: str, first: int, last: int) -> tuple[int, int]:
     """Which part of a text was folded to this part of its folded form."""
-    start, stop, done = _piece_at(text, folded, first, 0, 0)
-    begin, _ = _furthest(text[start:stop], folded, done, first)
-    begin += start
-    start, stop, done = _piece_at(text, folded, last, start, done)
-    end, reached = _furthest(text[start:stop], folded, done, last)
-    # A sharp s is shown whole, even if the match ends in the middle of what became of it.
-    end += start + (reached < last)
+    begin, end = first, last
+    if text[:last].lower() != folded[:last]:
+        start, stop, done = _piece_at(text, folded, first, 0, 0)
+        begin, _ = _furthest(text[start:stop], folded, done, first)
+        begin += start
+        start, stop, done = _piece_at(text, folded, last, start, done)
+        end, reached = _furthest(text[start:stop], folded, done, last)
+        # A sharp s is shown whole, even if the match ends in the middle of what became of it.
+        end += start + (reached < last)
     while end < len(text) and combining(text[end]):
         end += 1
     return begin, end
@@ -76,37 +78,27 @@ def _folded_size(part: str, folded: str, done: int) -> int:
 
     A ligature or a sharp s becomes two characters, an invisible one none.
     """
-    is_spaced = done == 0 or folded[done - 1] == " "
-    plain = _on_one_line(part)
-    plain = plain.lstrip() if is_spaced else plain
-    if folded.startswith(plain.lower(), done):
-        return len(plain)
+    if folded.startswith(part.lower(), done):
+        return len(part)
     own = fold(f"#{part}#")[1:-1]
+    is_spaced = done == 0 or folded[done - 1] == " "
     return len(own.lstrip() if is_spaced else own)
 
 
 def _window(text: str, first: int, last: int) -> str:
     """What is around a part of a text; all of that part is shown if it is not too long."""
-    match = _on_one_line(text[first:last])
+    match = text[first:last]
     if len(match) > _LONGEST:
         match = _INVISIBLE.sub("", match)
     if len(match) > _LONGEST - 2:
         return match if len(match) <= _LONGEST else match[: _LONGEST - 1] + "…"
-    start, stop = max(0, first - _AROUND), last + _AROUND
-    before, after = _on_one_line(text[start:first]), _on_one_line(text[last:stop])
-    before = before if start > 0 else before.lstrip()
-    after = after if stop < len(text) else after.rstrip()
-    at, line = len(before), before + match + after
+    start, stop = max(0, first - _LONGEST), last + _LONGEST
+    at, line = first - start, text[start:first] + match + text[last:stop]
     left = min(at - _BEFORE, len(line) - _LONGEST)
     left = max(0, left, at + len(match) + 1 - _LONGEST)
     shown = line[left : left + _LONGEST]
-    if left > 0 or start > 0:
+    if start + left > 0:
         shown = "…" + shown[1:]
-    if left + _LONGEST < len(line) or stop < len(text):
+    if stop < len(text) or left + _LONGEST < len(line):
         shown = shown[:-1] + "…"
     return shown
-
-
-def _on_one_line(text: str) -> str:
-    """A text with one space for each run of white space, at its ends too."""
-    return " ".join(f"#{text}#".split())[1:-1]
