@@ -2,7 +2,10 @@
 
 A corpus that is always the same goes into a store by its own door; then queries of fixed classes
 and a random mix are timed beside a LIKE scan and beside FTS5 trigrams. All times are CPU times.
-A folder that is kept is used again: nothing is loaded twice.
+Each question has a transaction of its own, as a caller's has. Two times are told: *between writes*,
+where the store remembers which messages a scope has, and *after a write*, where it must look again.
+The answers of all ways are compared; it ends with an error where they differ. A folder that is kept
+is used again: nothing is loaded twice.
 """
 
 from __future__ import annotations
@@ -11,10 +14,14 @@ import argparse
 import asyncio
 import json
 import random
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench.search import together
@@ -25,10 +32,12 @@ from bench.search.measuring import PeakMemory, Spread, calibration_ms, cpu_ms, t
 from bench.search.questions import Question, fixed, mix
 from postroom.store.search.find import Finder
 from postroom.store.search.wanted import Answer, Wanted
+from postroom.store.transaction import Transaction
 
 BIG, EVERYTHING = "inbox with 30 %", "everything"
 SEED = 465
-Timed = Callable[[Question, int | None], float]
+ROUNDS = 3
+Timed = Callable[[Question, int | None], tuple[int | None, float]]
 
 
 def arguments() -> argparse.Namespace:
@@ -55,11 +64,20 @@ class Bench:
         self.finder = Finder()
         self.baselines: Baselines | None = None
 
-    async def time(self, wanted: Wanted, times: int = 3) -> tuple[Answer, float]:
-        """The answer of the index, and its CPU inside the store."""
-        work = lambda tx: cpu_ms(lambda: self.finder.find(tx, wanted), times)  # noqa: E731
+    async def ask(self, wanted: Wanted, *, after_write: bool = False) -> tuple[Answer, float]:
+        """The answer of the index, and its CPU inside the store, asked once."""
+        if after_write:
+            await self.engine.write(write_something)
+        work = lambda tx: cpu_ms(lambda: self.finder.find(tx, wanted), 1)  # noqa: E731
         answer, took = await self.engine.read(work)
         return answer, took
+
+    async def time(
+        self, wanted: Wanted, times: int = 5, *, after_write: bool = False
+    ) -> tuple[Answer, float]:
+        """The same, asked several times, each in a transaction of its own: the median."""
+        asked = [await self.ask(wanted, after_write=after_write) for _ in range(times)]
+        return asked[0][0], median(took for _, took in asked)
 
     async def inbox(self, inbox_id: str) -> int:
         row = await self.engine.read(
@@ -71,30 +89,35 @@ class Bench:
         """Every class in every scope."""
         big = await self.inbox(BIG_INBOX)
         rows: list[list[object]] = [
-            ["query", "text", "matches", "ms", "LIKE", "FTS5", "all matches", "ms", "LIKE", "FTS5",
-             "deep page"]
+            ["query", "text", "matches", "ms", "after a write", "LIKE", "FTS5",
+             "all matches", "ms", "after a write", "LIKE", "FTS5", "deep page"]
         ]  # fmt: skip
         for question in fixed(self.corpus):
             row: list[object] = [question.kind, question.q]
             for number, scope in (((big,), 0), (None, None)):
-                answer, took = await self.time(Wanted(q=question.q, inboxes=number), 5)
-                row += [answer.total, f"{took:.2f}"]
-                row += [f"{took_by(question, scope) / took:.0f}x"
-                        for took_by in self._others()]  # fmt: skip
+                wanted = Wanted(q=question.q, inboxes=number)
+                answer, took = await self.time(wanted)
+                _, cold = await self.time(wanted, after_write=True)
+                row += [answer.total, f"{took:.2f}", f"{cold:.2f}"]
+                for ask in self._others():
+                    total, other = ask(question, scope)
+                    compare(question, answer.total, total)
+                    row.append(f"{other / took:.0f}x")
             deep = Wanted(q=question.q, offset=answer.total // 2)
-            _, deep_ms = await self.time(deep, 5)
+            _, deep_ms = await self.time(deep)
             rows.append([*row, f"{deep_ms / took:.1f}x"])
-        print("\n## Query classes: CPU ms (how many times longer the others take)\n")
+        print("\n## Query classes: CPU ms between writes, and after one", end="")
+        print(" (how many times as long as between writes the others take)\n")
         table(rows)
 
     def _others(self) -> list[Timed]:
+        """The scan and the trigrams."""
         baselines = self.baselines
         if baselines is None:
-            return [lambda *_: float("nan")] * 2
-        fts: Timed = lambda *_: float("nan")  # noqa: E731
-        if baselines.has_grams:
-            fts = lambda asked, scope: cpu_ms(lambda: baselines.fts(asked.q, scope), 2)[1]  # noqa: E731
-        return [lambda asked, scope: cpu_ms(lambda: baselines.like(asked.q, scope), 1)[1], fts]
+            return [not_asked, not_asked]
+        like: Timed = lambda asked, scope: total_ms(lambda: baselines.like(asked.q, scope), 1)  # noqa: E731
+        fts: Timed = lambda asked, scope: total_ms(lambda: baselines.fts(asked.q, scope), 2)  # noqa: E731
+        return [like, fts if baselines.has_grams else not_asked]
 
     async def small_scopes(self) -> None:
         """Threads and small inboxes, and lists without a text."""
@@ -113,11 +136,12 @@ class Bench:
             "from an address": Wanted(sender=f"\x1f{self.corpus.people[3][0]}\x1e"),
             "from a domain, with a word": Wanted(sender="pel.example\x1e", q="invoice"),
         }
-        rows: list[list[object]] = [["scope", "matches", "ms"]]
+        rows: list[list[object]] = [["scope", "matches", "ms", "after a write"]]
         for name, wanted in cases.items():
             answer, took = await self.time(wanted, 9)
-            rows.append([name, answer.total, f"{took:.2f}"])
-        print("\n## Small scopes, lists, senders: CPU ms\n")
+            _, cold = await self.time(wanted, 9, after_write=True)
+            rows.append([name, answer.total, f"{took:.2f}", f"{cold:.2f}"])
+        print("\n## Small scopes, lists, senders: CPU ms between writes, and after one\n")
         table(rows)
 
     async def mix(self) -> dict[str, dict[str, Spread]]:
@@ -127,16 +151,28 @@ class Bench:
         found: dict[str, dict[str, Spread]] = {}
         for name, inbox_id, scope in ((BIG, BIG_INBOX, 0), (EVERYTHING, None, None)):
             inboxes = None if inbox_id is None else (await self.inbox(inbox_id),)
-            ours = [(await self.time(Wanted(q=x.q, inboxes=inboxes)))[1] for x in questions]
-            found[name] = {"index": Spread.of(ours)}
-            if self.baselines is None:
-                continue
+            wanted = [Wanted(q=question.q, inboxes=inboxes) for question in questions]
+            totals, times = await self._each(wanted)
+            _, cold = await self._each(wanted, after_write=True)
+            found[name] = {"index": Spread.of(times), "index after a write": Spread.of(cold)}
+            asked = list(zip(questions, totals, strict=True))
             like, fts = self._others()
-            if self.baselines.has_grams:
-                found[name]["FTS5"] = Spread.of([fts(x, scope) for x in questions])
-            chosen = [x for at, x in enumerate(questions) if at in sample]
-            found[name]["LIKE"] = Spread.of([like(x, scope) for x in chosen])
+            if fts is not not_asked:
+                found[name]["FTS5"] = Spread.of(timed(fts, asked, scope))
+            if like is not not_asked:
+                chosen = [x for at, x in enumerate(asked) if at in sample]
+                found[name]["LIKE"] = Spread.of(timed(like, chosen, scope))
         return found
+
+    async def _each(
+        self, wanted: list[Wanted], *, after_write: bool = False
+    ) -> tuple[list[int], list[float]]:
+        """The total of each question, and the median of its times: all are asked, three times."""
+        rounds = [
+            [await self.ask(one, after_write=after_write) for one in wanted] for _ in range(ROUNDS)
+        ]
+        totals = [answer.total for answer, _ in rounds[0]]
+        return totals, [median(took for _, took in asked) for asked in zip(*rounds, strict=True)]
 
     def _scans(self, questions: list[Question]) -> int:
         return min(self.options.scans, len(questions))
@@ -146,6 +182,39 @@ class Bench:
         index = await self.engine.read(lambda tx: tx.one(INDEX_BYTES))
         text = await self.engine.read(lambda tx: tx.one(TEXT_BYTES))
         return int(index[0]), int(text[0])
+
+
+def write_something(tx: Transaction) -> None:
+    """What any write does to what is remembered."""
+    tx.run("DELETE FROM facts WHERE name = 'bench'")
+    tx.run("INSERT INTO facts (name, value) VALUES ('bench', :value)", value=b"x")
+
+
+def total_ms(work: Callable[[], tuple[int, Any]], times: int) -> tuple[int, float]:
+    """The total that another way finds, and its CPU."""
+    answer, took = cpu_ms(work, times)
+    return answer[0], took
+
+
+def not_asked(_question: Question, _scope: int | None) -> tuple[None, float]:
+    """What is not compared with."""
+    return None, float("nan")
+
+
+def timed(ask: Timed, asked: list[tuple[Question, int]], scope: int | None) -> list[float]:
+    """What another way takes for each question; its totals must be ours."""
+    times = []
+    for question, ours in asked:
+        total, took = ask(question, scope)
+        compare(question, ours, total)
+        times.append(took)
+    return times
+
+
+def compare(question: Question, ours: int, other: int | None) -> None:
+    """End where two ways find different things."""
+    if other not in (None, ours):
+        sys.exit(f"{question.q!r}: the index finds {ours} messages, another way {other}")
 
 
 INDEX_BYTES = """
@@ -172,7 +241,7 @@ def show_mix(found: dict[str, dict[str, Spread]], calibration: float) -> None:
                 f"{value / calibration:.4f}" for value in (spread.p50, spread.p95, spread.mean)
             )
             rows.append([scope, name, spread, loops, spread.over(spreads["index"])])
-    print("\n## Random mix: CPU, page of 50 and exact total\n")
+    print("\n## Random mix: CPU, page of 50 and exact total; the index between writes\n")
     table(rows)
 
 
@@ -188,7 +257,7 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
     index_bytes, text_bytes = await bench.size()
     print(f"# {options.messages} messages, {text_bytes / 1e6:.0f} MB of folded text")
     print(f"\ncalibration loop: {calibration:.1f} ms of CPU")
-    print(f"ingest: {facts}")
+    print(f"this code: {commit()}; loaded: {facts}")
     print(f"index: {index_bytes / text_bytes:.2f} bytes for each byte of text")
     if bench.baselines is not None and bench.baselines.has_grams:
         grams = bench.baselines.gram_bytes() / text_bytes
@@ -198,21 +267,24 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
     await bench.small_scopes()
     show_mix(await bench.mix(), calibration)
     print(f"\nmemory: {memory.peak_mb:.0f} MB at most while searching")
-    await surfaces(folder)
+    await surfaces(folder, bench.corpus)
     if options.together:
         questions = mix(bench.corpus, options.messages, SEED)[:200]
         await together.measure(loaded, folder, questions, options.messages)
     await loaded.engine.close()
 
 
-async def surfaces(folder: Path) -> None:
+async def surfaces(folder: Path, corpus: Corpus) -> None:
     from bench.search.surfaces import overheads
 
-    took = await overheads(folder, BIG_INBOX, "regards")
-    print("\n## Surfaces: CPU ms of a search with rows and excerpts, page of 50\n")
-    over = {name: value - took["store"] for name, value in took.items()}
-    rows = [[name, f"{value:.2f}", f"{over[name]:.2f}"] for name, value in took.items()]
-    table([["through", "ms", "above the store"], *rows])
+    print("\n## Surfaces: CPU ms of a page of 50 of the large inbox with rows and excerpts", end="")
+    print(" (how many times the store)\n")
+    rows: list[list[object]] = [["query", "store", "REST", "MCP over HTTP"]]
+    async for question, took in overheads(folder, BIG_INBOX, fixed(corpus)):
+        store = took.pop("store")
+        through = [f"{ms:.2f} ({ms / store:.1f}x)" for ms in took.values()]
+        rows.append([question.kind, f"{store:.2f}", *through])
+    table(rows)
 
 
 def remember(folder: Path, loaded: Loaded, peak_mb: float) -> dict[str, Any]:
@@ -228,10 +300,21 @@ def remember(folder: Path, loaded: Loaded, peak_mb: float) -> dict[str, Any]:
             "per_second": round(count / (loaded.adding_s + loaded.merging_s)),
             "calibration_ms": round(calibration_ms(), 1),
             "peak_mb": round(peak_mb),
+            "loaded_at": datetime.now(UTC).isoformat(timespec="minutes"),
+            "commit": commit(),
         }
         path.write_text(json.dumps(facts))
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return found
+
+
+def commit() -> str:
+    """Which code this is."""
+    command = ("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty")
+    try:
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def main() -> None:

@@ -91,6 +91,8 @@ async def fill(engine: ClosableEngine, messages: int) -> Loaded:
     """Fill a store up to so many messages."""
     loaded = Loaded(engine, SqlStore(engine, Seal(b"key")), messages)
     present = (await engine.read(lambda tx: tx.one("SELECT count(*) FROM messages")))[0]
+    if present > messages:
+        sys.exit(f"there are {present} messages, not {messages}: take another folder or database")
     if not present:
         await _add_inboxes(loaded.store)
     corpus = Corpus()

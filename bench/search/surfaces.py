@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+from bench.search.questions import Question
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.model.page import Slice
@@ -15,34 +18,35 @@ from postroom.model.stored import MessageQuery
 from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest.server import Door, build
 
-_BATCHES, _REQUESTS = 25, 10
+_BATCHES, _REQUESTS = 8, 8
 _UNLIMITED = {
     "POSTROOM_LIMIT_REQUESTS_PER_SECOND": "50000",
     "POSTROOM_LIMIT_REQUESTS_BURST": "200000",
 }
 
 
-async def overheads(folder: Path, inbox_id: str, q: str) -> dict[str, float]:
-    """CPU in milliseconds of one search: in the store, through REST, and through MCP."""
+async def overheads(
+    folder: Path, inbox_id: str, questions: Sequence[Question]
+) -> AsyncIterator[tuple[Question, dict[str, float]]]:
+    """CPU in milliseconds of each search: in the store, through REST, and through MCP."""
     settings = read_settings({**_UNLIMITED, "POSTROOM_DATA_DIR": str(folder)}).settings
     async with open_app(settings) as app:
         key = await app.reset_owner_key()
         door = Door.of(app, no_auth=False)
         mcp = http_app(app, door, toolsets=settings.toolsets, read_only=False)
         asgi = build(app, mounts={"/mcp": mcp}, lifespans=[mcp.lifespan])
-        query = MessageQuery(inbox_id=inbox_id, q=q, page=Slice(50))
-        arguments = {"inbox_id": inbox_id, "q": q, "limit": 50}
-        call = {"name": "search_messages", "arguments": arguments}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-        rest = f"inbox_id={inbox_id}&q={q}&limit=50"
         async with mcp.lifespan():
-            return await _cpu_ms(
-                {
-                    "store": lambda: app.house.store.messages(query),
-                    "REST": _request(asgi, key, "GET", "/v1/search/messages", rest),
+            for question in questions:
+                arguments = {"inbox_id": inbox_id, "q": question.q, "limit": 50}
+                query = MessageQuery(inbox_id=inbox_id, q=question.q, page=Slice(50))
+                call = {"name": "search_messages", "arguments": arguments}
+                body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+                works = {
+                    "store": partial(app.house.store.messages, query),
+                    "REST": _request(asgi, key, "GET", "/v1/search/messages", urlencode(arguments)),
                     "MCP": _request(asgi, key, "POST", "/mcp", body=json.dumps(body)),
                 }
-            )
+                yield question, await _cpu_ms(works)
 
 
 async def _cpu_ms(works: Mapping[str, Callable[[], Awaitable[Any]]]) -> dict[str, float]:

@@ -169,6 +169,7 @@ async def test_an_excerpt_shows_the_match_as_it_was_written(house: House, inbox:
         ("Die Straße am Fluß", "STRASSE", "Die Straße am Fluß"),
         ("ﬁne ﬁsh ﬂoat by", "float", "ﬁne ﬁsh ﬂoat by"),
         ("zero\u200bwidth İstanbul", "istanbul", None),
+        ("Am Ende der Straße", "trasse", "Am Ende der Straße"),
     ],
 )
 async def test_an_excerpt_never_alters_the_words_of_a_mail(
@@ -179,6 +180,18 @@ async def test_an_excerpt_never_alters_the_words_of_a_mail(
     found = await house.store.messages(MessageQuery(q=fold(q)))
 
     assert [shown] == [row.excerpt for row in found.rows] or shown is None
+
+
+async def test_an_excerpt_of_mail_without_a_sender_shows_the_file_that_matched(
+    house: House, inbox: Inbox
+) -> None:
+    raw = mail("Words", "text", attachments=[("Report Ä.pdf", "application/pdf", b"%PDF")])
+    lines = [line for line in raw.splitlines(keepends=True) if not line.startswith(b"From:")]
+    await deliver(house, inbox, b"".join(lines))
+
+    found = await house.store.messages(MessageQuery(q=fold("report ä")))
+
+    assert ["Report Ä.pdf"] == [row.excerpt for row in found.rows]
 
 
 @settings(

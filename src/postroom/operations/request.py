@@ -157,7 +157,7 @@ class Paged(Request):
 
     @model_validator(mode="after")
     def _offset_or_cursor(self) -> Self:
-        if self.cursor and self.offset:
+        if self.cursor and "offset" in self.model_fields_set:
             raise ValueError("cursor cannot be combined with offset; drop one")
         return self
 

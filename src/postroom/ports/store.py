@@ -427,6 +427,12 @@ class KnowsItsState(Protocol):
         Any number of processes may call this at any time: one works, the others do nothing.
         """
 
+    async def purge(self) -> None:
+        """Leave no word of removed messages in the search index; by itself it takes a while."""
+
+    async def repair(self) -> int:
+        """Make the search index anew if it is wrong; say in how many things it was."""
+
     async def ping(self) -> None:
         """Return if reads and writes would work now; raise what stands in the way."""
 

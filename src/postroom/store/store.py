@@ -47,7 +47,8 @@ from postroom.store.memories import SqlMemories
 from postroom.store.seal import Seal
 from postroom.store.search import checking as index_checking
 from postroom.store.search.find import Finder
-from postroom.store.search.merging import merge_once
+from postroom.store.search.jobs import rebuild
+from postroom.store.search.merging import merge_once, purge
 from postroom.store.sql import (
     adding,
     applying,
@@ -560,18 +561,33 @@ class SqlStore(SqlMemories, SqlAccounts):
             lambda tx: (
                 *self._engine.check(tx),
                 *checking.problems(tx),
-                *index_checking.check_membership(tx),
             )
         )
+        if of_index := await self._index_problems():
+            found += (*of_index, "`postroom verify --repair` makes the search index anew")
+        return found + (await self.check_audit()).problems
+
+    async def _index_problems(self) -> tuple[str, ...]:
+        found = await self._engine.read(index_checking.check_membership)
         for segment in await self._engine.read(index_checking.live_numbers):
             found += await self._engine.read(partial(index_checking.check_segment, segment=segment))
-        return found + (await self.check_audit()).problems
+        return found
 
     async def readings(self, version: int, after: int, limit: int) -> list[Reading]:
         return await self._engine.read(lambda tx: checking.readings(tx, version, after, limit))
 
     async def tidy(self) -> bool:
         return await merge_once(self._engine)
+
+    async def purge(self) -> None:
+        await purge(self._engine)
+
+    async def repair(self) -> int:
+        if found := await self._index_problems():
+            await self._engine.write(rebuild)
+            while await merge_once(self._engine):
+                pass
+        return len(found)
 
     async def ping(self) -> None:
         await self._engine.write(_leave_a_mark)

@@ -109,6 +109,58 @@ def test_a_sweep_removes_what_nothing_uses_if_it_is_old(postroom, data, receive)
     assert [False, True] == [orphan.exists() for orphan in orphans]
 
 
+WORD_IN_INDEX = "SELECT count(*) FROM search_rows WHERE instr(value, 'xylophonequasar') > 0"
+
+
+def run_sql(data: Path, sql: str) -> int | None:
+    with apsw.Connection(str(data / "postroom.db")) as database:
+        return database.execute(sql).get
+
+
+def indexed(postroom, data, inbox) -> str:
+    """Import mails and let some time pass, so that they are in the index.
+
+    Returns the id of the one with a rare word.
+    """
+    box = data.parent / "mails.mbox"
+    texts = ["a passphrase: xylophonequasar", *(f"letter {number}" for number in range(40))]
+    mails = [mail(f"Number {at}", text) for at, text in enumerate(texts)]
+    box.write_bytes(b"".join(b"From x@example.com\n" + raw + b"\n" for raw in mails))
+    for _ in range(2):
+        assert 0 == postroom("import", box, "--inbox", inbox["id"]).code
+        run_sql(data, "UPDATE messages SET received_at = received_at - 100")
+    found = postroom("search", "xylophonequasar", "-o", "json").json
+    return found["results"][0]["id"]
+
+
+def test_a_wrong_search_index_is_made_anew(postroom, data, inbox):
+    message_id = indexed(postroom, data, inbox)
+    run_sql(data, "DELETE FROM search_rows WHERE kind < 100")
+    run_sql(data, "DELETE FROM search_sets WHERE name LIKE 'inbox:%'")
+
+    found = postroom("verify")
+    repaired = postroom("verify", "--repair", "-o", "json")
+
+    assert 1 == found.code
+    assert "`postroom verify --repair`" in found.out
+    assert (0, []) == (repaired.code, repaired.json["problems"])
+    assert repaired.json["repaired"] > 0
+    again = postroom("search", "xylophonequasar", "-o", "json").json
+    assert [message_id] == [row["id"] for row in again["results"]]
+
+
+def test_a_sweep_leaves_no_word_of_removed_mail_in_the_index(postroom, data, inbox):
+    message_id = indexed(postroom, data, inbox)
+    before = run_sql(data, WORD_IN_INDEX)
+    postroom("message", "delete", message_id, "--permanent")
+    swept = postroom("verify", "--sweep")
+    after = run_sql(data, WORD_IN_INDEX)
+
+    assert 0 == swept.code
+    assert before > 0
+    assert 0 == after
+
+
 def checks(result) -> dict[str, tuple[str, str]]:
     return {check["check"]: (check["status"], check["fix"]) for check in result.json["checks"]}
 

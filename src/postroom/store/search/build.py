@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from postroom.store.search.arrays import Int
+from postroom.store.search.digest import with_digest
 from postroom.store.search.endings import ending_rows, find_endings
 from postroom.store.search.formats import FORMATS, NEWEST
 from postroom.store.search.jobs import Made
@@ -64,6 +65,10 @@ class SegmentBuilder:
 
     def rows(self) -> Iterator[SegmentRow]:
         """All rows of the segment. The builder is used up."""
+        rows = self._rows()
+        return with_digest(rows) if FORMATS[self._format].has_digest else rows
+
+    def _rows(self) -> Iterator[SegmentRow]:
         dates, numbers = np.array(self._dates, "<i8"), np.array(self._numbers, "<i8")
         order = np.lexsort((numbers, dates))
         places = np.empty(len(order), np.int64)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _DECAYED = 8
-_DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +15,10 @@ class Sizes:
     When no mail comes for `quiet_s`, `quiet_tail` messages are enough, and segments become one
     unless the larger has more than `quiet_ratio` times the messages of all the smaller ones. A
     segment cannot hold more than 65,536 messages, because a place in it has two bytes.
+
+    A segment of which a message was removed is made anew once it is as old as `keep_s` for each
+    message it has, or `quiet_keep_s` when no mail comes: the words of the removed one are soon
+    gone, and however often that happens, it takes a small part of the time.
     """
 
     tail: int = 512
@@ -25,9 +28,13 @@ class Sizes:
     quiet_s: int = 10
     quiet_tail: int = 32
     quiet_ratio: int = 8
+    keep_s: float = 1.0
+    quiet_keep_s: float = 0.25
 
 
 SIZES = Sizes()
+AT_ONCE = Sizes(keep_s=0, quiet_keep_s=0)
+"""Keep nothing of what was removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,9 @@ def choose_sources(
         smallest, largest = largest, largest * sizes.fan_out
     if is_quiet and (settled := _settling(growing, sizes)):
         return [s.number for s in segments if s in settled]
-    return [s.number for s in segments if _has_decayed(s, now)][:1]
+    keep_s = sizes.quiet_keep_s if is_quiet else sizes.keep_s
+    decayed = [s for s in segments if _has_decayed(s, keep_s, now)]
+    return [s.number for s in sorted(decayed, key=lambda s: s.size)[:1]]
 
 
 def _settling(segments: Sequence[Candidate], sizes: Sizes) -> list[Candidate]:
@@ -92,8 +101,9 @@ def _fitting(segments: Iterable[Candidate], sizes: Sizes) -> list[Candidate]:
     return chosen
 
 
-def _has_decayed(segment: Candidate, now: int) -> bool:
-    """Whether so much was removed, or so long ago, that the rest should be written anew."""
+def _has_decayed(segment: Candidate, keep_s: float, now: int) -> bool:
+    """Whether so much was removed, or so long after it was made, that the rest is made anew."""
     if segment.removed * _DECAYED > segment.size:
         return True
-    return segment.removed > 0 and segment.made_at + _DAY_S <= now
+    is_young = 0 <= now - segment.made_at < keep_s * segment.size
+    return segment.removed > 0 and not is_young

@@ -6,7 +6,7 @@ write checks that, so whoever was thought dead and comes back changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from postroom.errors import Conflict
@@ -27,7 +27,9 @@ from postroom.store.search.sets import (
 from postroom.store.sql.values import any_of
 from postroom.store.transaction import Transaction
 
-LEASE_S = 120
+LEASE_S = 30
+"""Renewed while the work goes on; a job whose time is much further away was claimed by a clock
+that ran ahead."""
 _DROP_AT_ONCE = 200
 
 IN_BUILDING = "SELECT number, until FROM search_segments WHERE state = :state LIMIT 1"
@@ -56,6 +58,11 @@ PUT_ROW = """
     INSERT INTO search_rows (segment, kind, key, part, value)
     VALUES (:segment, :kind, :key, :part, :value)
 """
+LIVE_SETS = """
+    SELECT s.number, s.size, x.value FROM search_sets x
+      JOIN search_segments s ON s.number = x.segment
+     WHERE x.name = :name AND s.state = :live
+"""
 PUT_SET = "INSERT INTO search_sets (name, segment, value) VALUES (:name, :segment, :value)"
 FINISH = """
     UPDATE search_segments
@@ -66,6 +73,7 @@ FINISH = """
 NOTED = """
     SELECT message, name, is_in FROM search_changes WHERE segment = :number ORDER BY number
 """
+SOME_SETS = "SELECT name FROM search_sets WHERE segment = :segment LIMIT :most"
 LAST_OF_SOME = """
     SELECT kind, key, part FROM search_rows WHERE segment = :segment
      ORDER BY kind, key, part LIMIT 1 OFFSET :offset
@@ -106,7 +114,7 @@ class Made:
 def claim(tx: Transaction, holder: str, sizes: Sizes, now: int) -> Job | None:
     """Take the next job, unless somebody is at work or there is nothing to do."""
     row = tx.one(IN_BUILDING, state=BUILDING)
-    if row is not None and row[1] > now:
+    if row is not None and _is_held(row[1], now):
         return None
     if row is not None:
         abandon(tx, row[0])
@@ -127,10 +135,26 @@ def has_work(tx: Transaction, sizes: Sizes, now: int) -> bool:
         return True
     row = tx.one(IN_BUILDING, state=BUILDING)
     if row is not None:
-        return bool(row[1] <= now)
+        return not _is_held(row[1], now)
     is_quiet = _is_quiet(tx, sizes, now)
     sources = choose_sources(_candidates(tx), sizes, is_quiet=is_quiet, now=now)
     return bool(sources) or _is_tail_due(tx, sizes, is_quiet=is_quiet)
+
+
+def all_numbers(tx: Transaction) -> list[int]:
+    """All segments, those too that are being built or swept."""
+    return [row[0] for row in tx.all("SELECT number FROM search_segments")]
+
+
+def decayed_numbers(tx: Transaction) -> list[int]:
+    """The segments of which anything was removed, and those of which anything is still there."""
+    gone = tx.all("SELECT number FROM search_segments WHERE state = :gone", gone=GONE)
+    return [*(row[0] for row in gone), *(s.number for s in _candidates(tx) if s.removed)]
+
+
+def _is_held(until: int, now: int) -> bool:
+    """Whether whoever claimed a job may still be at work on it."""
+    return now < until <= now + 2 * LEASE_S
 
 
 def _is_quiet(tx: Transaction, sizes: Sizes, now: int) -> bool:
@@ -184,11 +208,16 @@ def put_rows(tx: Transaction, job: Job, rows: Iterable[SegmentRow], now: int) ->
     tx.many(PUT_ROW, ({"segment": job.number, **row._asdict()} for row in rows))
 
 
-def finish(tx: Transaction, job: Job, made: Made, sets: Mapping[str, bytes], now: int) -> None:
+def put_sets(tx: Transaction, job: Job, sets: Iterable[tuple[str, bytes]], now: int) -> None:
+    """Write some sets of the new segment. Raises Overtaken."""
+    renew(tx, job, now)
+    rows = ({"name": name, "segment": job.number, "value": value} for name, value in sets)
+    tx.many(PUT_SET, rows)
+
+
+def finish(tx: Transaction, job: Job, made: Made, now: int) -> None:
     """Let searches use the new segment and no longer what it was made of. Raises Overtaken."""
     renew(tx, job, now)
-    for name, value in sets.items():
-        tx.run(PUT_SET, name=name, segment=job.number, value=value)
     tx.run(
         FINISH,
         state=LIVE if made.size else GONE,
@@ -235,13 +264,12 @@ def abandon(tx: Transaction, number: int) -> None:
 
 
 def drop(tx: Transaction, number: int) -> None:
-    """Use a segment no more; its rows are swept later."""
+    """Use a segment no more; its rows and sets are swept later."""
     tx.run(
         "UPDATE search_segments SET state = :gone, merging = NULL WHERE number = :number",
         gone=GONE,
         number=number,
     )
-    tx.run("DELETE FROM search_sets WHERE segment = :number", number=number)
 
 
 def remove_inbox(tx: Transaction, inbox: int) -> None:
@@ -251,12 +279,10 @@ def remove_inbox(tx: Transaction, inbox: int) -> None:
     if building is not None:
         abandon(tx, building[0])
     name = inbox_set(inbox)
-    sets = tx.all("SELECT segment, value FROM search_sets WHERE name = :name", name=name)
-    for segment, value in sets:
-        size = tx.one("SELECT size FROM search_segments WHERE number = :segment", segment=segment)
+    for segment, size, value in tx.all(LIVE_SETS, name=name, live=LIVE):
         removed = tx.one(READ_SET, name=REMOVED, segment=segment)
         places = {*places_in(value), *(places_in(removed[0]) if removed else ())}
-        written = write_places(sorted(places), size[0] if size else 0)
+        written = write_places(sorted(places), size)
         tx.run(WRITE_SET, name=REMOVED, segment=segment, value=written)
     tx.run("DELETE FROM search_sets WHERE name = :name", name=name)
 
@@ -270,14 +296,25 @@ def rebuild(tx: Transaction) -> None:
 
 
 def sweep(tx: Transaction) -> bool:
-    """Remove some rows of a segment that is gone; False when there is none."""
+    """Remove some rows or sets of a segment that is gone; False when there is none."""
     row = tx.one("SELECT number FROM search_segments WHERE state = :gone LIMIT 1", gone=GONE)
     if row is None:
         return False
-    last = tx.one(LAST_OF_SOME, segment=row[0], offset=_DROP_AT_ONCE)
-    if last is not None:
-        tx.run(DROP_SOME, segment=row[0], kind=last[0], key=last[1], part=last[2])
-    else:
-        tx.run("DELETE FROM search_rows WHERE segment = :segment", segment=row[0])
+    if not _drop_rows(tx, row[0]) and not _drop_sets(tx, row[0]):
         tx.run("DELETE FROM search_segments WHERE number = :segment", segment=row[0])
     return True
+
+
+def _drop_rows(tx: Transaction, segment: int) -> bool:
+    last = tx.one(LAST_OF_SOME, segment=segment, offset=_DROP_AT_ONCE)
+    if last is None:
+        return tx.run("DELETE FROM search_rows WHERE segment = :segment", segment=segment) > 0
+    tx.run(DROP_SOME, segment=segment, kind=last[0], key=last[1], part=last[2])
+    return True
+
+
+def _drop_sets(tx: Transaction, segment: int) -> bool:
+    names = [row[0] for row in tx.all(SOME_SETS, segment=segment, most=_DROP_AT_ONCE)]
+    among, params = any_of("name", names)
+    sql = f"DELETE FROM search_sets WHERE segment = :segment AND name {among}"
+    return bool(names) and tx.run(sql, segment=segment, **params) > 0

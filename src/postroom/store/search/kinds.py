@@ -18,6 +18,7 @@ class Kind(IntEnum):
     HEAD = 6
     ORDER = 100
     PLACE = 101
+    DIGEST = 102
 
 
 STREAM = 10

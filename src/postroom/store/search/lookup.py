@@ -136,7 +136,9 @@ class Lookup:
         def union() -> Mask:
             cut = Marks(self._shelf)
             for segment, value in self._sets.get(cut_set(stream), ()):
-                if is_long or not self._shelf.format_of(segment).has_pieces:
+                if segment in self._shelf and (
+                    is_long or not self._shelf.format_of(segment).has_pieces
+                ):
                     cut.add(segment, value)
             return cut.mask()
 

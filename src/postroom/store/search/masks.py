@@ -34,7 +34,9 @@ class Marks:
         self._segments: list[int] = []
 
     def add(self, segment: int, value: bytes) -> None:
-        """Take a set of a segment as it is written in rows."""
+        """Take a set of a segment as it is written in rows, unless no search uses the segment."""
+        if segment not in self._shelf:
+            return
         if value[0]:
             self._bits.setdefault(segment, []).append(value)
         else:

@@ -13,16 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from postroom.store.search.choice import SIZES, Sizes
+from postroom.store.search.choice import AT_ONCE, SIZES, Sizes
 from postroom.store.search.jobs import (
     LEASE_S,
     Job,
     Overtaken,
+    all_numbers,
     claim,
+    decayed_numbers,
     finish,
     give_up,
     has_work,
     put_rows,
+    put_sets,
     release_after,
     renew,
     sweep,
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from postroom.store.search.build import SegmentBuilder
 
 _READ_AT_ONCE = 256
-_WRITE_BYTES = 1 << 19
+_WRITE_BYTES, _SETS_AT_ONCE = 1 << 19, 500
 _LEAST_PAUSE_S, _MOST_PAUSE_S = 0.004, 0.1
 T = TypeVar("T")
 
@@ -73,6 +76,7 @@ async def merge_once(
     job = await _write(engine, lambda tx: claim(tx, secrets.token_hex(8), sizes, int(now())))
     if job is None:
         return False
+    renewing = asyncio.create_task(_renew_often(engine, job, now))
     try:
         await _build(engine, job, sizes, now)
     except Overtaken:
@@ -80,14 +84,32 @@ async def merge_once(
     except BaseException:
         await asyncio.shield(engine.write(lambda tx: give_up(tx, job)))
         raise
+    finally:
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
     return True
+
+
+async def purge(engine: Engine, now: Callable[[], float] = time.time) -> None:
+    """Make all segments anew of which messages were removed, beside whoever else merges."""
+    decayed = set(await engine.read(decayed_numbers))
+    while decayed & set(await engine.read(all_numbers)):
+        if not await merge_once(engine, AT_ONCE, now):
+            await asyncio.sleep(_MOST_PAUSE_S)
+
+
+async def _renew_often(engine: Engine, job: Job, now: Callable[[], float]) -> None:
+    """Say again and again that we are at work, which may be long between two writes."""
+    while True:
+        await asyncio.sleep(LEASE_S / 6)
+        await engine.write(lambda tx: renew(tx, job, int(now())))
 
 
 async def _build(engine: Engine, job: Job, sizes: Sizes, now: Callable[[], float]) -> None:
     # numpy is loaded only where there is something to merge
     from postroom.store.search.build import SegmentBuilder
 
-    builder, sets, renewed_at = SegmentBuilder(), Membership(), now()
+    builder, sets = SegmentBuilder(), Membership()
     numbers = list(job.messages) or await engine.scan(lambda tx: job_messages(tx, job.sources))
     for first in range(0, len(numbers), _READ_AT_ONCE):
         some = numbers[first : first + _READ_AT_ONCE]
@@ -96,15 +118,15 @@ async def _build(engine: Engine, job: Job, sizes: Sizes, now: Callable[[], float
         if builder.text_bytes > sizes.most_bytes and job.messages:
             await engine.write(_releaser(job, some[-1]))
             break
-        if now() - renewed_at > LEASE_S / 4:
-            renewed_at = now()
-            await engine.write(lambda tx: renew(tx, job, int(now())))
     made = builder.made()
     rows_of = builder.rows() if made.size else iter(())
     while batch := await engine.compute(partial(_batch, rows_of)):
         await _write(engine, _writer(job, batch, int(now())))
     encoded = builder.sets | await engine.compute(partial(sets.encoded, builder))
-    await _write(engine, lambda tx: finish(tx, job, made, encoded, int(now())))
+    ready = list(encoded.items())
+    for first in range(0, len(ready), _SETS_AT_ONCE):
+        await _write(engine, _setter(job, ready[first : first + _SETS_AT_ONCE], int(now())))
+    await _write(engine, lambda tx: finish(tx, job, made, int(now())))
 
 
 async def _write(engine: Engine, work: Callable[[Transaction], T]) -> T:
@@ -119,12 +141,17 @@ def job_messages(tx: Transaction, sources: Sequence[int]) -> list[int]:
     """The messages of some segments that were not removed."""
     found: list[int] = []
     for source in sources:
-        row = tx.one(NUMBERS, segment=source, kind=Kind.ORDER, key=b"")
-        numbers = array("q", row[0] if row else b"")
+        numbers = ordered_messages(tx, source)
         removed = tx.one(READ_SET, name=REMOVED, segment=source)
         gone = set(places_in(removed[0])) if removed else set[int]()
         found += [number for place, number in enumerate(numbers) if place not in gone]
     return sorted(found)
+
+
+def ordered_messages(tx: Transaction, segment: int) -> array[int]:
+    """All messages of a segment, by their places, the removed ones too."""
+    row = tx.one(NUMBERS, segment=segment, kind=Kind.ORDER, key=b"")
+    return array("q", row[0] if row else b"")
 
 
 def read_messages(tx: Transaction, numbers: Sequence[int]) -> list[Row]:
@@ -139,6 +166,10 @@ def _releaser(job: Job, last: int) -> Callable[[Transaction], None]:
 
 def _writer(job: Job, rows: Sequence[SegmentRow], now: int) -> Callable[[Transaction], None]:
     return lambda tx: put_rows(tx, job, rows, now)
+
+
+def _setter(job: Job, sets: Sequence[tuple[str, bytes]], now: int) -> Callable[[Transaction], None]:
+    return lambda tx: put_sets(tx, job, sets, now)
 
 
 def _take(builder: SegmentBuilder, sets: Membership, rows: Sequence[Row]) -> None:

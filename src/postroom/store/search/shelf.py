@@ -77,6 +77,9 @@ class Shelf:
             for segment, first, count in zip(segments, edges, words, strict=False)
         }
 
+    def __contains__(self, segment: int) -> bool:
+        return segment in self._spans
+
     def by_ahead(self, stream: int, numbers: Sequence[int], most: int) -> dict[int, list[int]]:
         """Some segments by how far ahead they look in a text, as far as that matters."""
         groups: dict[int, list[int]] = {}

@@ -125,12 +125,16 @@ def _excerpts(tx: Transaction, rows: Sequence[Row], q: str) -> dict[int, str]:
     for message, filename in tx.all(filenames, **params, **scope):
         files.setdefault(message, []).append(filename)
     texts = BODIES.format(within=f"b.inbox {inboxes}", among=among)
-    bodies = {row[0]: row for row in tx.all(texts, **params, **scope)}
-    return {
-        row[-1]: excerpt(
-            bodies[row[-1]][2],
-            q,
-            (row[4], bodies[row[-1]][1], row[5], row[6], *files.get(row[-1], ())),
-        )
-        for row in rows
-    }
+    bodies = {row[0]: row[1:] for row in tx.all(texts, **params, **scope)}
+    found = {}
+    for row in rows:
+        text, folded = bodies[row[-1]]
+        fields = _fields(row, text, files.get(row[-1], ()), folded)
+        found[row[-1]] = excerpt(folded, q, fields)
+    return found
+
+
+def _fields(row: Row, text: str, files: Sequence[str], folded: str) -> tuple[str, ...]:
+    """The fields of a message, in the order of the folded ones; not every mail has a sender."""
+    has_sender = folded.count(FIELD_BORDER) > 1 + len(files)
+    return (row[4], text, *(row[5:7] if has_sender else ()), *files)

@@ -30,18 +30,25 @@ class Findings:
     bytes: int = 0
     messages: int = 0
     problems: list[str] = field(default_factory=list)
+    repaired: int | None = None
     swept: int | None = None
 
 
 @click.command(
     help="Check that every blob, row and index entry agree, and that each message says what its "
-    "bytes say. Ends with 1 if anything is wrong, and says what."
+    "bytes say. Ends with 1 if anything is wrong, and says what and how to mend it."
 )
 @click.option("--quick", is_flag=True, help="Leave out reading every message again.")
-@click.option("--sweep", is_flag=True, help="Remove blobs that nothing uses, if an hour old.")
+@click.option("--repair", is_flag=True, help="First make the search index anew if it is wrong.")
+@click.option(
+    "--sweep",
+    is_flag=True,
+    help="Remove blobs that nothing uses, if an hour old, and what the search index still has of "
+    "removed mail.",
+)
 @click.pass_obj
-def verify(session: Session, *, quick: bool, sweep: bool) -> int:
-    findings = session.run(lambda app: examine(app, quick=quick, sweep=sweep))
+def verify(session: Session, *, quick: bool, repair: bool, sweep: bool) -> int:
+    findings = session.run(lambda app: examine(app, quick=quick, repair=repair, sweep=sweep))
     if session.as_json:
         write_json(to_json(findings))
     else:
@@ -49,14 +56,16 @@ def verify(session: Session, *, quick: bool, sweep: bool) -> int:
     return EXIT_CODES["internal"] if findings.problems else OK
 
 
-async def examine(app: App, *, quick: bool, sweep: bool) -> Findings:
+async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findings:
     """Look at every row, every blob and every mail."""
     store, blobs = app.house.store, app.house.blobs
-    findings = Findings(problems=list(await store.problems()))
+    repaired = await store.repair() if repair else None
+    findings = Findings(repaired=repaired, problems=list(await store.problems()))
     damaged = await _examine_blobs(app, findings)
     if not quick:
         await _read_again(app, findings, damaged)
     if sweep:
+        await store.purge()
         findings.swept = await blobs.sweep(store.used_blobs, older_than=SWEEP_AGE)
     return findings
 
@@ -93,5 +102,7 @@ def _tell(findings: Findings) -> None:
     verdict = f"{count} problem{'s' * (count != 1)}" if count else "all is well"
     print(f"{findings.blobs} blobs with {findings.bytes} bytes and all rows checked", end=", ")
     print(f"{findings.messages} messages read again: {verdict}")
+    if findings.repaired:
+        print(f"the search index was wrong in {findings.repaired} things and was made anew")
     if findings.swept is not None:
         print(f"{findings.swept} unused blobs removed")

@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from postroom.store.search import jobs
-from postroom.store.search.choice import Sizes
-from tests.unit.store.search.world import World
+from postroom.store.search.choice import SIZES, Sizes
+from postroom.store.search.merging import merge_once, purge
+from tests.unit.store.search.world import START, World
 
 ROWS = """
     SELECT r.kind, r.key, r.part, r.value FROM search_rows r
       JOIN search_segments s ON s.number = r.segment
      WHERE s.state = 1 ORDER BY r.kind, r.key, r.part
+"""
+REMOVED_OF_LIVE = """
+    SELECT 1 FROM search_sets WHERE name = 'removed' AND length(value) > 1
 """
 SETS = """
     SELECT name, value FROM search_sets WHERE length(value) > 1 ORDER BY name
@@ -84,3 +88,73 @@ async def test_each_kind_of_damage_is_found(tmp_path: Path) -> None:
     assert "the set inbox:2 is wrong" in problems
     assert "999999, which does not exist" in problems
     assert "more than once" in problems
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("DELETE FROM search_rows WHERE kind IN (0, 1, 5, 6)", "not those that were written"),
+        ("DELETE FROM search_rows WHERE kind = 1 AND part = 1", "not those that were written"),
+        ("UPDATE search_rows SET value = x'00' WHERE kind = 5", "not those that were written"),
+        ("DELETE FROM search_rows WHERE kind = 102", "not those that were written"),
+        ("DELETE FROM search_sets WHERE name = 'inbox:2'", "the set inbox:2 is wrong"),
+        ("UPDATE search_sets SET value = x'000500' WHERE name = 'hidden'", "the set hidden is"),
+    ],
+)
+async def test_damage_is_found_where_a_message_was_removed(
+    tmp_path: Path, damage: str, told: str
+) -> None:
+    world = await settled_world(tmp_path, 8)
+    for message_id in world.ids[::40]:
+        await world.store.remove_message(message_id, None)
+    before = await world.store.problems()
+    await world.engine.write(lambda tx: tx.run(damage))
+    problems = " ".join(await world.store.problems())
+    await world.engine.close()
+
+    assert () == before
+    assert told in problems
+
+
+async def test_words_of_a_removed_message_are_gone_when_its_segment_is_old_enough(
+    tmp_path: Path,
+) -> None:
+    world = await World.open(tmp_path, 9)
+    await world.arrive(60)
+    while await merge_once(world.engine, Sizes(tail=1), lambda: float(START)):
+        pass
+    before = await segments(world)
+    await world.store.remove_message(world.ids[0], None)
+    while await merge_once(world.engine, SIZES, lambda: float(START + 12)):
+        pass
+    early = await segments(world)
+    while await merge_once(world.engine, SIZES, lambda: float(START + 16)):
+        pass
+    late = await segments(world)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert [60] == list(before.values()) == list(early.values())
+    assert [59] == list(late.values())
+    assert () == problems
+
+
+async def test_a_purge_leaves_nothing_of_what_was_removed_and_nothing_else_to_do(
+    tmp_path: Path,
+) -> None:
+    world = await settled_world(tmp_path, 10)
+    await world.store.remove_message(world.ids[-1], None)
+    await purge(world.engine)
+    removed = await world.engine.read(lambda tx: tx.all(REMOVED_OF_LIVE))
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert [] == removed
+    assert () == problems
+
+
+async def segments(world: World) -> dict[int, int]:
+    """The sizes of all segments, the rows of which are there."""
+    return dict(
+        await world.engine.read(lambda tx: tx.all("SELECT number, size FROM search_segments"))
+    )

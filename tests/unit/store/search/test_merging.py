@@ -6,11 +6,13 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from postroom.store.search import merging
 from postroom.store.search.choice import SIZES, Candidate, Sizes, choose_sources
 from postroom.store.search.jobs import LEASE_S, claim
 from postroom.store.search.merging import merge_once
@@ -21,6 +23,11 @@ from tests.unit.store.search.world import SMALL_SIZES, START, World
 
 T = TypeVar("T")
 ALL_AT_ONCE = Sizes(tail=1)
+AT_ONCE_AS_ONE = Sizes(tail=1, fan_out=2, keep_s=0, quiet_keep_s=0)
+IS_SWEPT = "SELECT 1 FROM search_segments WHERE state = 2"
+SETS_OF_NOTHING = """
+    SELECT * FROM search_sets WHERE segment NOT IN (SELECT number FROM search_segments)
+"""
 LATER = float(2 * START)
 
 
@@ -153,6 +160,112 @@ async def test_a_job_is_left_alone_until_its_time_is_over(tmp_path: Path) -> Non
     assert job.number != late.number
 
 
+async def test_a_job_of_a_clock_that_ran_ahead_is_taken_over(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 5)
+    await world.arrive(30)
+    ahead = START + 365 * 86_400
+    job = await world.engine.write(lambda tx: claim(tx, "first", ALL_AT_ONCE, ahead))
+
+    assert job is not None
+    assert await merge_once(world.engine, ALL_AT_ONCE, lambda: float(START))
+    tail = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_tail"))
+    await world.engine.close()
+
+    assert [] == tail
+
+
+async def test_whoever_thinks_for_long_between_two_writes_is_not_thought_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await World.open(tmp_path, 5)
+    await world.arrive(30)
+    monkeypatch.setattr(merging, "LEASE_S", 0)
+    renewed = asyncio.Event()
+    times = iter(range(START, START + 10**6))
+
+    class Thinking(Interrupted):
+        async def compute(self, work: Callable[[], T]) -> T:
+            await renewed.wait()
+            return await self._engine.compute(work)
+
+    async def happens() -> None:
+        row = await world.engine.read(lambda tx: tx.one("SELECT until FROM search_segments"))
+        if row is not None and row[0] > START + LEASE_S + 5:
+            renewed.set()
+
+    engine = Thinking(world.engine, happens)
+    assert await merge_once(engine, ALL_AT_ONCE, lambda: float(next(times)))
+    await world.engine.close()
+
+
+async def test_what_a_write_of_a_merge_does_has_a_bound_however_many_inboxes_there_are(
+    tmp_path: Path,
+) -> None:
+    world = await World.open(tmp_path, 5, inboxes=1500)
+    await world.arrive(1500)
+    await world.merge(ALL_AT_ONCE)
+    await world.arrive(1500)
+    counts = [await count_sets(world)]
+
+    async def happens() -> None:
+        counts.append(await count_sets(world))
+
+    while await merge_once(Interrupted(world.engine, happens), AT_ONCE_AS_ONE):
+        pass
+    counts.append(await count_sets(world))
+    live = await world.engine.read(lambda tx: tx.all("SELECT state, size FROM search_segments"))
+    wrong = await wrong_answers(world, 40)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert [(1, 3000)] == live
+    assert max(counts) > counts[-1] > 1000
+    assert 500 >= max(abs(after - before) for before, after in pairwise(counts))
+    assert [] == wrong
+    assert () == problems
+
+
+async def count_sets(world: World) -> int:
+    row = await world.engine.read(lambda tx: tx.one("SELECT count(*) FROM search_sets"))
+    return int(row[0]) if row else 0
+
+
+async def test_searches_are_right_while_sets_of_a_new_segment_are_written(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 11)
+    await world.arrive(100)
+    await world.merge(ALL_AT_ONCE)
+    await world.arrive(100)
+    wrong = []
+
+    async def happens() -> None:
+        wrong.extend(await wrong_answers(world, 3))
+
+    while await merge_once(Interrupted(world.engine, happens), AT_ONCE_AS_ONE):
+        pass
+    await world.engine.close()
+
+    assert [] == wrong
+
+
+async def test_an_inbox_that_goes_while_old_sets_are_swept_is_gone(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 12)
+    await world.arrive(100)
+    await world.merge(ALL_AT_ONCE)
+    await world.arrive(100)
+    while not await world.engine.read(lambda tx: tx.one(IS_SWEPT)):
+        await merge_once(world.engine, AT_ONCE_AS_ONE)
+    await world.store.remove_inbox(world.inboxes[1].id, None, force=True)
+    wrong = await wrong_answers(world, 60)
+    await world.merge(AT_ONCE_AS_ONE)
+    sets = await world.engine.read(lambda tx: tx.all(SETS_OF_NOTHING))
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert [] == wrong
+    assert [] == sets
+    assert () == problems
+
+
 async def test_a_merge_that_is_cancelled_can_be_done_again_at_once(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 6)
     await world.arrive(60)
@@ -267,7 +380,12 @@ def candidates(*sizes: int, removed: int = 0, made_at: int = START) -> list[Cand
         (candidates(40_000, 50_000, 60_000), [], []),
         (candidates(40_000, removed=6_000), [0], [0]),
         (candidates(40_000, removed=10), [], []),
-        (candidates(40_000, removed=10, made_at=START - 100_000), [0], [0]),
+        (candidates(40_000, removed=1, made_at=START - 11_000), [], [0]),
+        (candidates(40_000, removed=1, made_at=START - 41_000), [0], [0]),
+        (candidates(40_000, removed=1, made_at=START + 100), [0], [0]),
+        (candidates(500, removed=1, made_at=START - 100), [], []),
+        (candidates(500, removed=1, made_at=START - 150), [], [0]),
+        (candidates(40_000, 600, removed=1, made_at=START - 50_000), [1], [1]),
     ],
 )
 def test_segments_of_a_size_are_merged_and_decayed_ones_made_anew(
