@@ -16,6 +16,7 @@ from tests.unit.store.search.world import World
 
 SEEDS = int(os.environ.get("DIFFERENTIAL_SEEDS", "2"))
 QUESTIONS = 40
+REMOVED = "SELECT 1 FROM search_sets WHERE name = 'removed' AND length(value) > 1"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -51,3 +52,25 @@ async def live(world: World) -> list[object]:
     look.rows.sort(key=lambda row: int(row[0]))
     asked = [world.wanted(look) for _ in range(QUESTIONS)]
     return [(wanted, await world.find(wanted)) for wanted in asked]
+
+
+async def test_on_postgresql_too_a_wrong_index_is_made_anew_and_what_was_removed_goes(
+    database_url: str,
+) -> None:
+    world = await World.on(PostgresEngine.open(database_url), 3)
+    await world.arrive(80)
+    await world.merge()
+    for message_id in world.ids[:3]:
+        await world.store.remove_message(message_id, None)
+    await world.store.purge()
+    removed = await world.engine.read(lambda tx: tx.all(REMOVED))
+    await world.engine.write(lambda tx: tx.run("DELETE FROM search_rows WHERE kind = 1"))
+    repaired = await world.store.repair()
+    wrong = await wrong_answers(world, QUESTIONS)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert [] == removed
+    assert repaired > 0
+    assert [] == wrong
+    assert () == problems

@@ -28,7 +28,6 @@ from postroom.store.search.jobs import (
     put_sets,
     release_after,
     renew,
-    sweep,
 )
 from postroom.store.search.kinds import COLUMNS, Kind, SegmentRow
 from postroom.store.search.sets import (
@@ -39,6 +38,7 @@ from postroom.store.search.sets import (
     moving_sets,
     places_in,
 )
+from postroom.store.search.sweeping import sweep
 from postroom.store.sql.values import any_of, caseless, from_text
 from postroom.store.transaction import Engine, Row, Transaction
 

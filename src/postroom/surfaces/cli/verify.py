@@ -103,6 +103,7 @@ def _tell(findings: Findings) -> None:
     print(f"{findings.blobs} blobs with {findings.bytes} bytes and all rows checked", end=", ")
     print(f"{findings.messages} messages read again: {verdict}")
     if findings.repaired:
-        print(f"the search index was wrong in {findings.repaired} things and was made anew")
+        things = f"{findings.repaired} thing{'s' * (findings.repaired != 1)}"
+        print(f"the search index was wrong in {things} and was made anew")
     if findings.swept is not None:
         print(f"{findings.swept} unused blobs removed")

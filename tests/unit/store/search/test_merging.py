@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from postroom.store.search import merging
+from postroom.store.search import merging, sweeping
 from postroom.store.search.choice import SIZES, Candidate, Sizes, choose_sources
 from postroom.store.search.jobs import LEASE_S, claim
 from postroom.store.search.merging import merge_once
@@ -199,12 +199,14 @@ async def test_whoever_thinks_for_long_between_two_writes_is_not_thought_dead(
 
 
 async def test_what_a_write_of_a_merge_does_has_a_bound_however_many_inboxes_there_are(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = await World.open(tmp_path, 5, inboxes=1500)
-    await world.arrive(1500)
+    monkeypatch.setattr(merging, "_SETS_AT_ONCE", 50)
+    monkeypatch.setattr(sweeping, "_AT_ONCE", 50)
+    world = await World.open(tmp_path, 5, inboxes=150)
+    await world.arrive(200)
     await world.merge(ALL_AT_ONCE)
-    await world.arrive(1500)
+    await world.arrive(200)
     counts = [await count_sets(world)]
 
     async def happens() -> None:
@@ -218,9 +220,9 @@ async def test_what_a_write_of_a_merge_does_has_a_bound_however_many_inboxes_the
     problems = await world.store.problems()
     await world.engine.close()
 
-    assert [(1, 3000)] == live
-    assert max(counts) > counts[-1] > 1000
-    assert 500 >= max(abs(after - before) for before, after in pairwise(counts))
+    assert [(1, 400)] == live
+    assert max(counts) > counts[-1] > 100
+    assert 50 >= max(abs(after - before) for before, after in pairwise(counts))
     assert [] == wrong
     assert () == problems
 
