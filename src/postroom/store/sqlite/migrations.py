@@ -11,6 +11,7 @@ import secrets
 import apsw
 
 from postroom.errors import MailError
+from postroom.mail.keying import as_key
 from postroom.store.recall import schema as recall
 from postroom.store.search import schema as search
 from postroom.store.sqlite import inbox_keys
@@ -432,6 +433,17 @@ STEPS: tuple[tuple[str, ...], ...] = (
         """UPDATE memories SET is_owners = 1
             WHERE number IN (SELECT memory FROM memory_versions WHERE trust = 'user')""",
     ),
+    # What mail says of itself is a key only up to a length (see `mail.keying`).
+    (
+        """UPDATE messages SET internet_id = as_key(internet_id)
+            WHERE octet_length(internet_id) > 998""",
+        """UPDATE thread_ids SET internet_id = as_key(internet_id)
+            WHERE octet_length(internet_id) > 998""",
+        """UPDATE threads SET base_subject = as_key(base_subject)
+            WHERE octet_length(base_subject) > 998""",
+        "UPDATE contacts SET address = as_key(address) WHERE octet_length(address) > 998",
+        "DELETE FROM contact_shapes WHERE octet_length(site) > 998",
+    ),
 )
 
 
@@ -441,6 +453,7 @@ def migrate(connection: apsw.Connection, steps: tuple[tuple[str, ...], ...] = ST
     Raises:
         MailError: the database was made by a newer Postroom.
     """
+    connection.create_scalar_function("as_key", lambda text: as_key(str(text)), 1)
     while True:
         connection.execute("BEGIN IMMEDIATE")
         try:
