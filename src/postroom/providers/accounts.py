@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.errors import Conflict, FeatureDisabled, ProviderAuthFailed, ProviderError
+from postroom.errors import Conflict, FeatureDisabled, MailError, ProviderAuthFailed, ProviderError
 from postroom.model.account import Account, Capabilities, RateLimits
 from postroom.model.remote import RemoteIdentity
 from postroom.ports.provider import MakesAliases, Provider
@@ -64,6 +64,16 @@ class Accounts:
         if secret is None:
             raise ProviderAuthFailed(f"{account.id}: there is no password or token for it here")
         return secret
+
+    def without_secret(self, account_ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of the accounts that nothing here logs in."""
+        return tuple(account_id for account_id in account_ids if not self._has_secret(account_id))
+
+    def _has_secret(self, account_id: str) -> bool:
+        try:
+            return self.vault.read(account_id) is not None
+        except MailError:
+            return False
 
     @asynccontextmanager
     async def open(self, account: Account) -> AsyncIterator[Provider]:

@@ -453,7 +453,7 @@ def migrate(connection: apsw.Connection, steps: tuple[tuple[str, ...], ...] = ST
     Raises:
         MailError: the database was made by a newer Postroom.
     """
-    connection.create_scalar_function("as_key", lambda text: as_key(str(text)), 1)
+    connection.create_scalar_function("as_key", lambda *given: as_key(str(given[0])), 1)
     while True:
         connection.execute("BEGIN IMMEDIATE")
         try:
