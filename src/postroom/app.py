@@ -362,9 +362,10 @@ async def move_house(
     async with _bare_store(source) as old:
         await check_source(old.engine, source.data_dir, source.audit_key)
         seal = await in_thread(Kept.of, source.data_dir, source.audit_key)
-        await in_thread(seal.check, target.data_dir)
         async with _bare_store(target) as new:
             move = Move(old.engine, new.engine)
+            await move.check()
+            await in_thread(seal.check, target.data_dir)
             await move.begin()
             await in_thread(seal.put_key, target.data_dir)
             rows, copied = await move.until_whole(

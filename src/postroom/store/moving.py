@@ -78,24 +78,35 @@ class Move:
         self._tables = tables()
         self._wrong: list[Table] | None = None
 
-    async def begin(self) -> None:
-        """Remember in the target whose rows it gets, unless it has others.
+    async def check(self) -> None:
+        """Refuse a target that has rows, unless they are some of the source's.
 
         Raises:
-            Conflict: it has, or some of another house.
+            Conflict: it has others.
         """
-        row = await self._source.read(lambda tx: tx.one(SECRET))
-        secret = bytes(row[0]) if row else b""
+        await self._target.read(partial(self._is_begun, secret=await self._secret()))
+
+    async def begin(self) -> None:
+        """Remember in the target whose rows it gets. Raises Conflict like `check`."""
+        secret = await self._secret()
 
         def begin(tx: Transaction) -> None:
-            begun = tx.one(BEGUN)
-            if begun is not None and bytes(begun[0]) == secret:
-                return
-            if begun is not None or any(_count(tx, table) for table in self._tables):
-                raise Conflict("the target is in use; name one that is empty")
-            tx.run(BEGIN, secret=secret)
+            if not self._is_begun(tx, secret):
+                tx.run(BEGIN, secret=secret)
 
         await self._target.write(begin)
+
+    async def _secret(self) -> bytes:
+        row = await self._source.read(lambda tx: tx.one(SECRET))
+        return bytes(row[0]) if row else b""
+
+    def _is_begun(self, tx: Transaction, secret: bytes) -> bool:
+        begun = tx.one(BEGUN)
+        if begun is not None and bytes(begun[0]) == secret:
+            return True
+        if begun is not None or any(_count(tx, table) for table in self._tables):
+            raise Conflict("the target is in use; name one that is empty")
+        return False
 
     async def until_whole(self, between: Callable[[], Awaitable[T]], tell: Tell) -> tuple[int, T]:
         """Copy until both sides are the same; return the number of rows, and what came between.

@@ -114,17 +114,15 @@ def test_a_backup_is_not_brought_back_over_mail(full, tmp_path):
     assert 5 == full("restore", tmp_path / "kept").code
 
 
-def test_a_target_with_nothing_but_memories_is_in_use(full, data, database_url, monkeypatch):
-    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
-    full("memory", "add", "precious", "--text", "Mine.")
-    monkeypatch.delenv("POSTROOM_DATABASE_URL")
+def test_a_target_with_nothing_but_memories_is_in_use(full, data, target, monkeypatch):
+    with monkeypatch.context() as patch:
+        full(*placed(target, data, patch), "memory", "add", "precious", "--text", "Mine.")
 
-    refused = full("migrate", "--from", data, "--to", database_url)
+    refused = full("migrate", "--from", data, "--to", target)
 
     assert 5 == refused.code
     assert "in use" in refused.err
-    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
-    listed = full("memory", "list", "-o", "json").json
+    listed = full(*placed(target, data, monkeypatch), "memory", "list", "-o", "json").json
     assert ["precious"] == [memory["key"] for memory in listed["results"]]
 
 
