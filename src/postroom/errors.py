@@ -15,7 +15,8 @@
     │   ├── ProviderAuthFailed    provider_auth
     │   └── ProviderTimeout       provider_timeout
     ├── Unavailable           unavailable        not now; `retry_after` says when
-    └── StorageFull           storage_full       no space left; free some and retry
+    ├── StorageFull           storage_full       no space left; free some and retry
+    └── Unstorable            internal           the database takes this neither now nor later
 
 A surface keeps its own table from `code` to its words; nothing here knows of HTTP or MCP.
 """
@@ -137,6 +138,10 @@ class StorageFull(MailError):
 
     code = "storage_full"
     retryable = True
+
+
+class Unstorable(MailError):
+    """The database refuses these very values: whoever has more to store goes on without them."""
 
 
 def no_such(kind: str, identifier: str) -> str:

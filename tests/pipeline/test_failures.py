@@ -36,6 +36,7 @@ from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from postroom.providers.webhooks.guard import Guard
 from postroom.providers.webhooks.poster import HttpPoster
+from postroom.store.store import SqlStore
 from postroom.surfaces.mcp.calling import call_tool
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.smtp.server import listening
@@ -229,6 +230,25 @@ async def an_account_with_a_fault(scene: Scene) -> None:
     await fail_to_sync(scene, RuntimeError("a fault of our own"))
 
 
+async def a_mail_that_the_database_refuses(scene: Scene) -> None:
+    async with open_world("imap") as world:
+        for subject in ("Before", "Refused", "After"):
+            world.deliver(mail(subject))
+        desk = await open_desk(scene.app, world)
+        await refuse_subject(scene, "Refused")
+        await desk.sync()
+        assert {"Before", "After"} == {row.subject for row in await desk.rows()}
+
+
+async def refuse_subject(scene: Scene, subject: str) -> None:
+    """Let the database refuse a row, as PostgreSQL does one that is too long for an index."""
+    trigger = f"""CREATE TRIGGER refused BEFORE INSERT ON messages WHEN new.subject = '{subject}'
+        BEGIN SELECT RAISE(ABORT, 'too long'); END"""
+    store = scene.app.house.store
+    assert isinstance(store, SqlStore)
+    await store.engine.write(lambda tx: tx.put(trigger))
+
+
 async def a_mailbox_that_cannot_be(scene: Scene) -> None:
     async with open_world("imap") as world:
         world.deliver(mail("Hello"))
@@ -300,6 +320,7 @@ SCENES: list[tuple[str, Callable[[Scene], Awaitable[None]], str]] = [
     ("sync_failed", an_account_that_is_away, "account"),
     ("sync_failed", an_account_that_wants_another_password, "account"),
     ("sync_failed", an_account_with_a_fault, "account"),
+    ("sync_skipped", a_mail_that_the_database_refuses, "account"),
     ("pushes_refused", a_mailbox_that_cannot_be, "message_id"),
     ("webhooks_failed", a_webhook_that_is_away, "delivery_id"),
     ("webhooks_dead", a_webhook_that_stays_away, "delivery_id"),

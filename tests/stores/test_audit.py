@@ -15,12 +15,13 @@ import pytest
 
 from postroom.app import open_app
 from postroom.config import read_settings
-from postroom.errors import NotFound
+from postroom.errors import Conflict, NotFound, Unstorable
 from postroom.model.audit import AuditQuery, Deed
 from postroom.model.key import OWNER, Caller
 from postroom.operations import audit, drafts, inboxes, keys, memories, messages, sending
 from postroom.operations.operation import call
 from postroom.operations.receiving import receive_message
+from postroom.store import postgres
 from postroom.store.seal import START, Seal, load_key
 from tests.mails import deliver, mail, new_inbox
 
@@ -177,7 +178,34 @@ async def test_a_damaged_mark_and_another_key_are_found(folder):
     assert "mark" in (await problems_of(folder))[0]
     mark.write_bytes(whole)
     key.write_text("00" * 32)
+    with pytest.raises(Conflict, match="another key"):
+        await problems_of(folder)
+    db = apsw.Connection(str(folder / "postroom.db"))
+    db.execute("DELETE FROM facts WHERE name = 'seal'")
+    db.close()
     assert await problems_of(folder)
+
+
+async def test_a_key_that_is_lost_is_not_made_anew(folder):
+    (folder / "audit.key").unlink()
+
+    with pytest.raises(Conflict, match=r"audit\.key"):
+        await problems_of(folder)
+
+    assert not (folder / "audit.key").exists()
+
+
+async def test_two_machines_that_share_a_database_must_share_the_key(tmp_path, database_url):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    first = await postgres.open_store(database_url, tmp_path / "one")
+    await first.close()
+
+    with pytest.raises(Conflict, match="POSTROOM_AUDIT_KEY"):
+        await postgres.open_store(database_url, tmp_path / "two")
+
+    key = load_key(tmp_path / "one" / "audit.key")
+    await (await postgres.open_store(database_url, tmp_path / "two", key)).close()
 
 
 async def test_a_log_from_before_namespaces_is_whole_and_goes_on(tmp_path):
@@ -227,7 +255,7 @@ async def test_the_log_cannot_be_changed_by_a_statement(app, ctx):
     engine = app.house.store._engine
 
     for sql in ("UPDATE audit SET actor = 'x'", "DELETE FROM audit"):
-        with pytest.raises(apsw.ConstraintError, match="audit log"):
+        with pytest.raises(Unstorable, match="audit log"):
             await engine.write(lambda tx, sql=sql: tx.run(sql))
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from postroom.errors import InvalidInput, MailError, Unavailable
+from postroom.errors import InvalidInput, MailError, Unavailable, Unstorable
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres import migrations, pulse
 from postroom.store.postgres import writer as writers
@@ -69,7 +69,7 @@ async def test_one_job_that_fails_leaves_those_beside_it_alone(engine: PostgresE
         return_exceptions=True,
     )
 
-    assert [ValueError, MailError, MailError, type(None)] == [type(one) for one in results[-4:]]
+    assert [ValueError, Unstorable, Unstorable, type(None)] == [type(one) for one in results[-4:]]
     assert [f"n{number}" for number in range(10)] == await names(engine)
 
 

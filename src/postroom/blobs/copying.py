@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 
-from postroom.errors import MailError
+from postroom.errors import NotFound
 from postroom.model.attachment import BlobKey
 from postroom.ports.blobs import BlobStore
 
@@ -13,41 +15,59 @@ _AT_ONCE = 50
 _BYTES_AT_ONCE = 16 * 2**20
 
 
+@dataclass(slots=True)
+class Copied:
+    """How many blobs the target has, and what is wrong with those that it has not."""
+
+    count: int = 0
+    problems: dict[BlobKey, str] = field(default_factory=dict)
+
+
 async def copy_blobs(
     needed: AsyncIterator[tuple[BlobKey, int]],
     source: BlobStore,
     target: BlobStore,
     tell: Callable[[int], None],
-) -> int:
-    """Copy what is needed, compare it by its hash, and return how many there are.
-
-    Raises:
-        NotFound: the source lacks one.
-        MailError: one is damaged in the source.
-    """
-    done = size = 0
+) -> Copied:
+    """Copy what is needed and compare it by its hash; what is missing or damaged is left out."""
+    copied, size = Copied(), 0
     batch: list[BlobKey] = []
     async for key, its_size in needed:
         batch.append(key)
         size += its_size
         if len(batch) == _AT_ONCE or size >= _BYTES_AT_ONCE:
-            done += await _copy(batch, source, target)
+            await _copy(batch, source, target, copied)
             batch, size = [], 0
-            tell(done)
-    return done + await _copy(batch, source, target)
+            tell(copied.count)
+    await _copy(batch, source, target, copied)
+    tell(copied.count)
+    return copied
 
 
-async def _copy(keys: Sequence[BlobKey], source: BlobStore, target: BlobStore) -> int:
+async def _copy(
+    keys: Sequence[BlobKey], source: BlobStore, target: BlobStore, copied: Copied
+) -> None:
     """All at once: a disk that syncs several files at a time takes hardly longer than for one."""
     missing = await target.missing(keys) if keys else frozenset()
     copies = (_copy_one(key, source, target) for key in missing)
-    for outcome in await asyncio.gather(*copies, return_exceptions=True):
-        if outcome is not None:
+    outcomes = await asyncio.gather(*copies, return_exceptions=True)
+    for key, outcome in zip(missing, outcomes, strict=True):
+        if isinstance(outcome, BaseException):
             raise outcome
-    return len(keys)
+        if outcome is not None:
+            copied.problems[key] = outcome
+    copied.count += len(keys) - sum(key in copied.problems for key in keys)
 
 
-async def _copy_one(key: BlobKey, source: BlobStore, target: BlobStore) -> None:
-    [stored] = await target.put([await source.read(key)])
-    if stored != key:
-        raise MailError(f"blob {key} is damaged in the source; `postroom verify` lists all")
+async def _copy_one(key: BlobKey, source: BlobStore, target: BlobStore) -> str | None:
+    """Copy a blob, or say what is wrong with it."""
+    try:
+        content = await source.read(key)
+    except NotFound:
+        return f"blob {key} is missing in the source"
+    except OSError as error:
+        return f"blob {key} cannot be read in the source: {error.strerror}"
+    if hashlib.sha256(content).hexdigest() != key:
+        return f"blob {key} is damaged in the source: its content is not what was stored"
+    await target.put([content])
+    return None

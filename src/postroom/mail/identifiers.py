@@ -1,8 +1,10 @@
-"""Message-IDs, also damaged ones. We keep them without their angle brackets."""
+"""Message-IDs, also damaged ones. We keep them without their angle brackets, as keys."""
 
 from __future__ import annotations
 
 import re
+
+from postroom.mail.keying import as_key
 
 _BRACKETED = re.compile(r"<([^<>]{1,2000})>")
 _SPACE = re.compile(r"\s+")
@@ -18,7 +20,7 @@ def parse_ids(value: str) -> list[str]:
         found = [word.strip("<>,;\"'") for word in value.split() if "@" in word]
     ids = (_SPACE.sub("", found_id) if " " in found_id or "\t" in found_id else found_id
            for found_id in found[:_MOST])  # fmt: skip
-    return list(dict.fromkeys(found_id for found_id in ids if found_id))
+    return list(dict.fromkeys(as_key(found_id) for found_id in ids if found_id))
 
 
 def parse_references(values: list[str]) -> list[str]:
@@ -30,7 +32,7 @@ def parse_references(values: list[str]) -> list[str]:
             ids.append(_SPACE.sub("", piece))
         elif "@" in piece:
             ids += [word.strip(",;\"'<>") for word in piece.split() if "@" in word]
-    return list(dict.fromkeys(found_id for found_id in ids if found_id))[:_MOST]
+    return list(dict.fromkeys(as_key(found_id) for found_id in ids if found_id))[:_MOST]
 
 
 def parse_message_id(value: str) -> str | None:
@@ -39,7 +41,7 @@ def parse_message_id(value: str) -> str | None:
     if ids:
         return ids[0]
     bare = _SPACE.sub("", value.strip("<> \t"))
-    return bare[:998] or None
+    return as_key(bare) or None
 
 
 def parse_in_reply_to(value: str) -> str | None:

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from postroom.mail.fold import fold
+from postroom.mail.keying import as_key
 from postroom.mail.subjects import base_subject, is_reply_subject
 
 __all__ = [
@@ -88,7 +89,7 @@ def choose_by_reference(
 
 def subject_key(subject: str) -> str:
     """The form in which base subjects are compared."""
-    return fold(base_subject(subject))
+    return as_key(fold(base_subject(subject)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from postroom.mail.compose import (
     reply_references,
     reply_subject,
 )
+from postroom.mail.keying import as_key
 from postroom.mail.signing import signed
 from postroom.model.account import Identity
 from postroom.model.event import Event
@@ -294,7 +295,7 @@ async def _foreign_parent(ctx: Context, in_reply_to: str, inbox: Inbox) -> Paren
     internet_id = in_reply_to.strip().removeprefix("<").removesuffix(">")
     if not internet_id or any(c.isspace() or c in "<>" for c in internet_id):
         raise InvalidInput("in_reply_to: give the id of a message (msg_…) or its Message-ID")
-    held = await ctx.store.message_by_internet_id(inbox.id, internet_id)
+    held = await ctx.store.message_by_internet_id(inbox.id, as_key(internet_id))
     return _answering(held) if held else Parent(internet_id, (internet_id,))
 
 

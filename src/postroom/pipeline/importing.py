@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from postroom.blocking import in_thread
-from postroom.errors import InvalidInput, TooLarge
+from postroom.errors import InvalidInput, TooLarge, Unstorable
 from postroom.model.inbox import SENT
 from postroom.model.message import Direction
+from postroom.model.stored import Added
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, check_size, receive_many
 from postroom.pipeline.sources import SourceMail, Unreadable
 from postroom.pipeline.upkeep import tidy_all
+
+log = logging.getLogger(__name__)
 
 BATCH_MAILS = 200
 BATCH_BYTES = 8 * 1024 * 1024
@@ -58,8 +62,8 @@ async def import_mail(
     tally = ImportTally()
     iterator = iter(mails)
     while batch := await in_thread(_next_batch, iterator, batch_mails):
-        arrivals = [_arrival(mail, inbox_id) for mail in _acceptable(house, batch, tally)]
-        for added in await receive_many(house, arrivals) if arrivals else ():
+        good = list(_acceptable(house, batch, tally))
+        for added in await _store(house, good, inbox_id, tally) if good else ():
             if added.is_duplicate:
                 tally.duplicates += 1
             else:
@@ -94,6 +98,20 @@ def _acceptable(house: House, batch: Batch, tally: ImportTally) -> Iterator[Sour
             tally.refuse(Unreadable(mail.place, str(error)))
             continue
         yield mail
+
+
+async def _store(
+    house: House, mails: Sequence[SourceMail], inbox_id: str, tally: ImportTally
+) -> list[Added]:
+    """Store a batch; a mail that the database refuses is left out alone."""
+    try:
+        return await receive_many(house, [_arrival(mail, inbox_id) for mail in mails])
+    except (InvalidInput, Unstorable) as error:
+        if len(mails) > 1:
+            return [one for mail in mails for one in await _store(house, [mail], inbox_id, tally)]
+        log.warning("import.skipped", extra={"place": mails[0].place, "error": str(error)})
+        tally.refuse(Unreadable(mails[0].place, str(error)))
+        return []
 
 
 def _arrival(mail: SourceMail, inbox_id: str) -> Arrival:

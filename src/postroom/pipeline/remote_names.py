@@ -25,7 +25,7 @@ def storable(messages: Sequence[RemoteMessage]) -> tuple[RemoteMessage, ...]:
 
 def _is_placed(message: RemoteMessage) -> bool:
     name = message.ref.scope + message.ref.key
-    return len(name) <= _MOST_KEY and "\x00" not in name and _is_text(name)
+    return "\x00" not in name and _is_text(name) and len(name.encode()) <= _MOST_KEY
 
 
 def _named(message: RemoteMessage) -> RemoteMessage:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from postroom.errors import (
+    InvalidInput,
     MailError,
     ProviderAuthFailed,
     RateLimited,
     StorageFull,
     Unavailable,
+    Unstorable,
 )
 from postroom.mail.html import sanitise_html
 from postroom.mail.message import ParsedMessage
@@ -33,8 +34,6 @@ from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
 from postroom.pipeline.remote_names import is_identity, name_in, storable
 from postroom.ports.provider import Provider
-
-log = logging.getLogger(__name__)
 
 BATCH_MAILS = 200
 BATCH_BYTES = 8 * 2**20
@@ -240,12 +239,31 @@ class Pass:
             await self.house.store.tidy()
 
     async def _keep(self, mails: Sequence[Mail]) -> None:
-        house = self.house
-        good = [mail for mail in mails if 0 < len(mail[1]) <= house.limits.message_bytes]
+        most = self.house.limits.message_bytes
+        good = [mail for mail in mails if 0 < len(mail[1]) <= most]
         for remote, raw in mails:
             if (remote, raw) not in good:
-                extra = {"account": self.account.id, "ref": remote.ref.key, "bytes": len(raw)}
-                log.warning("sync.skipped", extra=extra)
+                self._skip(remote, raw)
+        await self._keep_good(good)
+
+    async def _keep_good(self, good: Sequence[Mail]) -> None:
+        """Store mails together; one that the database refuses is left out alone."""
+        try:
+            await self._add(good)
+        except (InvalidInput, Unstorable) as error:
+            if len(good) == 1:
+                self._skip(*good[0], error=str(error))
+                return
+            for mail in good:
+                await self._keep_good([mail])
+
+    def _skip(self, remote: RemoteMessage, raw: bytes, **why: str) -> None:
+        """Leave a mail where it is, and tell whoever watches over us."""
+        about = {"account": self.account.id, "ref": remote.ref.key, "bytes": len(raw), **why}
+        self.house.counts.failed("sync_skipped", about)
+
+    async def _add(self, good: Sequence[Mail]) -> None:
+        house = self.house
         parsed = await house.parser.parse([raw for _, raw in good])
         arrivals = [
             (self._arrival(remote, raw, mail), mail)

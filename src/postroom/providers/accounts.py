@@ -66,6 +66,16 @@ class Accounts:
             raise ProviderAuthFailed(f"{account.id}: there is no password or token for it here")
         return secret
 
+    def without_secret(self, account_ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of the accounts that nothing here logs in."""
+        return tuple(account_id for account_id in account_ids if not self._has_secret(account_id))
+
+    def _has_secret(self, account_id: str) -> bool:
+        try:
+            return self.vault.read(account_id) is not None
+        except MailError:
+            return False
+
     @asynccontextmanager
     async def open(self, account: Account) -> AsyncIterator[Provider]:
         provider = self.provider(account)

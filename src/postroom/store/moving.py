@@ -1,15 +1,17 @@
 """All rows of one database into another, table by table, in the order of their keys.
 
-It can be stopped at any time: what is there already is not copied again. In the end both sides
-are counted and hashed, and a table that differs, because somebody wrote, is copied once more.
+It can be stopped at any time: what is there already is not copied again, and nobody can open the
+target before it is whole. In the end both sides are counted and hashed, and a table that differs,
+because somebody wrote, is copied once more.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import apsw
 import msgspec
@@ -19,10 +21,14 @@ from postroom.store.sqlite.migrations import migrate
 from postroom.store.store import ClosableEngine
 from postroom.store.transaction import Row, Transaction
 
+T = TypeVar("T")
 _AT_ONCE = 200
-_ROUNDS = 3
+_ROUNDS = 4
 _APART = frozenset({"facts", "leases"})
 """Facts are written last, leases not at all."""
+
+_APPENDED = frozenset({"audit"})
+"""No statement can take anything out of these."""
 
 Tell = Callable[[int, float], None]
 """Told how many are done, and which share of all that is."""
@@ -64,43 +70,106 @@ def _table(database: apsw.Connection, name: str) -> Table:
     return Table(name, tuple(str(row[1]) for row in columns), tuple(key))
 
 
-async def move_rows(source: ClosableEngine, target: ClosableEngine, tell: Tell) -> int:
-    """Copy everything, and return how many rows there are.
+class Move:
+    """One house on its way from one database to another."""
 
-    Raises:
-        Conflict: the target is in use, or the source never stands still.
-    """
-    await _begin(source, target)
-    chosen = tables()
-    total = sum([await source.read(partial(_count, table=table)) for table in chosen])
-    done = 0
-    for table in chosen:
-        done += await _copy(source, target, table, lambda count: tell(count, count / total), done)
-    for _ in range(_ROUNDS):
-        wrong = [table for table in chosen if not await _is_same(source, target, table)]
-        if not wrong:
-            await _finish(source, target, chosen)
-            return done
-        for table in wrong:
-            await target.write(partial(_clear, table=table))
-            await _copy(source, target, table, lambda count: None, 0)
-    raise Conflict("somebody writes to the source; stop its servers and run this again")
+    def __init__(self, source: ClosableEngine, target: ClosableEngine) -> None:
+        self._source, self._target = source, target
+        self._tables = tables()
+        self._wrong: list[Table] | None = None
 
+    async def check(self) -> None:
+        """Refuse a target that has rows, unless they are some of the source's.
 
-async def _begin(source: ClosableEngine, target: ClosableEngine) -> None:
-    """Remember in the target whose rows it gets, unless it has others."""
-    row = await source.read(lambda tx: tx.one(SECRET))
-    secret = bytes(row[0]) if row else b""
+        Raises:
+            Conflict: it has others.
+        """
+        await self._target.read(partial(self._is_begun, secret=await self._secret()))
 
-    def begin(tx: Transaction) -> None:
+    async def begin(self) -> None:
+        """Remember in the target whose rows it gets. Raises Conflict like `check`."""
+        secret = await self._secret()
+
+        def begin(tx: Transaction) -> None:
+            if not self._is_begun(tx, secret):
+                tx.run(BEGIN, secret=secret)
+
+        await self._target.write(begin)
+
+    async def _secret(self) -> bytes:
+        row = await self._source.read(lambda tx: tx.one(SECRET))
+        return bytes(row[0]) if row else b""
+
+    def _is_begun(self, tx: Transaction, secret: bytes) -> bool:
         begun = tx.one(BEGUN)
         if begun is not None and bytes(begun[0]) == secret:
-            return
-        if begun is not None or tx.one("SELECT 1 FROM inboxes") or tx.one("SELECT 1 FROM keys"):
+            return True
+        if begun is not None or any(_count(tx, table) for table in self._tables):
             raise Conflict("the target is in use; name one that is empty")
-        tx.run(BEGIN, secret=secret)
+        return False
 
-    await target.write(begin)
+    async def until_whole(self, between: Callable[[], Awaitable[T]], tell: Tell) -> tuple[int, T]:
+        """Copy until both sides are the same; return the number of rows, and what came between.
+
+        *between* copies what rows need: what came in meanwhile makes another round.
+
+        Raises:
+            Conflict: they never are.
+        """
+        for _ in range(_ROUNDS):
+            rows, result = await self.copy(tell), await between()
+            if await self.is_whole():
+                return rows, result
+        names = ", ".join(table.name for table in self._wrong or ())
+        raise Conflict(
+            f"somebody writes to the source ({names} still differ); stop its servers and run this "
+            "again. If nobody does, the target was written to: begin again with an empty one"
+        )
+
+    async def copy(self, tell: Tell) -> int:
+        """Copy what the target lacks, and return how many rows it has then.
+
+        The second time, tables that differ are copied anew; a log that only grows is copied on.
+        """
+        source, target = self._source, self._target
+        for table in self._wrong or ():
+            if table.name not in _APPENDED:
+                await target.write(partial(_clear, table=table))
+        total = sum([await source.read(partial(_count, table=table)) for table in self._tables])
+        done = 0
+        for table in self._tables:
+            done += await _copy(
+                source, target, table, lambda count: tell(count, count / max(total, count)), done
+            )
+        return done
+
+    async def is_whole(self) -> bool:
+        """Whether each table is the same on both sides."""
+        self._wrong = [
+            table
+            for table in self._tables
+            if await _digest(self._source, table) != await _digest(self._target, table)
+        ]
+        return not self._wrong
+
+    async def finish(self) -> None:
+        """Let numbers go on where they were, and take over the facts; then the target is whole."""
+        counted = [table.name for table in self._tables if table.key == ("number",)]
+
+        def last_numbers(tx: Transaction) -> dict[str, int]:
+            highest = {name: tx.one(f"SELECT max(number) FROM {name}") for name in counted}
+            present = {name: int(row[0]) for name, row in highest.items() if row and row[0]}
+            return present | self._source.counters(tx, counted)
+
+        counters = await self._source.read(last_numbers)
+        facts = await self._source.read(lambda tx: tx.all(FACTS))
+
+        def finish(tx: Transaction) -> None:
+            self._target.set_counters(tx, counters)
+            tx.run("DELETE FROM facts")
+            tx.many(PUT_FACT, [{"name": name, "value": value} for name, value in facts])
+
+        await self._target.write(finish)
 
 
 async def _copy(
@@ -121,10 +190,6 @@ async def _copy(
     return count
 
 
-async def _is_same(source: ClosableEngine, target: ClosableEngine, table: Table) -> bool:
-    return await _digest(source, table) == await _digest(target, table)
-
-
 async def _digest(engine: ClosableEngine, table: Table) -> tuple[int, bytes]:
     """The number of rows, and a hash of all of them in their order."""
     digest, count, last = hashlib.sha256(), 0, None
@@ -133,26 +198,6 @@ async def _digest(engine: ClosableEngine, table: Table) -> tuple[int, bytes]:
             digest.update(msgspec.msgpack.encode(row))
         count, last = count + len(rows), _key(table, rows[-1])
     return count, digest.digest()
-
-
-async def _finish(source: ClosableEngine, target: ClosableEngine, chosen: list[Table]) -> None:
-    """Let numbers go on where they were, and take over the facts; then the target is whole."""
-    counted = [table.name for table in chosen if table.key == ("number",)]
-
-    def last_numbers(tx: Transaction) -> dict[str, int]:
-        highest = {name: tx.one(f"SELECT max(number) FROM {name}") for name in counted}
-        present = {name: int(row[0]) for name, row in highest.items() if row and row[0]}
-        return present | source.counters(tx, counted)
-
-    counters = await source.read(last_numbers)
-    facts = await source.read(lambda tx: tx.all(FACTS))
-
-    def finish(tx: Transaction) -> None:
-        target.set_counters(tx, counters)
-        tx.run("DELETE FROM facts")
-        tx.many(PUT_FACT, [{"name": name, "value": value} for name, value in facts])
-
-    await target.write(finish)
 
 
 def _count(tx: Transaction, table: Table) -> int:

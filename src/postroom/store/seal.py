@@ -7,12 +7,14 @@ import hashlib
 import hmac
 import os
 import secrets
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from postroom.errors import Conflict
+
+KEY_FILE, MARK_FILE = "audit.key", "audit.mark"
 START = b"\x00" * 32
 _KEY_BYTES = 32
 
@@ -35,6 +37,11 @@ class Seal:
     def head(self, number: int, link: bytes) -> bytes:
         """What proves that the log ends, or ended, with this entry."""
         return hmac.digest(self.key, b"head%d:" % number + link, hashlib.sha256)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """What tells the key from others, and tells nothing else of it."""
+        return hmac.digest(self.key, b"fingerprint", hashlib.sha256)
 
     def mark(self, number: int, link: bytes) -> None:
         """Write down that the log goes at least so far; never less than before."""
@@ -80,7 +87,17 @@ def load_key(path: Path) -> bytes:
             if not path.exists():
                 _make_key(path)
                 os.fsync(folder)
-    text = path.read_bytes()
+    key = read_key(path)
+    assert key is not None
+    return key
+
+
+def read_key(path: Path) -> bytes | None:
+    """The key in a file; None if there is no file. Raises ValueError for another content."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
     if len(text) != 2 * _KEY_BYTES:
         raise ValueError(f"{path} holds no key; restore it from a backup")
     return bytes.fromhex(text.decode())
@@ -97,20 +114,56 @@ def _alone_in(folder: Path) -> Iterator[int]:
 
 
 def _make_key(path: Path) -> None:
+    write_private(path, secrets.token_bytes(_KEY_BYTES).hex().encode())
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Put a file for its owner's eyes only in its place, whole and on disk."""
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
-        file.write(secrets.token_bytes(_KEY_BYTES).hex().encode())
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     new.rename(path)
 
 
-def take_along(source: Path, target: Path, *, replaces: bool) -> None:
-    """Copy what seals the log of one folder to another, so that its entries still fit."""
-    target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name in ("audit.key", "audit.mark"):
-        is_wanted = replaces or not (target / name).exists()
-        if is_wanted and source != target and (source / name).exists():
-            shutil.copy2(source / name, target / name)
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What seals the log of a folder, as it was at one moment: the files that it has."""
+
+    folder: Path
+    files: Mapping[str, bytes] = field(repr=False)
+
+    @classmethod
+    def of(cls, folder: Path, given: bytes | None) -> Kept:
+        """Read what a folder has; a key that was given is kept apart from files."""
+        names = [MARK_FILE] if given is not None else [KEY_FILE, MARK_FILE]
+        paths = [folder / name for name in names]
+        return cls(folder, {path.name: path.read_bytes() for path in paths if path.exists()})
+
+    def check(self, target: Path) -> None:
+        """Refuse a folder that has another key: what is sealed with it would fit no more.
+
+        Raises:
+            Conflict: it has.
+        """
+        own, there = self.files.get(KEY_FILE), target / KEY_FILE
+        if own is not None and there.exists() and there.read_bytes() != own:
+            raise Conflict(
+                f"{there} is another key than {self.folder / KEY_FILE}: it seals another house; "
+                "name another folder, or remove that file if its house is no more"
+            )
+
+    def put_key(self, target: Path) -> None:
+        """Copy the key, so that entries still fit."""
+        self._put(KEY_FILE, target)
+
+    def put_mark(self, target: Path) -> None:
+        """Copy how far the log goes, once it does there."""
+        self._put(MARK_FILE, target)
+
+    def _put(self, name: str, target: Path) -> None:
+        if name in self.files and self.folder.resolve() != target.resolve():
+            write_private(target / name, self.files[name])

@@ -8,6 +8,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import apsw
+import psycopg
 import pytest
 
 from postroom.surfaces.cli.session import Session
@@ -247,3 +249,27 @@ def test_two_imports_at_once_into_one_inbox_store_each_mail_once(data, postroom,
 
     assert [0, 0] == [running.returncode for running in both]
     assert sorted(mails) == sorted(sources(data))
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_mail_that_the_database_refuses_is_passed_over_alone(
+    postroom, data, database, request, monkeypatch
+):
+    if database == "postgres":
+        url = request.getfixturevalue("database_url")
+        monkeypatch.setenv("POSTROOM_DATABASE_URL", url)
+        with psycopg.connect(url) as connection:
+            connection.execute("ALTER TABLE messages ADD CHECK (subject <> 'Refused')")
+    postroom("inbox", "create", "--username", "bo")
+    if database == "sqlite":
+        apsw.Connection(str(data / "postroom.db")).execute(
+            """CREATE TRIGGER refused BEFORE INSERT ON messages WHEN new.subject = 'Refused'
+               BEGIN SELECT RAISE(ABORT, 'too long'); END"""
+        )
+    Path("in.mbox").write_bytes(mbox(*(mail(s) for s in ("Before", "Refused", "After"))))
+
+    ran = postroom("import", "in.mbox", *TO, "-o", "json")
+
+    assert 0 == ran.code
+    assert (3, 2, 1) == (ran.json["read"], ran.json["stored"], ran.json["refused"])
+    assert "refused" in ran.json["problems"][0]["problem"]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from postroom.errors import Conflict
-from tests.mails import mail
+from postroom.model.page import Slice
+from postroom.surfaces.cli.session import Session
+from tests.mails import deliver, mail
 
 FILES = [("plan.pdf", "application/pdf", b"%PDF-1.4"), ("a.txt", "text/plain", b"a")]
 
@@ -106,3 +112,170 @@ def test_a_backup_is_not_brought_back_over_mail(full, tmp_path):
     full("backup", tmp_path / "kept")
 
     assert 5 == full("restore", tmp_path / "kept").code
+
+
+def test_a_target_with_nothing_but_memories_is_in_use(full, data, target, monkeypatch):
+    with monkeypatch.context() as patch:
+        full(*placed(target, data, patch), "memory", "add", "precious", "--text", "Mine.")
+
+    refused = full("migrate", "--from", data, "--to", target)
+
+    assert 5 == refused.code
+    assert "in use" in refused.err
+    listed = full(*placed(target, data, monkeypatch), "memory", "list", "-o", "json").json
+    assert ["precious"] == [memory["key"] for memory in listed["results"]]
+
+
+def test_a_house_with_nothing_but_memories_moves(postroom, data, database_url, monkeypatch):
+    postroom("memory", "add", "one", "--text", "Kept.")
+
+    assert 0 == postroom("migrate", "--from", data, "--to", database_url).code
+
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+    listed = postroom("memory", "list", "-o", "json").json
+    assert ["one"] == [memory["key"] for memory in listed["results"]]
+    assert 0 == postroom("inbox", "create", "--username", "bo").code
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def target(request, tmp_path):
+    """An empty place of each kind."""
+    if request.param == "sqlite":
+        return tmp_path / "new"
+    return request.getfixturevalue("database_url")
+
+
+def placed(target, data: Path, monkeypatch) -> tuple[object, ...]:
+    """The words that open a place."""
+    if isinstance(target, Path):
+        return ("--data", target)
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", target)
+    return ("--data", data)
+
+
+def test_what_is_half_moved_cannot_be_opened_and_can_be_finished(full, data, target, monkeypatch):
+    from postroom.store.moving import Move
+
+    real = Move.is_whole
+
+    async def fails(self):
+        raise Conflict("interrupted")
+
+    monkeypatch.setattr(Move, "is_whole", fails)
+    assert 5 == full("migrate", "--from", data, "--to", target).code
+    monkeypatch.setattr(Move, "is_whole", real)
+
+    with monkeypatch.context() as patch:
+        opened = full(*placed(target, data, patch), "inbox", "list")
+    assert 5 == opened.code
+    assert "postroom migrate" in opened.err
+    assert 0 == full("migrate", "--from", data, "--to", target).code
+    assert 0 == full(*placed(target, data, monkeypatch), "verify").code
+
+
+@pytest.mark.parametrize("writes", [1, 100])
+def test_who_writes_to_the_source_is_told_or_waited_for(full, data, target, monkeypatch, writes):
+    """One mail that comes meanwhile comes along, with its bytes; more and more are too much."""
+    from postroom.store.moving import Move
+
+    real, left = Move.copy, [writes]
+
+    async def copy(self, tell):
+        rows = await real(self, tell)
+        if left[0]:
+            left[0] -= 1
+            await asyncio.to_thread(come, data, left[0])
+        return rows
+
+    monkeypatch.setattr(Move, "copy", copy)
+    moved = full("migrate", "--from", data, "--to", target)
+
+    if writes == 1:
+        assert 0 == moved.code, moved.err
+        assert 0 == full(*placed(target, data, monkeypatch), "verify").code
+    else:
+        assert 5 == moved.code
+        assert "somebody writes to the source" in moved.err
+
+
+def come(data: Path, number: int) -> None:
+    """Let a mail arrive, and somebody act, in a house that is open elsewhere."""
+
+    async def work(app):
+        inbox = (await app.house.store.inboxes(None, Slice(limit=1))).rows[0]
+        await deliver(app.house, inbox, mail(f"Meanwhile {number}"))
+        await app.reset_owner_key()
+
+    Session(data=str(data)).run(work)
+
+
+@pytest.mark.parametrize("blobs", ["folder", "elsewhere"])
+def test_the_seal_moves_with_the_log(full, data, tmp_path, database_url, monkeypatch, blobs):
+    """Into a data folder that has another key it is refused, else it fits."""
+    other = tmp_path / "other"
+    other.mkdir()
+    if blobs == "elsewhere":
+        (other / "audit.key").write_text("ab" * 32)
+
+    moved = full("--data", other, "migrate", "--from", data, "--to", database_url)
+
+    if blobs == "elsewhere":
+        assert 5 == moved.code
+        assert str(other / "audit.key") in moved.err
+        assert "ab" * 32 == (other / "audit.key").read_text()
+        return
+    assert 0 == moved.code
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+    assert 0 == full("--data", other, "verify").code
+    assert (data / "audit.key").read_text() == (other / "audit.key").read_text()
+
+
+def test_without_the_key_of_its_log_a_house_does_not_move(
+    full, data, tmp_path, database_url, monkeypatch
+):
+    full("migrate", "--from", data, "--to", database_url)
+    key = (data / "audit.key").read_text()
+
+    words = ("--data", tmp_path / "nowhere", "migrate", "--from", database_url)
+    blobs = ("--from-blobs", data, "--to", tmp_path / "back")
+    (data / "audit.key").rename(tmp_path / "apart.key")
+    refused = full(*words, *blobs)
+    monkeypatch.setenv("POSTROOM_AUDIT_KEY", key)
+    moved = full(*words, *blobs)
+
+    assert 5 == refused.code
+    assert "POSTROOM_AUDIT_KEY" in refused.err
+    assert 0 == moved.code
+    assert 0 == full("--data", tmp_path / "back", "verify").code
+    assert not (tmp_path / "back" / "audit.key").exists()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "postgreql://user:hunter2@db/postroom",
+        "s3://bucket/mail",
+        "host=127.0.0.1 dbname=mail password=hunter2",
+    ],
+)
+def test_an_address_with_a_typing_error_is_no_folder(full, data, place):
+    refused = full("migrate", "--from", data, "--to", place)
+
+    assert 2 == refused.code
+    assert "hunter2" not in refused.err
+    assert [] == list(Path.cwd().iterdir())
+
+
+def test_all_blobs_are_told_of(full, data, tmp_path, monkeypatch):
+    from postroom.app import move_house
+
+    told: list[tuple[str, int]] = []
+    settings = Session(data=str(data)).settings
+    target = replace(settings, data_dir=tmp_path / "new")
+
+    moved = asyncio.run(
+        move_house(settings, target, lambda what, count, _: told.append((what, count)))
+    )
+
+    assert ("blobs", moved.blobs) == [one for one in told if one[0] == "blobs"][-1]
+    assert moved.blobs > 0

@@ -94,3 +94,22 @@ class FileVault:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+def copy_vault(source: Path, target: Path, *, replaces: bool) -> None:
+    """Copy all secrets and the key that opens them; one that is gone goes from the copy too.
+
+    Unless it *replaces* them, secrets of somebody else are left alone.
+    """
+    key = source / _KEY
+    if not key.exists() or (target.exists() and source.samefile(target)):
+        return
+    other = target / _KEY
+    if not replaces and other.exists() and other.read_bytes() != key.read_bytes():
+        return
+    copy = FileVault(target)
+    kept = sorted(source.glob("*.sealed"))
+    for old in set(target.glob("*.sealed")) - {target / path.name for path in kept}:
+        old.unlink()
+    for path in (*kept, key):
+        copy._put(target / path.name, path.read_bytes())

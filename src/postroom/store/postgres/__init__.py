@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroom.blocking import in_thread
+from postroom.store.opening import open_on
 from postroom.store.postgres.engine import PostgresEngine
-from postroom.store.seal import Seal, load_key
 from postroom.store.store import SqlStore
 
 
@@ -16,7 +16,4 @@ async def open_store(url: str, folder: Path, audit_key: bytes | None = None) -> 
     Without a key for the audit log, one is kept in a file of the folder; machines that share a
     database must share the key.
     """
-    if audit_key is None:
-        audit_key = await in_thread(load_key, folder / "audit.key")
-    engine = await in_thread(PostgresEngine.open, url)
-    return SqlStore(engine, Seal(audit_key, folder / "audit.mark"))
+    return await open_on(await in_thread(PostgresEngine.open, url), folder, audit_key)

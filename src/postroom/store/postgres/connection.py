@@ -14,7 +14,7 @@ from psycopg import errors as said
 from psycopg.adapt import Dumper
 from psycopg.types.numeric import Int8BinaryDumper, NumericBinaryLoader
 
-from postroom.errors import InvalidInput, MailError, StorageFull, Unavailable
+from postroom.errors import InvalidInput, MailError, StorageFull, Unavailable, Unstorable
 from postroom.ports.bell import Topic
 from postroom.store.transaction import Row
 
@@ -198,6 +198,8 @@ def _in_our_words(error: psycopg.Error) -> MailError:
     log.error("database.refused", extra={"error": str(error)})
     if isinstance(error, psycopg.DataError):
         return InvalidInput("the database cannot store one of these values; the log says why")
+    if isinstance(error, (said.ProgramLimitExceeded, psycopg.IntegrityError)):
+        return Unstorable("the database refused this; the log says why")
     return MailError("the database refused this; the log says why")
 
 

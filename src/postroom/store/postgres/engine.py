@@ -103,7 +103,8 @@ class PostgresEngine:
 
     def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
         """Let each table go on after a number."""
-        for name, number in counters.items():
+        given = {name: number for name, number in counters.items() if number > 0}
+        for name, number in given.items():
             tx.one(f"SELECT setval('{name}_number_seq', :number)", number=number)
 
     async def close(self) -> None:

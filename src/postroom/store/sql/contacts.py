@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from postroom.mail.keying import as_key
 from postroom.mail.lookalikes import imitated, shapes, site
 from postroom.model.stored import NewMessage
 from postroom.store.sql.names import is_hidden
@@ -58,13 +59,14 @@ def introduce(tx: Transaction, message: NewMessage, inbox: int, own_address: str
 
 def _meet(tx: Transaction, inbox: int, address: str) -> bool:
     """Take note of a sender; True if he is new. Of who is known there is nothing to note."""
-    row = tx.one(FIND, inbox=inbox, address=address)
+    key = as_key(address)
+    row = tx.one(FIND, inbox=inbox, address=key)
     if row is None:
-        tx.put(ADD, inbox=inbox, address=address, mails=1)
+        tx.put(ADD, inbox=inbox, address=key, mails=1)
         return True
     mails, is_known = row
     if not is_known:
-        tx.put(COUNT, inbox=inbox, address=address)
+        tx.put(COUNT, inbox=inbox, address=key)
         if mails + 1 >= KNOWN_AFTER:
             _know(tx, inbox, address)
     return False
@@ -74,14 +76,15 @@ def _write_to(tx: Transaction, message: NewMessage, inbox: int) -> None:
     roles = ("to", "cc", "bcc")
     for address in {a.address.lower() for a in message.addresses if a.role in roles}:
         if "@" in address:
-            tx.put(ADD, inbox=inbox, address=address, mails=0)
+            tx.put(ADD, inbox=inbox, address=as_key(address), mails=0)
             _know(tx, inbox, address)
 
 
 def _know(tx: Transaction, inbox: int, address: str) -> None:
-    if tx.run(MAKE_KNOWN, inbox=inbox, address=address):
+    if tx.run(MAKE_KNOWN, inbox=inbox, address=as_key(address)):
         domain = _domain(address)
-        rows = [{"inbox": inbox, "shape": s, "site": site(domain)} for s in shapes(domain)]
+        known = as_key(site(domain))
+        rows = [{"inbox": inbox, "shape": s, "site": known} for s in shapes(domain)]
         tx.many(ADD_SHAPE, rows)
 
 
@@ -90,7 +93,7 @@ def _imitated(tx: Transaction, inbox: int, domain: str, own_domain: str) -> str 
     among, params = any_of("shape", sorted(shapes(domain)))
     similar = [row[0] for row in tx.all(SIMILAR.format(among=among), inbox=inbox, **params)]
     known = [site(own_domain), *sorted(similar)]
-    return None if site(domain) in known else imitated(domain, known)
+    return None if as_key(site(domain)) in known else imitated(domain, known)
 
 
 def _domain(address: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroom.blocking import in_thread
-from postroom.store.seal import Seal, load_key
+from postroom.store.opening import open_on
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import SqlStore
 
@@ -15,7 +15,4 @@ async def open_store(path: Path, audit_key: bytes | None = None) -> SqlStore:
 
     Without a key for the audit log, one is kept in a file beside the database.
     """
-    if audit_key is None:
-        audit_key = await in_thread(load_key, path.with_name("audit.key"))
-    engine = await in_thread(SqliteEngine.open, path)
-    return SqlStore(engine, Seal(audit_key, path.with_name("audit.mark")))
+    return await open_on(await in_thread(SqliteEngine.open, path), path.parent, audit_key)

@@ -1,37 +1,115 @@
-"""A whole copy of a SQLite file while others read and write it."""
+"""A whole copy of a SQLite file while others read and write it, and how it takes its place."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
 
+from postroom.errors import Conflict
 from postroom.store.sqlite.connection import Role, connect, sqlite_errors
+
+_BESIDE = ("-wal", "-shm", "-journal")
+SECRET = "SELECT value FROM facts WHERE name = 'secret'"  # noqa: S105 - the name of a fact
 
 
 def copy_database(path: Path, to: Path) -> None:
-    """Write one moment of the database to another file, which appears when it is whole.
+    """Write one moment of the database to another file.
 
     A write-ahead log lets writers go on meanwhile.
     """
-    to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    new = to.with_name(f".new-{to.name}")
-    new.unlink(missing_ok=True)
+    for left_over in (to, *_files_beside(to)):
+        left_over.unlink(missing_ok=True)
     with sqlite_errors():
-        source, copy = connect(path, Role.SCANNER), apsw.Connection(str(new))
+        source, copy = connect(path, Role.SCANNER), apsw.Connection(str(to))
         try:
-            new.chmod(0o600)
+            to.chmod(0o600)
             with copy.backup("main", source, "main") as backup:
                 backup.step()
-            # Else the first who opens it would have to recover a log that is not there.
-            copy.pragma("journal_mode", "delete")
         finally:
             copy.close()
             source.close()
-    _sync(new)
-    os.rename(new, to)
+
+
+def put_in_place(new: Path, to: Path) -> None:
+    """Let a copy, which is whole, take the place of a database that nobody has open.
+
+    Raises:
+        Conflict: somebody has.
+    """
+    with alone_with(new), alone_with(to):
+        _sync(new)
+        os.rename(new, to)
     _sync(to.parent)
+
+
+def check_place(path: Path, replaced: bytes | None) -> None:
+    """Refuse to replace a database that is in use, or of another house than the one given.
+
+    Raises:
+        Conflict: it is one.
+    """
+    if path.exists() and (replaced is None or secret_of(path) != replaced):
+        raise Conflict(f"{path} is the mail of another house; name another folder")
+    with alone_with(path):
+        return
+
+
+def secret_of(path: Path) -> bytes | None:
+    """What tells a house from others; None where there is none, or not one that can be read."""
+    try:
+        database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            row = database.execute(SECRET).fetchone()
+        finally:
+            database.close()
+    except apsw.Error:
+        return None
+    return bytes(row[0]) if row else None
+
+
+@contextmanager
+def alone_with(path: Path) -> Iterator[apsw.Connection | None]:
+    """Keep others from a database for a moment; what its log holds is in the file then.
+
+    A log without its file may hold mail that was acknowledged: what it belongs to is not ours
+    to guess.
+
+    Raises:
+        Conflict: somebody has the database open, it is none, or there is only its log.
+    """
+    if not path.exists():
+        _refuse_lone_logs(path)
+        yield None
+        return
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        # Only who is alone may leave the log behind; SQLite removes it then.
+        database.pragma("journal_mode", "delete")
+        database.execute("BEGIN EXCLUSIVE")
+        yield database
+    except apsw.BusyError as error:
+        raise Conflict(f"{path} is in use; stop what runs there, or name another folder") from error
+    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError) as error:
+        raise Conflict(f"{path} is no mail of ours, or damaged; move it away") from error
+    finally:
+        database.close()
+
+
+def _refuse_lone_logs(path: Path) -> None:
+    for log in _files_beside(path):
+        if log.exists():
+            raise Conflict(
+                f"{log} belongs to a database that is not there any more and may hold its newest "
+                "mail; put it where that is, or remove it"
+            )
+
+
+def _files_beside(path: Path) -> list[Path]:
+    return [path.with_name(path.name + end) for end in _BESIDE]
 
 
 def _sync(path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import apsw
 
-from postroom.errors import MailError, StorageFull
+from postroom.errors import MailError, StorageFull, Unstorable
 from postroom.ports.bell import Topic
 from postroom.store.transaction import Row
 
@@ -164,5 +164,7 @@ def sqlite_errors() -> Iterator[None]:
         raise StorageFailed(f"the disk failed ({error}); restart once it is well") from error
     except (apsw.BusyError, apsw.LockedError) as error:
         raise MailError("the database is busy with another process; try again") from error
+    except (apsw.ConstraintError, apsw.TooBigError) as error:
+        raise Unstorable(f"the database refused this ({error})") from error
     except (apsw.CorruptError, apsw.NotADBError) as error:
         raise StorageFailed(f"the database is damaged ({error}); restore a backup") from error

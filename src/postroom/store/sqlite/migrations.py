@@ -11,6 +11,7 @@ import secrets
 import apsw
 
 from postroom.errors import MailError
+from postroom.mail.keying import as_key
 from postroom.store.recall import schema as recall
 from postroom.store.search import schema as search
 from postroom.store.sqlite import inbox_keys
@@ -434,6 +435,17 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     ("ALTER TABLE search_segments ADD COLUMN format INTEGER NOT NULL DEFAULT 1",),
     ("ALTER TABLE accounts ADD COLUMN refusal TEXT",),
+    # What mail says of itself is a key only up to a length (see `mail.keying`).
+    (
+        """UPDATE messages SET internet_id = as_key(internet_id)
+            WHERE octet_length(internet_id) > 998""",
+        """UPDATE thread_ids SET internet_id = as_key(internet_id)
+            WHERE octet_length(internet_id) > 998""",
+        """UPDATE threads SET base_subject = as_key(base_subject)
+            WHERE octet_length(base_subject) > 998""",
+        "UPDATE contacts SET address = as_key(address) WHERE octet_length(address) > 998",
+        "DELETE FROM contact_shapes WHERE octet_length(site) > 998",
+    ),
 )
 
 
@@ -443,6 +455,7 @@ def migrate(connection: apsw.Connection, steps: tuple[tuple[str, ...], ...] = ST
     Raises:
         MailError: the database was made by a newer Postroom.
     """
+    connection.create_scalar_function("as_key", lambda *given: as_key(str(given[0])), 1)
     while True:
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.cli.exits import EXIT_CODES, OK
 from postroom.surfaces.cli.progress import Progress
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.streams import write_json
@@ -36,14 +37,14 @@ _BLOBS = "FOLDER|s3://…"
 @click.pass_obj
 def migrate(
     session: Session, *, source: str, target: str, from_blobs: str | None, to_blobs: str | None
-) -> None:
+) -> int:
     old = _place(session.settings, source, from_blobs)
     new = _place(session.settings, target, to_blobs)
-    if (old.database_url, old.data_dir) == (new.database_url, new.data_dir):
+    if old.database_url == new.database_url and _is_same(old.data_dir, new.data_dir):
         raise InvalidInput("to: the same place as --from; name another one")
     if old.database_url is None and not (old.data_dir / "postroom.db").is_file():
         raise InvalidInput(f"from: there is no mail in {old.data_dir}")
-    _tell(session, asyncio.run(_move(old, new)), "moved")
+    return _tell(session, asyncio.run(_move(old, new)), "moved")
 
 
 async def _move(old: Settings, new: Settings) -> Moved:
@@ -62,18 +63,26 @@ def _place(settings: Settings, place: str, blobs: str | None) -> Settings:
     if re.match(r"postgres(ql)?://", place):
         found = replace(settings, database_url=place)
     else:
-        found = replace(settings, data_dir=_folder(place), database_url=None, blobs_url=None)
+        folder = _folder(place, "postgresql://…")
+        found = replace(settings, data_dir=folder, database_url=None, blobs_url=None)
     if blobs is None:
         return found
     if blobs.startswith("s3://"):
         return replace(found, blobs_url=blobs.rstrip("/"))
     if found.database_url is None:
-        raise InvalidInput(f"blobs: those of {place} are inside it, or in a bucket")
-    return replace(found, blobs_url=None, data_dir=_folder(blobs))
+        raise InvalidInput("blobs: those of a folder are inside it, or in a bucket: s3://…")
+    return replace(found, blobs_url=None, data_dir=_folder(blobs, "s3://…"))
 
 
-def _folder(text: str) -> Path:
+def _folder(text: str, other: str) -> Path:
+    """A folder; an address with a typing error is none, and may hold a password."""
+    if "://" in text or re.search(r"\b(host|port|user|dbname|password)\s*=", text):
+        raise InvalidInput(f"this looks like an address and is none: give a folder or {other}")
     return Path(text).expanduser().absolute()
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
 
 
 @click.command(
@@ -83,31 +92,16 @@ def _folder(text: str) -> Path:
 )
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.pass_obj
-def backup(session: Session, folder: Path) -> None:
+def backup(session: Session, folder: Path) -> int:
     settings = session.settings
     if settings.database_url is not None:
         raise InvalidInput(
             "this mail is in PostgreSQL; back it up with its own tools (docs/operations.md), or "
             "copy it into a folder with `postroom migrate`"
         )
-    if folder.absolute() == settings.data_dir.absolute():
-        raise InvalidInput("folder: that is the data folder itself; name another one")
-    _tell(session, asyncio.run(_back_up(settings, folder.absolute())), "backed up")
-
-
-@click.command(help="Bring a backup back into an empty data folder.")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
-@click.pass_obj
-def restore(session: Session, folder: Path) -> None:
-    settings = session.settings
-    if settings.database_url is not None:
-        raise InvalidInput("bring it into PostgreSQL with `postroom migrate --from FOLDER --to …`")
-    if not (folder / "postroom.db").is_file():
-        raise InvalidInput(f"folder: there is no backup in {folder}")
-    if (settings.data_dir / "postroom.db").exists():
-        raise Conflict(f"{settings.data_dir} has mail already; name an empty folder with --data")
-    kept = replace(settings, data_dir=folder.absolute(), blobs_url=None)
-    _tell(session, asyncio.run(_back_up(kept, settings.data_dir)), "restored")
+    if not (settings.data_dir / "postroom.db").is_file():
+        raise InvalidInput(f"data: there is no mail in {settings.data_dir}")
+    return _tell(session, asyncio.run(_back_up(settings, folder.absolute())), "backed up")
 
 
 async def _back_up(settings: Settings, folder: Path) -> Moved:
@@ -117,9 +111,39 @@ async def _back_up(settings: Settings, folder: Path) -> Moved:
         return await back_up(settings, folder, progress.tell)
 
 
-def _tell(session: Session, moved: Moved, verb: str) -> None:
+@click.command(
+    help="Bring a backup back into an empty data folder, and into the bucket of its blobs if one "
+    "is set. Run it again if it was interrupted: it goes on where it was."
+)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.pass_obj
+def restore(session: Session, folder: Path) -> int:
+    settings = session.settings
+    if settings.database_url is not None:
+        raise InvalidInput("bring it into PostgreSQL with `postroom migrate --from FOLDER --to …`")
+    if not (folder / "postroom.db").is_file():
+        raise InvalidInput(f"folder: there is no backup in {folder}")
+    if (settings.data_dir / "postroom.db").exists():
+        raise Conflict(f"{settings.data_dir} has mail already; name an empty folder with --data")
+    return _tell(session, asyncio.run(_bring_back(folder.absolute(), settings)), "restored")
+
+
+async def _bring_back(folder: Path, settings: Settings) -> Moved:
+    from postroom.app import bring_back
+
+    with Progress("copying", unit="blobs") as progress:
+        return await bring_back(folder, settings, progress.tell)
+
+
+def _tell(session: Session, moved: Moved, verb: str) -> int:
+    """Say what was done, and end with 1 if a part of it could not be."""
     if session.as_json:
         write_json(to_json(moved))
     else:
-        print(f"{verb}: {moved.rows} {'rows' if verb == 'moved' else 'messages'}, "
-              f"{moved.blobs} blobs")  # fmt: skip
+        for problem in moved.problems:
+            print(f"problem: {problem}")
+        rows = "rows" if verb == "moved" else "messages"
+        print(f"{verb}: {moved.rows} {rows}, {moved.blobs} blobs")
+        for account in moved.without_login:
+            print(f"the login of {account} is not here; run: postroom account login {account}")
+    return EXIT_CODES["internal"] if moved.problems else OK

@@ -1,0 +1,213 @@
+"""Backups are made and brought back whole, or nothing that was there before is harmed."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import apsw
+import pytest
+
+from postroom.blobs.objects import ObjectBlobs
+from postroom.providers.vault.files import FileVault
+from tests.mails import mail
+from tests.servers import s3
+
+
+@pytest.fixture
+def full(postroom, receive):
+    """A house with some mail in it."""
+    for number in range(5):
+        receive(mail(f"Plan {number}", attachments=[("a.txt", "text/plain", b"%d" % number)]))
+    return postroom
+
+
+def subjects(folder: Path) -> set[str]:
+    database = apsw.Connection(str(folder / "postroom.db"))
+    return {str(row[0]) for row in database.execute("SELECT subject FROM messages")}
+
+
+def blobs(folder: Path) -> list[Path]:
+    return sorted(path for path in (folder / "blobs").glob("??/*") if path.is_file())
+
+
+def is_whole(postroom, folder: Path) -> bool:
+    return 0 == postroom("--data", folder, "verify").code
+
+
+def test_a_log_without_its_file_stops_a_restore(full, data, tmp_path):
+    full("backup", tmp_path / "kept")
+    (tmp_path / "new").mkdir()
+    log = tmp_path / "new" / "postroom.db-wal"
+    log.write_bytes(b"the newest mail of another file")
+
+    refused = full("--data", tmp_path / "new", "restore", tmp_path / "kept")
+
+    assert 5 == refused.code
+    assert str(log) in refused.err
+    assert log.exists()
+
+
+def test_a_log_that_a_kill_left_in_the_backup_is_of_the_past(full, receive, data, tmp_path):
+    kept = tmp_path / "kept"
+    full("backup", kept)
+    with_log = sqlite3.connect(kept / "postroom.db")
+    with_log.execute("PRAGMA journal_mode = wal")
+    with_log.execute("UPDATE messages SET subject = 'overwritten'")
+    with_log.commit()
+    shutil.copytree(kept, tmp_path / "killed")
+    with_log.close()
+    assert (tmp_path / "killed" / "postroom.db-wal").stat().st_size
+    receive(mail("After"))
+
+    assert 0 == full("backup", tmp_path / "killed").code
+
+    assert subjects(data) == subjects(tmp_path / "killed")
+    assert is_whole(full, tmp_path / "killed")
+
+
+@pytest.mark.parametrize("name", ["link", "data/../data"])
+def test_the_data_folder_by_another_name_is_refused(full, data, tmp_path, name):
+    (tmp_path / "link").symlink_to(data)
+
+    assert 2 == full("backup", tmp_path / name).code
+    assert is_whole(full, data)
+
+
+def test_another_house_is_not_overwritten(full, data, tmp_path):
+    other = tmp_path / "other"
+    full("--data", other, "inbox", "create", "--username", "ana")
+    before = {path: path.read_bytes() for path in other.iterdir() if path.is_file()}
+
+    refused = full("backup", other)
+
+    assert 5 == refused.code
+    assert "another house" in refused.err
+    assert before == {path: path.read_bytes() for path in other.iterdir() if path.is_file()}
+
+
+def test_the_key_of_a_house_on_a_server_is_not_overwritten(full, tmp_path):
+    (tmp_path / "other").mkdir()
+    key = tmp_path / "other" / "audit.key"
+    key.write_text("ab" * 32)
+
+    assert 5 == full("backup", tmp_path / "other").code
+    assert "ab" * 32 == key.read_text()
+
+
+def test_a_backup_that_is_in_use_is_not_replaced(full, tmp_path):
+    kept = tmp_path / "kept"
+    full("backup", kept)
+    user = apsw.Connection(str(kept / "postroom.db"))
+    user.pragma("journal_mode", "wal")
+    user.execute("SELECT count(*) FROM messages").fetchall()
+
+    assert 5 == full("backup", kept).code
+    user.close()
+    assert 0 == full("backup", kept).code
+
+
+def test_an_interrupted_restore_goes_on(full, data, tmp_path, monkeypatch):
+    from postroom.blobs.files import FileBlobs
+
+    kept, new = tmp_path / "kept", tmp_path / "new"
+    full("backup", kept)
+    real = FileBlobs.put
+    calls: list[int] = []
+
+    async def fails(self, contents):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return await real(self, contents)
+
+    monkeypatch.setattr(FileBlobs, "put", fails)
+    interrupted = full("--data", new, "restore", kept)
+    monkeypatch.setattr(FileBlobs, "put", real)
+
+    assert 0 != interrupted.code
+    assert 0 == full("--data", new, "restore", kept).code
+    assert is_whole(full, new)
+    assert subjects(data) == subjects(new)
+
+
+def test_a_backup_that_fails_leaves_the_one_before(full, receive, tmp_path, monkeypatch):
+    from postroom.blobs.files import FileBlobs
+    from postroom.errors import StorageFull
+
+    kept = tmp_path / "kept"
+    full("backup", kept)
+    before = subjects(kept)
+    receive(mail("After"))
+
+    async def is_full(self, contents):
+        raise StorageFull("the disk is full")
+
+    monkeypatch.setattr(FileBlobs, "put", is_full)
+    failed = full("backup", kept)
+    monkeypatch.undo()
+
+    assert 9 == failed.code
+    assert before == subjects(kept)
+    assert is_whole(full, kept)
+
+
+@pytest.mark.parametrize("harm", ["damage", "loss"])
+@pytest.mark.parametrize("command", ["backup", "migrate"])
+def test_a_blob_that_is_not_whole_is_named_and_the_rest_is_kept(
+    full, data, tmp_path, harm, command
+):
+    first = blobs(data)[0]
+    if harm == "damage":
+        first.write_bytes(b"rot")
+    else:
+        first.unlink()
+    new = tmp_path / "new"
+    words = ("backup", new) if command == "backup" else ("migrate", "--from", data, "--to", new)
+
+    ran = full(*words, "-o", "json")
+
+    assert 1 == ran.code
+    [problem] = ran.json["problems"]
+    assert first.parent.name + first.name in problem
+    assert len(blobs(data)) - (harm == "damage") == len(blobs(new)) == ran.json["blobs"]
+    assert subjects(data) == subjects(new)
+
+
+def test_a_backup_comes_back_into_a_bucket(full, data, tmp_path, monkeypatch):
+    full("backup", tmp_path / "kept")
+    with s3.running() as bucket:
+        monkeypatch.setattr(ObjectBlobs, "at", lambda *_: ObjectBlobs(bucket))
+        monkeypatch.setenv("POSTROOM_BLOBS_URL", "s3://postroom-test/back")
+
+        assert 0 == full("--data", tmp_path / "new", "restore", tmp_path / "kept").code
+
+        assert is_whole(full, tmp_path / "new")
+    assert [] == blobs(tmp_path / "new")
+
+
+@pytest.mark.parametrize("command", ["restore", "migrate"])
+def test_logins_come_along(full, data, tmp_path, monkeypatch, command):
+    monkeypatch.setenv("POSTROOM_SECRETS", "file")
+    FileVault(data / "secrets").write("work", {"password": "s3cret"})
+    full("inbox", "create", "--username", "ana")
+    database = apsw.Connection(str(data / "postroom.db"))
+    for number, name in enumerate(("work", "forgotten"), 1):
+        database.execute(
+            """INSERT INTO accounts (id, provider, address, inbox, options, state, detail,
+                   created_at) VALUES (?, 'imap', 'a@b.example', ?, '{}', 'new', '', 0)""",
+            (name, number),
+        )
+    database.close()
+    new = tmp_path / "new"
+    if command == "migrate":
+        ran = full("migrate", "--from", data, "--to", new, "-o", "json")
+    else:
+        full("backup", tmp_path / "kept")
+        ran = full("--data", new, "restore", tmp_path / "kept", "-o", "json")
+
+    assert (0, ["forgotten"]) == (ran.code, ran.json["without_login"])
+    assert {"password": "s3cret"} == FileVault(new / "secrets").read("work")
+    modes = {path.stat().st_mode & 0o777 for path in (new / "secrets").iterdir()}
+    assert {0o600} == modes
