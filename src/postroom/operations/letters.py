@@ -37,7 +37,7 @@ from postroom.operations.inboxes import inbox_of
 from postroom.operations.messages import message_of
 from postroom.operations.request import Request
 from postroom.pipeline.addressing import inboxes_for
-from postroom.pipeline.outbox import route
+from postroom.pipeline.outbox import route_all
 from postroom.pipeline.receive import Arrival, as_sent, check_size, put_away
 
 AUTOMATIC = (("Auto-Submitted", "auto-replied"),)
@@ -171,15 +171,18 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
     warnings = await warn_of_confidences(
         ctx, f"{parsed.subject}\n{parsed.text}", _recipients(outgoing)
     )
+    recipients = tuple(
+        [Recipient(address, "scheduled") for address in _recipients(outgoing)]
+        if letter.send_at
+        else (await route_all(ctx, _recipients(outgoing), local, inbox.account_id)).values()
+    )
     now_local = () if letter.send_at else dict.fromkeys(i.id for i in local.values())
     own = Arrival(raw, inbox.id, SENT, "outbound")
     arrivals = [own, *(Arrival(raw, inbox_id) for inbox_id in now_local)]
     async with put_away(ctx, [(arrival, parsed) for arrival in arrivals]) as copies:
         return await ctx.store.record_send(
             NewSend(
-                message=_sent_copy(
-                    ctx, copies[0], letter, outgoing, parent, local, inbox.account_id
-                ),
+                message=_sent_copy(copies[0], outgoing, parent, recipients),
                 deliveries=tuple(copies[1:]),
                 caller=ctx.caller.key_id,
                 payload=payload,
@@ -378,22 +381,10 @@ def _recipients(outgoing: Outgoing) -> list[str]:
 
 
 def _sent_copy(
-    ctx: Context,
-    copy: NewMessage,
-    letter: Letter,
-    outgoing: Outgoing,
-    parent: Parent,
-    local: dict[str, Inbox],
-    account_id: str | None,
+    copy: NewMessage, outgoing: Outgoing, parent: Parent, recipients: tuple[Recipient, ...]
 ) -> NewMessage:
     """The sender's own message, which knows what became of each recipient."""
     sent = as_sent(copy, [address for _, address in outgoing.bcc])
-    recipients = tuple(
-        Recipient(address, "scheduled")
-        if letter.send_at
-        else route(ctx, address, local, account_id)
-        for address in _recipients(outgoing)
-    )
     return replace(sent, recipients=recipients, thread_id=parent.thread_id)
 
 

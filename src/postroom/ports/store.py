@@ -186,6 +186,13 @@ class GrantsLeases(Protocol):
     async def release(self, name: str, holder: str) -> None:
         """Give a lease back before it ends."""
 
+    async def attend(self, role: str, holder: str, *, now: datetime, lasting: timedelta) -> None:
+        """Be counted among those who do a work, which many may, until *lasting* is over."""
+
+    async def leave(self, role: str, holder: str) -> None: ...
+    async def is_attended(self, role: str, now: datetime) -> bool:
+        """Whether anybody does a work now."""
+
 
 class KeepsAccounts(Protocol):
     """Logins at providers, what is where over there, and what they have yet to be told."""
@@ -281,15 +288,24 @@ class KeepsOutbox(Protocol):
     """Mail on its way out, handed over by one worker at a time."""
 
     async def claim_mail(
-        self, holder: str, *, now: datetime, until: datetime, limit: int, most_per_domain: int
+        self,
+        holder: str,
+        *,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        most_per_domain: int,
+        relays: bool = True,
+        active: Sequence[OutboxJob] = (),
     ) -> Claimed:
-        """Take what is due; what a worker that is gone was handing over is lost.
+        """Take what is due and keep what is *active*; what nobody hands over any more is lost.
 
-        Mail to a domain that has had its share of the hour waits for the next.
+        Mail to a domain that has had its share of the hour waits for the next. Who does not relay
+        gets only what needs no relay.
         """
 
-    async def next_mail_at(self) -> datetime | None:
-        """When there is something to do next."""
+    async def next_mail_at(self, *, relays: bool = True) -> datetime | None:
+        """When there is something to do next for a worker that relays, or for one that does not."""
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None: ...
     async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
@@ -314,8 +330,11 @@ class KeepsOutbox(Protocol):
         copies: Sequence[NewMessage],
         recipients: Mapping[str, Recipient],
         now: datetime,
-    ) -> None:
-        """Let the local copies of a scheduled mail arrive, and the rest wait for the relay."""
+    ) -> bool:
+        """Let the local copies of a scheduled mail arrive, and the rest wait for the relay.
+
+        False if the claim was lost.
+        """
 
     async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]: ...
     async def outbox_state(self) -> OutboxState: ...

@@ -271,6 +271,15 @@ class SqlStore(SqlMemories, SqlAccounts):
     async def release(self, name: str, holder: str) -> None:
         await self._write(lambda tx: leases.release(tx, name, holder))
 
+    async def attend(self, role: str, holder: str, *, now: datetime, lasting: timedelta) -> None:
+        await self._write(lambda tx: leases.attend(tx, role, holder, now=now, lasting=lasting))
+
+    async def leave(self, role: str, holder: str) -> None:
+        await self._write(lambda tx: leases.leave(tx, role, holder))
+
+    async def is_attended(self, role: str, now: datetime) -> bool:
+        return await self._engine.read(lambda tx: leases.is_attended(tx, role, now))
+
     async def save_draft(self, draft: StoredDraft) -> None:
         await self._write(lambda tx: drafts.save_draft(tx, draft), about=draft.id)
 
@@ -293,16 +302,31 @@ class SqlStore(SqlMemories, SqlAccounts):
         return await self._write(lambda tx: drafts.remove_draft(tx, draft_id, visible), is_act=bool)
 
     async def claim_mail(
-        self, holder: str, *, now: datetime, until: datetime, limit: int, most_per_domain: int
+        self,
+        holder: str,
+        *,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        most_per_domain: int,
+        relays: bool = True,
+        active: Sequence[OutboxJob] = (),
     ) -> Claimed:
         return await self._write(
             lambda tx: outbox.claim_mail(
-                tx, holder, now=now, until=until, limit=limit, most_per_domain=most_per_domain
+                tx,
+                holder,
+                now=now,
+                until=until,
+                limit=limit,
+                most_per_domain=most_per_domain,
+                relays=relays,
+                active=active,
             )
         )
 
-    async def next_mail_at(self) -> datetime | None:
-        return await self._engine.read(outbox.next_mail_at)
+    async def next_mail_at(self, *, relays: bool = True) -> datetime | None:
+        return await self._engine.read(lambda tx: outbox.next_mail_at(tx, relays=relays))
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None:
         await self._write(lambda tx: outbox.renew_mail(tx, jobs, until))
@@ -331,8 +355,10 @@ class SqlStore(SqlMemories, SqlAccounts):
         copies: Sequence[NewMessage],
         recipients: Mapping[str, Recipient],
         now: datetime,
-    ) -> None:
-        await self._write(lambda tx: outbox.deliver_scheduled(tx, job, copies, recipients, now))
+    ) -> bool:
+        return await self._write(
+            lambda tx: outbox.deliver_scheduled(tx, job, copies, recipients, now)
+        )
 
     async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]:
         return await self._engine.read(lambda tx: outbox_listing.find_outbox(tx, query))

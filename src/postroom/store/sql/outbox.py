@@ -39,7 +39,7 @@ INSERT = """
 """
 STALE = """
     SELECT inbox, message, state, pending FROM outbox
-     WHERE state IN ('claimed', 'handing_over') AND until <= :now AND holder <> :holder
+     WHERE state IN ('claimed', 'handing_over') AND until <= :now
 """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
@@ -47,9 +47,12 @@ DUE = """
       FROM outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
       JOIN inboxes i ON i.number = +m.inbox
      WHERE o.state = 'waiting'
-       AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond))
+       AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond)){only}
      ORDER BY o.next_at, o.message LIMIT :limit
 """
+WITHOUT_RELAY = " AND (o.state <> 'waiting' OR o.is_scheduled = 1 OR i.account_id IS NOT NULL)"
+"""What a worker can do that has no relay: who has one does the rest."""
+
 FREE = """
     SELECT 1 FROM outbox o
      WHERE o.inbox = :inbox AND o.message = :message AND o.state = 'waiting'
@@ -66,8 +69,9 @@ PAUSE = """
     INSERT INTO facts (name, value) VALUES ('outbox_paused', :value) ON CONFLICT (name) DO NOTHING
 """
 NEXT = """
-    SELECT min(CASE WHEN state = 'waiting' THEN next_at ELSE until END) FROM outbox
-     WHERE state <> 'done'
+    SELECT min(CASE WHEN o.state = 'waiting' THEN o.next_at ELSE o.until END)
+      FROM outbox o JOIN inboxes i ON i.number = +o.inbox
+     WHERE o.state <> 'done'{only}
 """
 FIND = """
     SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox FROM messages m
@@ -109,14 +113,20 @@ def claim_mail(
     until: datetime,
     limit: int,
     most_per_domain: int,
+    relays: bool = True,
+    active: Sequence[OutboxJob] = (),
 ) -> Claimed:
-    """Take over what is due, and what a worker that is gone has left behind."""
+    """Take over what is due, and what is left behind: nobody works on it, not even we."""
+    renew_mail(tx, active, until)
     lost: dict[str, int] = {}
-    for inbox, number, state, pending in tx.all(STALE, now=seconds(now), holder=holder):
+    for inbox, number, state, pending in tx.all(STALE, now=seconds(now)):
         lost |= _abandon(tx, (inbox, number), state, pending, now)
     if is_paused(tx):
         return Claimed((), lost)
-    due = tx.all(DUE, now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
+    only = "" if relays else WITHOUT_RELAY
+    due = tx.all(
+        DUE.format(only=only), now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit
+    )
     found = [_job(row, holder) for row in due]
     jobs = [job for job in found if tx.claimable(FREE, "o", **_of(job))]
     taken = [job for job in jobs if job.is_scheduled or _has_room(tx, job, now, most_per_domain)]
@@ -177,9 +187,10 @@ def _job(row: Row, holder: str) -> OutboxJob:
     )
 
 
-def next_mail_at(tx: Transaction) -> datetime | None:
+def next_mail_at(tx: Transaction, *, relays: bool = True) -> datetime | None:
     """When there is something to do next."""
-    row = None if is_paused(tx) else tx.one(NEXT)
+    only = "" if relays else WITHOUT_RELAY
+    row = None if is_paused(tx) else tx.one(NEXT.format(only=only))
     return moment(row[0]) if row and row[0] is not None else None
 
 
@@ -209,13 +220,17 @@ def begin_handing_over(tx: Transaction, job: OutboxJob, accepted: Sequence[str])
 
 def release_mail(tx: Transaction, job: OutboxJob) -> None:
     """Give a claim back before anything was handed over."""
+    if _is_claimed(tx, job):
+        _wait_again(tx, job.inbox, job.number, seconds(job.queued_at))
+
+
+def _is_claimed(tx: Transaction, job: OutboxJob) -> bool:
     row = tx.one(
         f"SELECT 1 FROM outbox WHERE {_IT} AND holder = :h AND state = 'claimed'",
         **_of(job),
         h=job.holder,
     )
-    if row is not None:
-        _wait_again(tx, job.inbox, job.number, seconds(job.queued_at))
+    return row is not None
 
 
 def settle_mail(
@@ -249,8 +264,13 @@ def deliver_scheduled(
     copies: Sequence[NewMessage],
     recipients: Mapping[str, Recipient],
     now: datetime,
-) -> None:
-    """The time of a scheduled mail has come: local copies arrive, the rest waits for the relay."""
+) -> bool:
+    """The time of a scheduled mail has come: local copies arrive, the rest waits for the relay.
+
+    False if the claim was lost: then whoever has it does all this.
+    """
+    if not _is_claimed(tx, job):
+        return False
     for copy in copies:
         add_message(tx, copy)
     set_recipients(tx, job.inbox, job.number, recipients, now)
@@ -258,6 +278,7 @@ def deliver_scheduled(
         keep_a_copy(tx, job.inbox, job.number, job.message_id)
     tx.run(f"UPDATE outbox SET is_scheduled = 0 WHERE {_IT}", **_of(job))
     _wait_again(tx, job.inbox, job.number, seconds(now))
+    return True
 
 
 def _wait_again(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
