@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom.app import App
-from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.errors import Conflict, InvalidInput, MailError, NotFound
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER, Caller
@@ -57,6 +57,94 @@ async def test_a_draft_is_no_message_until_it_is_sent(ctx: Context, inbox: Inbox
     assert ("delivered", first.message_id) == (first.status, again.message_id)
     assert 2 == await total(ctx)
     assert 0 == (await call(ctx, list_drafts, {})).total
+
+
+async def test_a_draft_is_sent_once_whoever_sends_it_and_however_late(
+    app: App, ctx: Context, inbox: Inbox
+) -> None:
+    draft = await call(ctx, create_draft, LETTER)
+    other = app.context(Caller("key_1"))
+    callers = [ctx, other] * 5
+    answers = await asyncio.gather(
+        *(call(caller, send_draft, {"draft_id": draft.id}) for caller in callers)
+    )
+    days = replace(app.house, clock=lambda: ctx.clock() + timedelta(days=30))
+    later = replace(app, house=days).context(OWNER)
+    await call(later, create_draft, {**LETTER, "subject": "Another"})
+    late = await call(later, send_draft, {"draft_id": draft.id})
+
+    assert {late.message_id} == {answer.message_id for answer in answers}
+    assert 2 == await total(ctx)
+    with pytest.raises(NotFound, match=late.message_id):
+        await call(ctx, update_draft, {"draft_id": draft.id, "subject": "x"})
+    with pytest.raises(NotFound, match=late.message_id):
+        await call(ctx, delete_draft, {"draft_id": draft.id})
+
+
+async def test_a_send_and_its_mark_are_one(
+    ctx: Context, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is killed has sent the draft and marked it, or neither."""
+    draft = await call(ctx, create_draft, LETTER)
+
+    def killed(*_: object) -> None:
+        raise MailError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("postroom.store.sql.sends.mark_sent", killed)
+        with pytest.raises(MailError, match="killed"):
+            await call(ctx, send_draft, {"draft_id": draft.id})
+
+    assert (1, 0) == ((await call(ctx, list_drafts, {})).total, await total(ctx))
+
+
+@pytest.mark.parametrize("name", ["idempotency_key", "wait_s", "allow_duplicate"])
+async def test_what_is_said_of_a_send_is_not_said_of_a_draft(
+    ctx: Context, inbox: Inbox, name: str
+) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        await call(ctx, create_draft, {**LETTER, name: 1})
+
+
+async def test_null_takes_a_thing_out_of_a_draft(ctx: Context, inbox: Inbox) -> None:
+    more = {"body_html": "<p>Shall we?</p>", "cc": ["cy@example.com"]}
+    draft = await call(ctx, create_draft, {**LETTER, **more})
+    nothing = {"body_text": None, "cc": None}
+    changed = await call(ctx, update_draft, {"draft_id": draft.id, **nothing})
+
+    assert (None, "<p>Shall we?</p>", ()) == (changed.body_text, changed.body_html, changed.cc)
+    with pytest.raises(InvalidInput, match="body_text"):
+        await call(ctx, update_draft, {"draft_id": draft.id, "body_html": None})
+    with pytest.raises(InvalidInput, match="to"):
+        await call(ctx, update_draft, {"draft_id": draft.id, "to": None})
+
+
+async def test_a_scheduled_draft_that_is_cancelled_is_a_draft_again(
+    ctx: Context, inbox: Inbox
+) -> None:
+    at = (ctx.clock() + timedelta(hours=1)).isoformat()
+    draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
+    first = await call(ctx, send_draft, {"draft_id": draft.id})
+    with pytest.raises(NotFound, match="cancel_message"):
+        await call(ctx, update_draft, {"draft_id": draft.id, "subject": "New plan"})
+    await call(ctx, cancel_message, {"message_id": first.message_id})
+    changed = await call(ctx, update_draft, {"draft_id": draft.id, "subject": "New plan"})
+    second = await call(ctx, send_draft, {"draft_id": draft.id})
+
+    assert ("New plan", "scheduled") == (changed.subject, second.status)
+    assert first.message_id != second.message_id
+
+
+async def test_a_sent_draft_says_what_became_of_it(ctx: Context, inbox: Inbox) -> None:
+    draft = await call(ctx, create_draft, {**LETTER, "to": ["ana@example.com"]})
+    sent = await call(ctx, send_draft, {"draft_id": draft.id})
+    await _took_over(ctx, sent.message_id, "ana@example.com")
+    after = await call(ctx, send_draft, {"draft_id": draft.id})
+    await ctx.store.remove_message(sent.message_id, None)
+
+    assert ("captured", "sent") == (sent.status, after.status)
+    with pytest.raises(Conflict, match="removed since"):
+        await call(ctx, send_draft, {"draft_id": draft.id})
 
 
 async def test_a_draft_can_be_changed_and_thrown_away(ctx: Context, inbox: Inbox) -> None:

@@ -19,6 +19,7 @@ from postroom.model.event import EventQuery
 from postroom.model.key import OWNER
 from postroom.model.message import Recipient
 from postroom.model.sending import Sent
+from postroom.model.stored import MessageQuery
 from postroom.operations.context import Context
 from postroom.operations.drafts import create_draft, send_draft
 from postroom.operations.operation import call
@@ -224,6 +225,43 @@ async def test_whoever_wants_an_unknown_mail_sent_again_says_so(post: Context) -
         await call(post, retry_message, {"message_id": sent.message_id})
     with pytest.raises(NotFound):
         await call(post, retry_message, {"message_id": "msg_none"})
+
+
+async def test_a_mail_that_failed_at_once_is_seen_and_can_be_helped(post: Context) -> None:
+    """Its address is ours: a retry brings it to the inbox, never to the relay."""
+    sent = await send(post, to=["bo@postroom.localhost"])
+    listed = await call(post, list_outbox, {"status": "failed"})
+    bo = await new_inbox(post, "bo")
+    async with relaying() as relay, working(post, relay):
+        again = await call(post, retry_message, {"message_id": sent.message_id})
+
+        async def has_arrived() -> bool:
+            return await statuses(post, sent) == {"bo@postroom.localhost": "delivered"}
+
+        await until(post, has_arrived)
+
+    assert ("failed", "queued", []) == (sent.status, again.status, relay.mails)
+    assert [sent.message_id] == [entry.message_id for entry in listed.results]
+    assert 1 == (await post.store.messages(MessageQuery(inbox_id=bo.id))).total
+    assert ["failed", "queued", "delivered"] == [
+        kind.removeprefix("message.") for kind in await types(post, sent)
+    ]
+
+
+async def test_what_was_captured_leaves_when_there_is_a_relay(post: Context) -> None:
+    sent = await send(replace(post, has_relay=False))
+    async with relaying() as relay, working(post, relay):
+        await call(post, retry_message, {"message_id": sent.message_id})
+        await until(post, lambda: are_out(post, [sent]))
+
+    assert ("captured", 1) == (sent.status, len(relay.mails))
+
+
+async def test_who_waits_waits_for_those_who_are_queued(post: Context) -> None:
+    async with relaying() as relay, working(post, relay):
+        sent = await send(post, to=["gone@postroom.localhost", "ana@example.com"], wait_s=10)
+
+    assert ["failed", "sent"] == [recipient.status for recipient in sent.recipients]
 
 
 async def test_a_worker_that_died_before_the_mail_went_out_is_replaced(

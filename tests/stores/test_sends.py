@@ -73,6 +73,32 @@ async def test_the_same_mail_within_minutes_is_recognised_and_said(
     assert 3 == len({first.message_id, wanted.message_id, by_other.message_id})
 
 
+async def test_a_mail_that_nobody_got_may_be_sent_again(house: House, inbox: Inbox) -> None:
+    sends = [await a_send(house, inbox) for _ in range(3)]
+    failed = dataclasses.replace(
+        sends[0].message, recipients=(Recipient("x@example.com", "failed", "no such inbox"),)
+    )
+
+    first = await house.store.record_send(dataclasses.replace(sends[0], message=failed))
+    second = await house.store.record_send(sends[1])
+    third = await house.store.record_send(sends[2])
+
+    assert (None, True) == (second.deduplicated, third.deduplicated)
+    assert first.message_id != second.message_id == third.message_id
+
+
+async def test_a_repeated_send_says_if_its_message_is_gone(house: House, inbox: Inbox) -> None:
+    sends = [await a_send(house, inbox, idempotency_key="k") for _ in range(2)]
+    first = await house.store.record_send(sends[0])
+    await house.store.remove_message(first.message_id, None)
+    again = await house.store.record_send(sends[1])
+
+    assert (first.message_id, ("its copy here was removed since",)) == (
+        again.message_id,
+        again.warnings,
+    )
+
+
 async def test_after_ten_minutes_the_same_mail_is_a_new_one(house: House, inbox: Inbox) -> None:
     first = await house.store.record_send(await a_send(house, inbox))
     send = await a_send(house, inbox)

@@ -109,6 +109,7 @@ class NewSend:
     answered: str | None = None
     send_at: datetime | None = None
     warnings: tuple[str, ...] = ()
+    draft_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,15 +272,14 @@ class KeepsDrafts(Protocol):
     """Mail that is not sent yet."""
 
     async def save_draft(self, draft: StoredDraft) -> None:
-        """Keep a draft, new or changed. Raises NotFound when its inbox is gone."""
+        """Keep a draft, new or changed. Raises NotFound when its inbox is gone, or it was sent."""
 
-    async def draft(
-        self, draft_id: str, visible: Visible, *, even_sent: bool
-    ) -> StoredDraft | None: ...
+    async def draft(self, draft_id: str, visible: Visible) -> StoredDraft | None:
+        """A draft; one that was sent names the message that it has become."""
+
     async def drafts(
         self, visible: Visible, inbox_id: str | None, page: Slice
     ) -> Found[StoredDraft]: ...
-    async def mark_draft_sent(self, draft_id: str, now: datetime) -> None: ...
     async def remove_draft(self, draft_id: str, visible: Visible) -> bool: ...
 
 

@@ -283,20 +283,13 @@ class SqlStore(SqlMemories, SqlAccounts):
     async def save_draft(self, draft: StoredDraft) -> None:
         await self._write(lambda tx: drafts.save_draft(tx, draft), about=draft.id)
 
-    async def draft(
-        self, draft_id: str, visible: Visible, *, even_sent: bool
-    ) -> StoredDraft | None:
-        return await self._engine.read(
-            lambda tx: drafts.get_draft(tx, draft_id, visible, even_sent=even_sent)
-        )
+    async def draft(self, draft_id: str, visible: Visible) -> StoredDraft | None:
+        return await self._engine.read(lambda tx: drafts.get_draft(tx, draft_id, visible))
 
     async def drafts(
         self, visible: Visible, inbox_id: str | None, page: Slice
     ) -> Found[StoredDraft]:
         return await self._engine.read(lambda tx: drafts.list_drafts(tx, visible, inbox_id, page))
-
-    async def mark_draft_sent(self, draft_id: str, now: datetime) -> None:
-        await self._write(lambda tx: drafts.mark_draft_sent(tx, draft_id, now))
 
     async def remove_draft(self, draft_id: str, visible: Visible) -> bool:
         return await self._write(lambda tx: drafts.remove_draft(tx, draft_id, visible), is_act=bool)

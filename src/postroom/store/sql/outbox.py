@@ -18,9 +18,10 @@ from postroom.model.outbox import (
     OutboxJob,
     OutboxState,
 )
-from postroom.model.sending import OPEN, overall_status
+from postroom.model.sending import AGAIN, NOT_OUT, OPEN, overall_status
 from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
+from postroom.store.sql.drafts import take_back
 from postroom.store.sql.outcomes import ABOUT, set_recipients
 from postroom.store.sql.pushes import keep_a_copy
 from postroom.store.sql.values import dumps, from_text, moment, seconds
@@ -35,7 +36,7 @@ _BEYOND_S = int(timedelta(hours=12).total_seconds())
 
 INSERT = """
     INSERT INTO outbox (message, inbox, state, status, attempts, queued_at, next_at, is_scheduled)
-    VALUES (:message, :inbox, 'waiting', :status, 0, :start, :start, :is_scheduled)
+    VALUES (:message, :inbox, :state, :status, 0, :start, :start, :is_scheduled)
 """
 STALE = """
     SELECT inbox, message, state, pending FROM outbox
@@ -91,13 +92,15 @@ def put_in_outbox(
     *,
     is_scheduled: bool,
 ) -> None:
-    """Let a message that was just stored wait for a worker, if there is anything to do."""
-    if not any(recipient.status in OPEN for recipient in recipients):
+    """Let a message that was just stored wait for a worker, or be seen if it failed at once."""
+    statuses = {recipient.status for recipient in recipients}
+    if statuses.isdisjoint(NOT_OUT):
         return
     tx.run(
         INSERT,
         inbox=inbox,
         message=number,
+        state="done" if statuses.isdisjoint(OPEN) else "waiting",
         status=overall_status(recipients),
         start=start,
         is_scheduled=int(is_scheduled),
@@ -322,27 +325,24 @@ def outbox_state(tx: Transaction) -> OutboxState:
 def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
     """Queue again whoever did not get the message, or hurry those who wait.
 
+    Where each of them is reached is found out anew, as for a mail whose time has come.
+
     Raises:
         NotFound: there is no such sent message.
         Conflict: there is nobody left to send it to, or it is being handed over right now.
     """
     row = _found(tx, message_id, visible)
-    again = [r for r in _recipients(row) if r.status in ("failed", "unknown", "bounced", *OPEN)]
+    again = [r for r in _recipients(row) if r.status in AGAIN]
     if not again:
         raise Conflict(f"everyone has got {message_id} already")
     if row[3] in ("claimed", "handing_over"):
         raise Conflict(f"{message_id} is being handed over right now")
-    if row[3] is None:
-        raise Conflict(f"{message_id} never was in the outbox; send it again instead")
+    inbox, number = row[5], row[0]
     changes = {r.address: Recipient(r.address, "queued") for r in again}
-    set_recipients(tx, row[5], row[0], changes, now)
-    tx.run(
-        f"UPDATE outbox SET queued_at = :now, attempts = 0 WHERE {_IT}",
-        now=seconds(now),
-        inbox=row[5],
-        message=row[0],
-    )
-    _wait_again(tx, row[5], row[0], seconds(now))
+    set_recipients(tx, inbox, number, changes, now)
+    tx.run(f"DELETE FROM outbox WHERE {_IT}", inbox=inbox, message=number)
+    everyone = tuple(changes.get(r.address, r) for r in _recipients(row))
+    put_in_outbox(tx, inbox, number, everyone, seconds(now), is_scheduled=True)
 
 
 def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
@@ -362,6 +362,8 @@ def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetim
     cancelled = {r.address: Recipient(r.address, "failed", detail) for r in waiting}
     set_recipients(tx, row[5], row[0], cancelled, now)
     _wait_again(tx, row[5], row[0], seconds(now))
+    if len(cancelled) == len(_recipients(row)):
+        take_back(tx, message_id)
 
 
 def _found(tx: Transaction, message_id: str, visible: Visible) -> Row:

@@ -49,10 +49,12 @@ def set_recipients(
     moved = [r for r in changes.values() if before.get(r.address) not in (None, r.status)]
     add_outcomes(tx, moved, now, about)
     delayed = [
-        r for r in changes.values() if r.status == "queued" and before.get(r.address) == "queued"
+        r
+        for r in changes.values()
+        if r.detail and r.status == "queued" and before.get(r.address) == "queued"
     ]
     if delayed:
-        told = [{"address": r.address, "detail": r.detail or ""} for r in delayed]
+        told = [{"address": r.address, "detail": r.detail} for r in delayed]
         add_event(tx, "message.deferred", now, about, {"recipients": told})
 
 

@@ -432,6 +432,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
         """UPDATE memories SET is_owners = 1
             WHERE number IN (SELECT memory FROM memory_versions WHERE trust = 'user')""",
     ),
+    (
+        "DELETE FROM drafts WHERE sent_at IS NOT NULL",
+        "ALTER TABLE drafts ADD COLUMN message_id TEXT",
+        "CREATE INDEX drafts_by_message ON drafts (message_id)",
+        "CREATE INDEX drafts_unsent ON drafts (number) WHERE sent_at IS NULL",
+        "CREATE INDEX drafts_to_forget ON drafts (sent_at) WHERE arguments <> '{}'",
+    ),
 )
 
 
