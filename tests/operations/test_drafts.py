@@ -15,7 +15,6 @@ from postroom.errors import Conflict, InvalidInput, MailError, NotFound
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER, Caller
-from postroom.model.message import Recipient
 from postroom.model.stored import MessageQuery
 from postroom.operations.context import Context
 from postroom.operations.drafts import (
@@ -28,12 +27,9 @@ from postroom.operations.drafts import (
 )
 from postroom.operations.operation import call
 from postroom.operations.outbox import cancel_message
-from postroom.operations.sending import reply_to_message, send_message
+from postroom.operations.sending import forward_message
 from postroom.pipeline.outbox import Outbox
-from postroom.store.sql.outcomes import set_recipients
-from postroom.store.store import SqlStore
-from postroom.store.transaction import Transaction
-from tests.mails import deliver, mail, new_inbox
+from tests.mails import deliver, mail, new_inbox, took_over
 
 LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
@@ -138,7 +134,7 @@ async def test_a_scheduled_draft_that_is_cancelled_is_a_draft_again(
 async def test_a_sent_draft_says_what_became_of_it(ctx: Context, inbox: Inbox) -> None:
     draft = await call(ctx, create_draft, {**LETTER, "to": ["ana@example.com"]})
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
-    await _took_over(ctx, sent.message_id, "ana@example.com")
+    await took_over(ctx, sent.message_id, "ana@example.com")
     after = await call(ctx, send_draft, {"draft_id": draft.id})
     await ctx.store.remove_message(sent.message_id, None)
 
@@ -228,105 +224,15 @@ async def test_a_scheduled_mail_can_be_cancelled(ctx: Context, inbox: Inbox) -> 
     assert "failed" == cancelled.status
 
 
-async def _took_over(ctx: Context, message_id: str, *addresses: str) -> None:
-    """Let it be so that a relay took a mail."""
-
-    def write(tx: Transaction) -> None:
-        place = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)
-        inbox, number = place or (0, 0)
-        sent = {address: Recipient(address, "sent") for address in addresses}
-        set_recipients(tx, inbox, number, sent, ctx.clock())
-
-    assert isinstance(ctx.store, SqlStore)
-    await ctx.store._engine.write(write)
-
-
-BOUNCE = """\
-From: MAILER-DAEMON@relay.example
-To: bo@postroom.localhost
-Subject: Undelivered Mail Returned to Sender
-Message-ID: <bounce@relay.example>
-MIME-Version: 1.0
-Content-Type: multipart/report; report-type=delivery-status; boundary="b"
-
---b
-Content-Type: text/plain
-
-I'm sorry.
---b
-Content-Type: message/delivery-status
-
-Reporting-MTA: dns; relay.example
-
-Final-Recipient: rfc822; ANA@example.com
-Action: failed
-Status: 5.1.1
-Diagnostic-Code: smtp; 550 5.1.1 no such user
-
---b
-Content-Type: text/rfc822-headers
-
-Message-ID: <{internet_id}>
-Subject: Plan
-
---b--
-"""
-
-
-async def test_a_bounce_is_tied_to_the_message_it_speaks_of(ctx: Context, inbox: Inbox) -> None:
-    sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com", "cy@example.com"]})
-    message = await ctx.store.message(sent.message_id, None)
-    assert message is not None
-    await _took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
-    raw = BOUNCE.format(internet_id=message.internet_message_id).encode()
-    await deliver(ctx, inbox, raw)
-
-    after = await ctx.store.message(sent.message_id, None)
-
-    assert after is not None
-    assert after.recipients is not None
-    assert ["bounced", "sent"] == [r.status for r in after.recipients]
-    assert "550 5.1.1 no such user" == after.recipients[0].detail
-    types = [e.type for e in (await ctx.store.events(EventQuery(message_id=after.id))).rows]
-    assert "message.bounced" == types[-1]
-
-
-async def test_machines_do_not_answer_each_other(ctx: Context) -> None:
-    one, two = await new_inbox(ctx, "one"), await new_inbox(ctx, "two")
-    first = await call(
-        ctx,
-        send_message,
-        {"inbox_id": one.id, "to": [two.address], "subject": "Hi", "body_text": "x"},
-    )
-    answers, inbox, stopped = 0, two, ""
-    for _ in range(10):
-        newest = (await ctx.store.messages(MessageQuery(inbox_id=inbox.id, mailbox="Inbox"))).rows[
-            0
-        ]
-        arguments = {"message_id": newest.id, "body_text": f"auto {answers}", "automatic": True}
-        try:
-            await call(ctx, reply_to_message, arguments)
-        except Conflict as error:
-            stopped = str(error)
-            break
-        answers, inbox = answers + 1, one if inbox is two else two
-
-    assert first.status == "delivered"
-    assert (1, True) == (answers, "sent by a machine" in stopped)
-
-
-async def test_a_person_gets_one_automatic_answer_a_day(ctx: Context, inbox: Inbox) -> None:
+async def test_a_forward_refers_to_what_it_carries_on(ctx: Context, inbox: Inbox) -> None:
     root = await deliver(ctx, inbox, mail("Help", message_id="<r@example.com>"))
-    await call(
-        ctx, reply_to_message, {"message_id": root.message_id, "body_text": "1", "automatic": True}
-    )
-    more = await deliver(ctx, inbox, mail("Re: Help", in_reply_to="<r@example.com>"))
+    arguments = {"message_id": root.message_id, "to": ["ana@example.com"]}
+    sent = await call(ctx, forward_message, arguments)
+    message = await ctx.store.message(sent.message_id, None)
+    original = await ctx.store.message(root.message_id, None)
 
-    with pytest.raises(Conflict, match="within a day"):
-        await call(
-            ctx,
-            reply_to_message,
-            {"message_id": more.message_id, "body_text": "2", "automatic": True},
-        )
-    by_hand = await call(ctx, reply_to_message, {"message_id": more.message_id, "body_text": "3"})
-    assert "captured" == by_hand.status
+    assert message is not None
+    assert original is not None
+    assert ("r@example.com", ("r@example.com",)) == (message.in_reply_to, message.references)
+    assert ("Fwd: Help", root.thread_id) == (message.subject, message.thread_id)
+    assert "answered" not in original.flags

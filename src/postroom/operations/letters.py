@@ -92,6 +92,7 @@ class Letter:
     thread_id: str | None = None
     enclosures: list[Enclosure] = field(default_factory=list)
     is_automatic: bool = False
+    is_forward: bool = False
     headers: tuple[Pair, ...] = ()
     send_at: datetime | None = None
 
@@ -101,7 +102,7 @@ class Parent:
     """What a reply answers: the headers that say so, and the thread it stays in.
 
     `written_to` are the addresses of its recipients, one of which is ours; of our own mail, its
-    sender's.
+    sender's. `senders` are those who wrote it.
     """
 
     internet_message_id: str | None = None
@@ -109,6 +110,7 @@ class Parent:
     thread_id: str | None = None
     message_id: str | None = None
     written_to: tuple[str, ...] = ()
+    senders: tuple[str, ...] = ()
 
 
 async def send_once(
@@ -197,14 +199,14 @@ async def _send(
     async with put_away(ctx, [(arrival, parsed) for arrival in arrivals]) as copies:
         return await ctx.store.record_send(
             NewSend(
-                message=_sent_copy(copies[0], outgoing, parent, recipients),
+                message=_sent_copy(copies[0], letter, outgoing, parent, recipients),
                 deliveries=tuple(copies[1:]),
                 caller=ctx.caller.key_id,
                 payload=payload,
                 idempotency_key=request.idempotency_key,
                 allow_duplicate=request.allow_duplicate,
                 most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
-                answered=parent.message_id,
+                answered=None if letter.is_forward else parent.message_id,
                 send_at=letter.send_at,
                 warnings=warnings,
                 draft_id=draft_id,
@@ -286,6 +288,7 @@ def _answering(message: Message) -> Parent:
         message.thread_id,
         message.id,
         (message.from_address,) if message.direction == "outbound" else recipients,
+        (message.from_address, *message.reply_to_addresses),
     )
 
 
@@ -372,7 +375,9 @@ def _outgoing(
     parent: Parent,
     files: tuple[OutgoingAttachment, ...],
 ) -> Outgoing:
-    is_reply = parent.internet_message_id is not None or parent.thread_id is not None
+    is_reply = not letter.is_forward and (
+        parent.internet_message_id is not None or parent.thread_id is not None
+    )
     domain = sender.email.rpartition("@")[2]
     text, html = signed(letter.text, letter.html, sender.signature)
     return Outgoing(
@@ -397,11 +402,21 @@ def _recipients(outgoing: Outgoing) -> list[str]:
 
 
 def _sent_copy(
-    copy: NewMessage, outgoing: Outgoing, parent: Parent, recipients: tuple[Recipient, ...]
+    copy: NewMessage,
+    letter: Letter,
+    outgoing: Outgoing,
+    parent: Parent,
+    recipients: tuple[Recipient, ...],
 ) -> NewMessage:
     """The sender's own message, which knows what became of each recipient."""
     sent = as_sent(copy, [address for _, address in outgoing.bcc])
-    return replace(sent, recipients=recipients, thread_id=parent.thread_id)
+    answered = dict.fromkeys(a.lower() for a in parent.senders if a and letter.is_automatic)
+    return replace(
+        sent,
+        recipients=recipients,
+        thread_id=parent.thread_id,
+        auto_answered=tuple(answered),
+    )
 
 
 def _unique(addresses: Iterable[str]) -> list[str]:
@@ -461,5 +476,7 @@ def forward_letter(original: Message, text: str, to: list[Pair]) -> Letter:
         to=to,
         subject=subject if subject.lower().startswith("fwd:") else f"Fwd: {subject}",
         text="\n".join(([text, ""] if text else []) + lines),
+        in_reply_to=original.id,
+        is_forward=True,
         enclosures=[Enclosure(attachment_id=a.id) for a in original.attachments if not a.inline],
     )

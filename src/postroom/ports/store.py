@@ -86,9 +86,18 @@ class StoresMessages(Protocol):
         """Keep a sent message and its local deliveries in one transaction, exactly once.
 
         Raises:
-            Conflict: the idempotency key was used for another payload.
+            Conflict: the idempotency key was used for another payload, or it is an automatic
+                answer to someone who got one in the thread within a day.
             RateLimited: the caller has sent its share of this hour.
         """
+
+    async def refuse_second_answer(
+        self, thread_id: str, answered: Collection[str], now: datetime
+    ) -> None:
+        """Raises Conflict when one of these got an automatic answer there within a day."""
+
+    async def is_own_mail(self, inbox_id: str, internet_message_id: str) -> bool:
+        """Whether an inbox has sent the mail with this Message-ID."""
 
     async def earlier_send(
         self,

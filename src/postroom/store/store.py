@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
@@ -43,6 +43,7 @@ from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
 from postroom.store.sql import (
     adding,
+    answers,
     applying,
     audit,
     blobs,
@@ -136,6 +137,18 @@ class SqlStore(SqlMemories, SqlAccounts):
 
     async def record_send(self, send: NewSend) -> Sent:
         return await self._write(lambda tx: sends.record_send(tx, send))
+
+    async def refuse_second_answer(
+        self, thread_id: str, answered: Collection[str], now: datetime
+    ) -> None:
+        await self._engine.read(
+            lambda tx: answers.refuse_second_answer(tx, thread_id, answered, now)
+        )
+
+    async def is_own_mail(self, inbox_id: str, internet_message_id: str) -> bool:
+        return await self._engine.read(
+            lambda tx: answers.is_own_mail(tx, inbox_id, internet_message_id)
+        )
 
     async def earlier_send(
         self,

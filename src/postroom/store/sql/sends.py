@@ -10,6 +10,7 @@ from postroom.model.message import FLAGS, Recipient
 from postroom.model.sending import Sent, overall_status
 from postroom.model.stored import NewSend
 from postroom.store.sql.adding import add_message
+from postroom.store.sql.answers import refuse_second_answer
 from postroom.store.sql.drafts import mark_sent, sent_as
 from postroom.store.sql.outbox import put_in_outbox
 from postroom.store.sql.pushes import Delta, keep_a_copy, origin_of, put_push
@@ -49,6 +50,9 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
     earlier = _earlier(tx, send)
     if earlier is not None:
         return earlier
+    refuse_second_answer(
+        tx, send.message.thread_id, send.message.auto_answered, send.message.received_at
+    )
     now = seconds(send.message.received_at)
     _check_rate(tx, send, now)
     added = add_message(tx, send.message)

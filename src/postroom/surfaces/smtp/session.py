@@ -285,7 +285,9 @@ class Session:
             raw = b"Return-Path: <>\r\n" + raw
         inboxes = list(dict.fromkeys(mail.recipients.values()))
         try:
-            added = await self.intake.receive([Arrival(raw, inbox_id) for inbox_id in inboxes])
+            added = await self.intake.receive(
+                [Arrival(raw, inbox_id, envelope_sender=mail.sender) for inbox_id in inboxes]
+            )
         except MailError as error:
             words = _problem(error)
             if words.startswith("4"):
