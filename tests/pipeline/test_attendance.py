@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 
 from postroom.operations.context import Context
-from postroom.pipeline.attendance import LASTING, attending, fill_in
+from postroom.pipeline.attendance import attending, fill_in
 from tests.servers.postroom import running
 from tests.servers.relay import relaying
 from tests.surfaces.mcp.wire import started
@@ -37,20 +36,6 @@ async def test_who_fills_in_works_only_while_nobody_serves(ctx: Context) -> None
         await works.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-async def test_who_was_killed_is_soon_counted_no_more(ctx: Context) -> None:
-    now = ctx.clock()
-    await ctx.store.attend("serving", "killed", now=now, lasting=LASTING)
-
-    async def is_served(after: timedelta) -> bool:
-        return await ctx.store.is_attended("serving", now + after)
-
-    assert [True, False] == [await is_served(timedelta()), await is_served(LASTING)]
-    assert not await ctx.store.is_attended("relaying", now)
-    await ctx.store.attend("serving", "next", now=now + LASTING, lasting=LASTING)
-    await ctx.store.leave("serving", "next")
-    assert not await is_served(LASTING)
 
 
 async def test_mail_sent_over_stdio_leaves_by_the_server(tmp_path: Path) -> None:

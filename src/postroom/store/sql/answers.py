@@ -14,11 +14,11 @@ from postroom.store.transaction import Transaction
 ONCE_IN = timedelta(hours=24)
 SENT_SINCE = """
     SELECT details FROM messages
-     WHERE inbox = :inbox AND thread = :thread AND is_outbound = 1 AND received_at > :since
+     WHERE +inbox = :inbox AND thread = :thread AND is_outbound = 1 AND received_at > :since
 """
 OWN = """
-    SELECT 1 FROM messages m JOIN inboxes i ON i.number = +m.inbox
-     WHERE i.id = :inbox AND m.internet_id = :internet_id AND m.is_outbound = 1
+    SELECT 1 FROM messages
+     WHERE inbox = :inbox AND internet_id = :internet_id AND is_outbound = 1
 """
 
 
@@ -49,4 +49,6 @@ def auto_answered(message: NewMessage) -> dict[str, object]:
 
 def is_own_mail(tx: Transaction, inbox_id: str, internet_message_id: str) -> bool:
     """Whether an inbox has sent the mail with this Message-ID."""
-    return tx.one(OWN, inbox=inbox_id, internet_id=internet_message_id) is not None
+    inbox = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
+    found = inbox and tx.one(OWN, inbox=inbox[0], internet_id=internet_message_id)
+    return found is not None
