@@ -83,6 +83,7 @@ class App:
         """
         from postroom.pipeline.attendance import fill_in
 
+        make_sender(self.settings)  # a wrong setting is told at the start, not when we fill in
         work = asyncio.create_task(fill_in(self.house, lambda: self.at_work(serves=False)))
         try:
             yield

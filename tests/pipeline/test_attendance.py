@@ -7,6 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from postroom.app import open_app
+from postroom.config import read_settings
+from postroom.errors import InvalidInput
 from postroom.operations.context import Context
 from postroom.pipeline.attendance import attending, fill_in
 from tests.servers.postroom import running
@@ -59,3 +64,12 @@ async def test_mail_sent_over_stdio_leaves_by_the_server(tmp_path: Path) -> None
             statuses = [await asyncio.to_thread(send, number) for number in range(5)]
 
     assert (["sent"] * 5, 5) == (statuses, len(relay.mails))
+
+
+async def test_a_wrong_setting_is_told_at_the_start(tmp_path: Path) -> None:
+    given = {"DATA_DIR": tmp_path, "RELAY_URL": "smtp://127.0.0.1:9", "DKIM_KEY": tmp_path / "none"}
+    named = {f"POSTROOM_{name}": str(value) for name, value in given.items()}
+    async with open_app(read_settings(named).settings) as app:
+        with pytest.raises(InvalidInput, match="DKIM_KEY"):
+            async with app.filling_in():
+                pass
