@@ -9,9 +9,13 @@ from email.utils import format_datetime
 from itertools import count
 
 from postroom.model.inbox import Inbox
+from postroom.model.message import Recipient
 from postroom.model.stored import Added
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, receive
+from postroom.store.sql.outcomes import set_recipients
+from postroom.store.store import SqlStore
+from postroom.store.transaction import Transaction
 
 Attached = tuple[str, str, bytes]
 """A filename, a type and the content."""
@@ -68,3 +72,16 @@ async def new_inbox(house: House, username: str = "bo", name: str = "") -> Inbox
 async def deliver(house: House, inbox: Inbox, raw: bytes, mailbox: str = "Inbox") -> Added:
     """Let a mail arrive."""
     return await receive(house, Arrival(raw, inbox.id, mailbox))
+
+
+async def took_over(ctx: House, message_id: str, *addresses: str) -> None:
+    """Let it be so that a relay took a mail."""
+
+    def write(tx: Transaction) -> None:
+        place = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)
+        inbox, number = place or (0, 0)
+        sent = {address: Recipient(address, "sent") for address in addresses}
+        set_recipients(tx, inbox, number, sent, ctx.clock())
+
+    assert isinstance(ctx.store, SqlStore)
+    await ctx.store._engine.write(write)

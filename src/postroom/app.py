@@ -65,8 +65,36 @@ class App:
         )
 
     @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
-        """Do what happens by itself for as long as the block lasts."""
+    async def at_work(self, *, serves: bool = True) -> AsyncIterator[None]:
+        """Do what happens by itself for as long as the block lasts.
+
+        One that *serves* is there for the whole room; whoever only fills in leaves it the work.
+        """
+        from postroom.pipeline.attendance import Role, attending
+
+        roles: list[Role] = ["serving"] if serves else []
+        roles += ["relaying"] if self.house.has_relay else []
+        async with attending(self.house, roles), self._working():
+            yield
+
+    @asynccontextmanager
+    async def filling_in(self) -> AsyncIterator[None]:
+        """Do what happens by itself in the block while no server or worker does.
+
+        Those have the settings of the room; a client of ours may have started us with none.
+        """
+        from postroom.pipeline.attendance import fill_in
+
+        make_sender(self.settings)  # a wrong setting is told at the start, not when we fill in
+        work = asyncio.create_task(fill_in(self.house, lambda: self.at_work(serves=False)))
+        try:
+            yield
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _working(self) -> AsyncIterator[None]:
         from postroom.pipeline.syncing import Syncing
         from postroom.pipeline.upkeep import chores, keep_up
         from postroom.pipeline.webhooks import Webhooks
@@ -88,10 +116,6 @@ class App:
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[None]:
         """Hand over what is sent in the block before it ends, if anybody takes it."""
-        accounts = await self.house.store.accounts(None, Slice(limit=1))
-        if self.settings.relay_url is None and not accounts.total:
-            yield
-            return
         outbox = self.outbox()
         work = asyncio.create_task(outbox.run())
         try:

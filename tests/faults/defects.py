@@ -79,11 +79,13 @@ def forget_keys() -> None:
 def answer_anyone() -> None:
     """An automatic answer goes to machines too."""
     from postroom.operations import sending
+    from postroom.store.sql import sends
 
     async def never(*_: Any) -> None:
         """Everybody may be answered."""
 
     sending.refuse_loop = never  # type: ignore[assignment]
+    sends.refuse_second_answer = lambda *args: None
 
 
 def accept_when_full() -> None:

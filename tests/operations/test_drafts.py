@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from postroom.app import App
-from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.errors import Conflict, InvalidInput, MailError, NotFound
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER, Caller
-from postroom.model.message import Recipient
 from postroom.model.stored import MessageQuery
 from postroom.operations.context import Context
 from postroom.operations.drafts import (
@@ -28,12 +27,9 @@ from postroom.operations.drafts import (
 )
 from postroom.operations.operation import call
 from postroom.operations.outbox import cancel_message
-from postroom.operations.sending import reply_to_message, send_message
+from postroom.operations.sending import forward_message
 from postroom.pipeline.outbox import Outbox
-from postroom.store.sql.outcomes import set_recipients
-from postroom.store.store import SqlStore
-from postroom.store.transaction import Transaction
-from tests.mails import deliver, mail, new_inbox
+from tests.mails import deliver, mail, new_inbox, took_over
 
 LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
@@ -57,6 +53,94 @@ async def test_a_draft_is_no_message_until_it_is_sent(ctx: Context, inbox: Inbox
     assert ("delivered", first.message_id) == (first.status, again.message_id)
     assert 2 == await total(ctx)
     assert 0 == (await call(ctx, list_drafts, {})).total
+
+
+async def test_a_draft_is_sent_once_whoever_sends_it_and_however_late(
+    app: App, ctx: Context, inbox: Inbox
+) -> None:
+    draft = await call(ctx, create_draft, LETTER)
+    other = app.context(Caller("key_1"))
+    callers = [ctx, other] * 5
+    answers = await asyncio.gather(
+        *(call(caller, send_draft, {"draft_id": draft.id}) for caller in callers)
+    )
+    days = replace(app.house, clock=lambda: ctx.clock() + timedelta(days=30))
+    later = replace(app, house=days).context(OWNER)
+    await call(later, create_draft, {**LETTER, "subject": "Another"})
+    late = await call(later, send_draft, {"draft_id": draft.id})
+
+    assert {late.message_id} == {answer.message_id for answer in answers}
+    assert 2 == await total(ctx)
+    with pytest.raises(NotFound, match=late.message_id):
+        await call(ctx, update_draft, {"draft_id": draft.id, "subject": "x"})
+    with pytest.raises(NotFound, match=late.message_id):
+        await call(ctx, delete_draft, {"draft_id": draft.id})
+
+
+async def test_a_send_and_its_mark_are_one(
+    ctx: Context, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is killed has sent the draft and marked it, or neither."""
+    draft = await call(ctx, create_draft, LETTER)
+
+    def killed(*_: object) -> None:
+        raise MailError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("postroom.store.sql.sends.mark_sent", killed)
+        with pytest.raises(MailError, match="killed"):
+            await call(ctx, send_draft, {"draft_id": draft.id})
+
+    assert (1, 0) == ((await call(ctx, list_drafts, {})).total, await total(ctx))
+
+
+@pytest.mark.parametrize("name", ["idempotency_key", "wait_s", "allow_duplicate"])
+async def test_what_is_said_of_a_send_is_not_said_of_a_draft(
+    ctx: Context, inbox: Inbox, name: str
+) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        await call(ctx, create_draft, {**LETTER, name: 1})
+
+
+async def test_null_takes_a_thing_out_of_a_draft(ctx: Context, inbox: Inbox) -> None:
+    more = {"body_html": "<p>Shall we?</p>", "cc": ["cy@example.com"]}
+    draft = await call(ctx, create_draft, {**LETTER, **more})
+    nothing = {"body_text": None, "cc": None}
+    changed = await call(ctx, update_draft, {"draft_id": draft.id, **nothing})
+
+    assert (None, "<p>Shall we?</p>", ()) == (changed.body_text, changed.body_html, changed.cc)
+    with pytest.raises(InvalidInput, match="body_text"):
+        await call(ctx, update_draft, {"draft_id": draft.id, "body_html": None})
+    with pytest.raises(InvalidInput, match="to"):
+        await call(ctx, update_draft, {"draft_id": draft.id, "to": None})
+
+
+async def test_a_scheduled_draft_that_is_cancelled_is_a_draft_again(
+    ctx: Context, inbox: Inbox
+) -> None:
+    at = (ctx.clock() + timedelta(hours=1)).isoformat()
+    draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
+    first = await call(ctx, send_draft, {"draft_id": draft.id})
+    with pytest.raises(NotFound, match="cancel_message"):
+        await call(ctx, update_draft, {"draft_id": draft.id, "subject": "New plan"})
+    await call(ctx, cancel_message, {"message_id": first.message_id})
+    changed = await call(ctx, update_draft, {"draft_id": draft.id, "subject": "New plan"})
+    second = await call(ctx, send_draft, {"draft_id": draft.id})
+
+    assert ("New plan", "scheduled") == (changed.subject, second.status)
+    assert first.message_id != second.message_id
+
+
+async def test_a_sent_draft_says_what_became_of_it(ctx: Context, inbox: Inbox) -> None:
+    draft = await call(ctx, create_draft, {**LETTER, "to": ["ana@example.com"]})
+    sent = await call(ctx, send_draft, {"draft_id": draft.id})
+    await took_over(ctx, sent.message_id, "ana@example.com")
+    after = await call(ctx, send_draft, {"draft_id": draft.id})
+    await ctx.store.remove_message(sent.message_id, None)
+
+    assert ("captured", "sent") == (sent.status, after.status)
+    with pytest.raises(Conflict, match="removed since"):
+        await call(ctx, send_draft, {"draft_id": draft.id})
 
 
 async def test_a_draft_can_be_changed_and_thrown_away(ctx: Context, inbox: Inbox) -> None:
@@ -140,105 +224,15 @@ async def test_a_scheduled_mail_can_be_cancelled(ctx: Context, inbox: Inbox) -> 
     assert "failed" == cancelled.status
 
 
-async def _took_over(ctx: Context, message_id: str, *addresses: str) -> None:
-    """Let it be so that a relay took a mail."""
-
-    def write(tx: Transaction) -> None:
-        place = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)
-        inbox, number = place or (0, 0)
-        sent = {address: Recipient(address, "sent") for address in addresses}
-        set_recipients(tx, inbox, number, sent, ctx.clock())
-
-    assert isinstance(ctx.store, SqlStore)
-    await ctx.store._engine.write(write)
-
-
-BOUNCE = """\
-From: MAILER-DAEMON@relay.example
-To: bo@postroom.localhost
-Subject: Undelivered Mail Returned to Sender
-Message-ID: <bounce@relay.example>
-MIME-Version: 1.0
-Content-Type: multipart/report; report-type=delivery-status; boundary="b"
-
---b
-Content-Type: text/plain
-
-I'm sorry.
---b
-Content-Type: message/delivery-status
-
-Reporting-MTA: dns; relay.example
-
-Final-Recipient: rfc822; ANA@example.com
-Action: failed
-Status: 5.1.1
-Diagnostic-Code: smtp; 550 5.1.1 no such user
-
---b
-Content-Type: text/rfc822-headers
-
-Message-ID: <{internet_id}>
-Subject: Plan
-
---b--
-"""
-
-
-async def test_a_bounce_is_tied_to_the_message_it_speaks_of(ctx: Context, inbox: Inbox) -> None:
-    sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com", "cy@example.com"]})
-    message = await ctx.store.message(sent.message_id, None)
-    assert message is not None
-    await _took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
-    raw = BOUNCE.format(internet_id=message.internet_message_id).encode()
-    await deliver(ctx, inbox, raw)
-
-    after = await ctx.store.message(sent.message_id, None)
-
-    assert after is not None
-    assert after.recipients is not None
-    assert ["bounced", "sent"] == [r.status for r in after.recipients]
-    assert "550 5.1.1 no such user" == after.recipients[0].detail
-    types = [e.type for e in (await ctx.store.events(EventQuery(message_id=after.id))).rows]
-    assert "message.bounced" == types[-1]
-
-
-async def test_machines_do_not_answer_each_other(ctx: Context) -> None:
-    one, two = await new_inbox(ctx, "one"), await new_inbox(ctx, "two")
-    first = await call(
-        ctx,
-        send_message,
-        {"inbox_id": one.id, "to": [two.address], "subject": "Hi", "body_text": "x"},
-    )
-    answers, inbox, stopped = 0, two, ""
-    for _ in range(10):
-        newest = (await ctx.store.messages(MessageQuery(inbox_id=inbox.id, mailbox="Inbox"))).rows[
-            0
-        ]
-        arguments = {"message_id": newest.id, "body_text": f"auto {answers}", "automatic": True}
-        try:
-            await call(ctx, reply_to_message, arguments)
-        except Conflict as error:
-            stopped = str(error)
-            break
-        answers, inbox = answers + 1, one if inbox is two else two
-
-    assert first.status == "delivered"
-    assert (1, True) == (answers, "sent by a machine" in stopped)
-
-
-async def test_a_person_gets_one_automatic_answer_a_day(ctx: Context, inbox: Inbox) -> None:
+async def test_a_forward_refers_to_what_it_carries_on(ctx: Context, inbox: Inbox) -> None:
     root = await deliver(ctx, inbox, mail("Help", message_id="<r@example.com>"))
-    await call(
-        ctx, reply_to_message, {"message_id": root.message_id, "body_text": "1", "automatic": True}
-    )
-    more = await deliver(ctx, inbox, mail("Re: Help", in_reply_to="<r@example.com>"))
+    arguments = {"message_id": root.message_id, "to": ["ana@example.com"]}
+    sent = await call(ctx, forward_message, arguments)
+    message = await ctx.store.message(sent.message_id, None)
+    original = await ctx.store.message(root.message_id, None)
 
-    with pytest.raises(Conflict, match="within a day"):
-        await call(
-            ctx,
-            reply_to_message,
-            {"message_id": more.message_id, "body_text": "2", "automatic": True},
-        )
-    by_hand = await call(ctx, reply_to_message, {"message_id": more.message_id, "body_text": "3"})
-    assert "captured" == by_hand.status
+    assert message is not None
+    assert original is not None
+    assert ("r@example.com", ("r@example.com",)) == (message.in_reply_to, message.references)
+    assert ("Fwd: Help", root.thread_id) == (message.subject, message.thread_id)
+    assert "answered" not in original.flags

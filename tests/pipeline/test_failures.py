@@ -26,7 +26,6 @@ from postroom.operations.messages import move_message
 from postroom.operations.operation import call, operation
 from postroom.operations.sending import send_message
 from postroom.operations.webhooks import create_webhook
-from postroom.pipeline import outbox
 from postroom.pipeline.counts import FAILED
 from postroom.pipeline.outbox import Outbox
 from postroom.pipeline.syncing import Syncing
@@ -182,7 +181,6 @@ async def another_worker(scene: Scene) -> None:
 async def an_outcome_without_room(scene: Scene) -> None:
     await sent(scene)
     scene.monkeypatch.setattr(scene.ctx.store, "settle_mail", full)
-    scene.monkeypatch.setattr(outbox, "SETTLE_TRIES", 1)
     await hand_over(scene, {}, "outbox_unsettled")
 
 

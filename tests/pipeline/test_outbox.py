@@ -14,11 +14,14 @@ import pytest
 
 from postroom.app import App, open_app
 from postroom.config import read_settings
-from postroom.errors import Conflict, NotFound
+from postroom.errors import Conflict, MailError, NotFound, StorageFull
 from postroom.model.event import EventQuery
 from postroom.model.key import OWNER
+from postroom.model.message import Recipient
 from postroom.model.sending import Sent
+from postroom.model.stored import MessageQuery
 from postroom.operations.context import Context
+from postroom.operations.drafts import create_draft, send_draft
 from postroom.operations.operation import call
 from postroom.operations.outbox import (
     cancel_message,
@@ -28,6 +31,7 @@ from postroom.operations.outbox import (
     retry_message,
 )
 from postroom.operations.sending import send_message
+from postroom.pipeline.attendance import attending
 from postroom.pipeline.outbox import Outbox, wait_after
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.signing import load_signer
@@ -223,6 +227,43 @@ async def test_whoever_wants_an_unknown_mail_sent_again_says_so(post: Context) -
         await call(post, retry_message, {"message_id": "msg_none"})
 
 
+async def test_a_mail_that_failed_at_once_is_seen_and_can_be_helped(post: Context) -> None:
+    """Its address is ours: a retry brings it to the inbox, never to the relay."""
+    sent = await send(post, to=["bo@postroom.localhost"])
+    listed = await call(post, list_outbox, {"status": "failed"})
+    bo = await new_inbox(post, "bo")
+    async with relaying() as relay, working(post, relay):
+        again = await call(post, retry_message, {"message_id": sent.message_id})
+
+        async def has_arrived() -> bool:
+            return await statuses(post, sent) == {"bo@postroom.localhost": "delivered"}
+
+        await until(post, has_arrived)
+
+    assert ("failed", "queued", []) == (sent.status, again.status, relay.mails)
+    assert [sent.message_id] == [entry.message_id for entry in listed.results]
+    assert 1 == (await post.store.messages(MessageQuery(inbox_id=bo.id))).total
+    assert ["failed", "queued", "delivered"] == [
+        kind.removeprefix("message.") for kind in await types(post, sent)
+    ]
+
+
+async def test_what_was_captured_leaves_when_there_is_a_relay(post: Context) -> None:
+    sent = await send(replace(post, has_relay=False))
+    async with relaying() as relay, working(post, relay):
+        await call(post, retry_message, {"message_id": sent.message_id})
+        await until(post, lambda: are_out(post, [sent]))
+
+    assert ("captured", 1) == (sent.status, len(relay.mails))
+
+
+async def test_who_waits_waits_for_those_who_are_queued(post: Context) -> None:
+    async with relaying() as relay, working(post, relay):
+        sent = await send(post, to=["gone@postroom.localhost", "ana@example.com"], wait_s=10)
+
+    assert ["failed", "sent"] == [recipient.status for recipient in sent.recipients]
+
+
 async def test_a_worker_that_died_before_the_mail_went_out_is_replaced(
     post: Context, clock: Clock
 ) -> None:
@@ -275,6 +316,91 @@ async def test_a_claim_that_was_lost_stops_the_mail_before_it_goes_out(
 
     assert not await post.store.begin_handing_over(slow.jobs[0], ["ana@example.com"])
     assert await post.store.begin_handing_over(quick.jobs[0], ["ana@example.com"])
+
+
+async def test_an_outcome_is_written_down_when_the_database_is_back(
+    post: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle, failures = post.store.settle_mail, iter([MailError("away"), StorageFull("full")])
+
+    async def settle_late(*given: Any, **named: Any) -> None:
+        for error in failures:
+            raise error
+        await settle(*given, **named)
+
+    monkeypatch.setattr(post.store, "settle_mail", settle_late)
+    monkeypatch.setattr("postroom.pipeline.outbox.SETTLE_AGAIN_S", 0.01)
+    async with relaying() as relay, working(post, relay):
+        sent = await send(post, wait_s=10)
+
+    assert ("sent", 1) == (sent.status, len(relay.mails))
+
+
+async def test_a_worker_takes_up_again_what_it_could_not_give_back(
+    post: Context, clock: Clock
+) -> None:
+    """A claim of its own that it no longer works on is as stale as that of a dead one."""
+    await send(post)
+    lease = {"until": clock() + timedelta(seconds=30), "limit": 5, "most_per_domain": 9}
+    first = await post.store.claim_mail("one", now=clock(), **lease)
+    clock.now += timedelta(seconds=30)
+    lease["until"] = clock() + timedelta(seconds=30)
+    busy = await post.store.claim_mail("one", now=clock(), active=first.jobs, **lease)
+    clock.now += timedelta(seconds=30)
+    idle = await post.store.claim_mail("one", now=clock(), **lease)
+
+    assert (1, 0, 1) == (len(first.jobs), len(busy.jobs), len(idle.jobs))
+
+
+async def test_a_worker_that_lost_a_scheduled_mail_does_not_deliver_it_again(
+    post: Context, clock: Clock
+) -> None:
+    at = (clock() + timedelta(minutes=1)).isoformat()
+    draft = await call(post, create_draft, {**LETTER, "send_at": at})
+    sent = await call(post, send_draft, {"draft_id": draft.id})
+    clock.now += timedelta(minutes=1)
+    lease = {"now": clock(), "limit": 5, "most_per_domain": 9}
+    slow = await post.store.claim_mail("slow", until=clock(), **lease)
+    queued = {"ana@example.com": Recipient("ana@example.com", "queued")}
+    async with relaying() as relay, working(post, relay):
+        await until(post, lambda: are_out(post, [sent]))
+        was_delivered = await post.store.deliver_scheduled(slow.jobs[0], [], queued, clock())
+
+    assert (1, False) == (len(relay.mails), was_delivered)
+    assert {"ana@example.com": "sent"} == await statuses(post, sent)
+
+
+async def test_a_process_without_a_relay_leaves_mail_to_one_that_has_it(
+    post: Context, clock: Clock
+) -> None:
+    poor = replace(post, has_relay=False)
+    async with attending(post, ["relaying"]), unable(poor):
+        sent = await send(poor)
+        at = (clock() + timedelta(seconds=10)).isoformat()
+        draft = await call(poor, create_draft, {**LETTER, "subject": "Later", "send_at": at})
+        later = await call(poor, send_draft, {"draft_id": draft.id})
+        clock.now += timedelta(seconds=10)
+        await post.store.pause_outbox(paused=False)
+
+        async def is_queued() -> bool:
+            return {"ana@example.com": "queued"} == await statuses(post, later)
+
+        await until(post, is_queued)
+        attempts = [entry.attempts for entry in (await call(post, list_outbox, {})).results]
+        async with relaying() as relay, working(post, relay):
+            await until(post, lambda: are_out(post, [sent, later]))
+    after = await send(poor, subject="Nobody relays")
+
+    assert ([0, 0], 2, "captured") == (attempts, len(relay.mails), after.status)
+
+
+@asynccontextmanager
+async def unable(ctx: Context) -> AsyncIterator[None]:
+    """A worker without a relay."""
+    task = asyncio.create_task(Outbox(ctx, None).run())
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_many_workers_hand_each_mail_over_once(post: Context) -> None:

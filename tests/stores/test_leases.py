@@ -39,3 +39,19 @@ async def test_a_lease_given_back_is_free_at_once(house: House) -> None:
     assert not await claim(house, "second")
     await house.store.release("outbox", "first")
     assert await claim(house, "second")
+
+
+async def test_many_may_attend_to_one_work_and_the_dead_do_not_count(house: House) -> None:
+    async def attend(holder: str, after: timedelta) -> None:
+        await house.store.attend("serving", holder, now=NOW + after, lasting=MINUTE)
+
+    async def is_attended(after: timedelta) -> bool:
+        return await house.store.is_attended("serving", NOW + after)
+
+    await attend("killed", timedelta())
+    await attend("next", MINUTE / 2)
+
+    assert [True, True, False] == [await is_attended(MINUTE * n) for n in (0, 1, 2)]
+    assert not await house.store.is_attended("relaying", NOW)
+    await house.store.leave("serving", "next")
+    assert [True, False] == [await is_attended(MINUTE * n) for n in (0, 1)]

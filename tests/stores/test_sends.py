@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.errors import Conflict, RateLimited
+from postroom.errors import Conflict, NotFound, RateLimited
 from postroom.mail.parse import parse_message
+from postroom.model.draft import StoredDraft
 from postroom.model.inbox import Inbox
 from postroom.model.key import Key
 from postroom.model.message import Recipient
@@ -74,6 +75,32 @@ async def test_the_same_mail_within_minutes_is_recognised_and_said(
     assert 3 == len({first.message_id, wanted.message_id, by_other.message_id})
 
 
+async def test_a_mail_that_nobody_got_may_be_sent_again(house: House, inbox: Inbox) -> None:
+    sends = [await a_send(house, inbox) for _ in range(3)]
+    failed = dataclasses.replace(
+        sends[0].message, recipients=(Recipient("x@example.com", "failed", "no such inbox"),)
+    )
+
+    first = await house.store.record_send(dataclasses.replace(sends[0], message=failed))
+    second = await house.store.record_send(sends[1])
+    third = await house.store.record_send(sends[2])
+
+    assert (None, True) == (second.deduplicated, third.deduplicated)
+    assert first.message_id != second.message_id == third.message_id
+
+
+async def test_a_repeated_send_says_if_its_message_is_gone(house: House, inbox: Inbox) -> None:
+    sends = [await a_send(house, inbox, idempotency_key="k") for _ in range(2)]
+    first = await house.store.record_send(sends[0])
+    await house.store.remove_message(first.message_id, None)
+    again = await house.store.record_send(sends[1])
+
+    assert (first.message_id, ("its copy here was removed since",)) == (
+        again.message_id,
+        again.warnings,
+    )
+
+
 async def test_after_ten_minutes_the_same_mail_is_a_new_one(house: House, inbox: Inbox) -> None:
     first = await house.store.record_send(await a_send(house, inbox))
     send = await a_send(house, inbox)
@@ -96,6 +123,69 @@ async def test_the_hourly_share_is_exact_and_says_when_to_return(
 
     assert 3600 == caught.value.retry_after
     assert 3 == (await house.store.messages(MessageQuery())).total
+
+
+async def test_an_automatic_answer_in_a_thread_is_the_only_one_of_a_day(
+    house: House, inbox: Inbox
+) -> None:
+    root = await house.store.record_send(await a_send(house, inbox, payload=b"root"))
+
+    async def answer(number: int, after: timedelta = timedelta(0)) -> NewSend:
+        send = await a_send(house, inbox, payload=f"{number}".encode())
+        message = dataclasses.replace(
+            send.message,
+            internet_message_id=f"{number}@example.com",
+            thread_id=root.thread_id,
+            auto_answered=("ana@example.com",),
+            received_at=NOW + after,
+        )
+        return dataclasses.replace(send, message=message)
+
+    sends = [await answer(number) for number in range(5)]
+    told = await asyncio.gather(*map(house.store.record_send, sends), return_exceptions=True)
+    with pytest.raises(Conflict, match="within a day"):
+        await house.store.refuse_second_answer(root.thread_id, ["ANA@example.com"], NOW)
+    await house.store.refuse_second_answer(root.thread_id, ["bo@example.com"], NOW)
+    await house.store.record_send(await answer(5, timedelta(days=1)))
+
+    assert 4 == sum(isinstance(one, Conflict) for one in told)
+
+
+async def test_a_draft_is_one_mail_and_comes_back_when_it_is_cancelled(
+    house: House, inbox: Inbox
+) -> None:
+    draft = StoredDraft("drf_1", inbox.id, {"subject": "x"}, None, NOW, NOW)
+    await house.store.save_draft(draft)
+    sends = [await a_send(house, inbox, draft_id="drf_1", caller=f"key_{n}") for n in range(5)]
+    queued = (Recipient("x@example.com", "queued"),)
+    waiting = [
+        dataclasses.replace(send, message=dataclasses.replace(send.message, recipients=queued))
+        for send in sends
+    ]
+    told = await asyncio.gather(*map(house.store.record_send, waiting))
+    sent = await house.store.draft("drf_1", None)
+    with pytest.raises(NotFound):
+        await house.store.save_draft(draft)
+    await house.store.cancel_mail(told[0].message_id, None, NOW)
+    back = await house.store.draft("drf_1", None)
+
+    assert sent is not None
+    assert back is not None
+    assert {sent.message_id} == {one.message_id for one in told}
+    assert (None, {"subject": "x"}) == (back.message_id, back.arguments)
+
+
+async def test_who_has_no_relay_is_given_nothing_that_needs_one(house: House, inbox: Inbox) -> None:
+    send = await a_send(house, inbox)
+    queued = (Recipient("x@example.com", "queued"),)
+    message = dataclasses.replace(send.message, recipients=queued)
+    await house.store.record_send(dataclasses.replace(send, message=message))
+    lease = {"now": NOW, "until": NOW + timedelta(minutes=1), "limit": 5, "most_per_domain": 9}
+
+    assert await house.store.next_mail_at(relays=False) is None
+    assert () == (await house.store.claim_mail("poor", relays=False, **lease)).jobs
+    assert NOW == await house.store.next_mail_at()
+    assert 1 == len((await house.store.claim_mail("rich", **lease)).jobs)
 
 
 async def test_the_senders_copy_alone_knows_the_bcc(house: House, inbox: Inbox) -> None:

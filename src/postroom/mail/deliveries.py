@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from postroom.mail.bounce_reasons import find_reason, verdict
 from postroom.mail.bounces import about_address, failed_addresses, find_status, notification
@@ -40,20 +41,26 @@ def _recipients(content: bytes, told: str, limits: Limits) -> list[ReportRecipie
 
 
 def _recipient(fields: Fields, told: str) -> ReportRecipient:
-    address = fields.first("final-recipient") or fields.first("original-recipient")
-    address = (address.partition(";")[2] or address).strip().strip("<>")
+    original = _address(fields.first("original-recipient"))
+    address = _address(fields.first("final-recipient")) or original
     diagnostic = fields.first("diagnostic-code")
     diagnostic = diagnostic.partition(";")[2].strip() or diagnostic
     status = find_status(fields.first("status"))
     if not status or status.endswith(".0.0"):
         status = find_status(diagnostic) or find_status(about_address(told, address)) or status
-    return verdict(
+    found = verdict(
         address,
         action=fields.first("action").partition(" ")[0].lower() or "failed",
         status=status,
         diagnostic=diagnostic,
         reason=find_reason(diagnostic or about_address(told, address), status, told),
     )
+    return replace(found, original="" if original.lower() == address.lower() else original)
+
+
+def _address(value: str) -> str:
+    """An address without its type (RFC 3464 §2.3)."""
+    return (value.partition(";")[2] or value).strip().strip("<>")
 
 
 def _embedded_recipients(text: str, limits: Limits) -> list[ReportRecipient]:

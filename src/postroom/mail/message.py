@@ -78,7 +78,8 @@ class Security:
 class ReportRecipient:
     """What became of a mail for one of its recipients.
 
-    `hard` means that the address is dead; a full mailbox or a refusal is not hard.
+    `hard` means that the address is dead; a full mailbox or a refusal is not hard. `original` is
+    the address that the sender wrote, if the report says that it was another.
     """
 
     address: str
@@ -87,6 +88,7 @@ class ReportRecipient:
     diagnostic: str
     reason: str
     hard: bool
+    original: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class StoredDraft:
-    """A draft as it is kept: the arguments of the send that it will be."""
+    """A draft as it is kept: the arguments of the send that it will be, and what it has become."""
 
     id: str
     inbox_id: str
@@ -49,4 +49,5 @@ class StoredDraft:
     send_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    message_id: str | None = None
     number: int = field(default=0, metadata=INTERNAL)

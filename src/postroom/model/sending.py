@@ -20,6 +20,9 @@ WORST_FIRST = (
 OPEN = ("queued", "scheduled")
 """Still on the way."""
 
+AGAIN = ("failed", "unknown", "bounced", "captured", *OPEN)
+"""Whom a mail may be sent to again."""
+
 NOT_OUT = ("failed", "unknown", "bounced", *OPEN)
 """What somebody may want to look at."""
 

@@ -29,11 +29,20 @@ class NewAttachment:
 
 
 @dataclass(frozen=True, slots=True)
+class Fate:
+    """What a report says of one recipient, who may have been known by several addresses."""
+
+    addresses: tuple[str, ...]
+    status: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryReport:
     """What a mail says of another one that we sent: its Message-ID, and each recipient's fate."""
 
     internet_message_id: str
-    outcomes: tuple[Recipient, ...]
+    fates: tuple[Fate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,8 @@ class NewMessage:
 
     `searchable` holds the folded fields joined by `FIELD_BORDER`. `thread_id` puts the message
     into that thread; otherwise the mails it refers to and then its subject choose one. `effects`
-    are what rules do with it; labels, flags and mailboxes are as they leave them.
+    are what rules do with it; labels, flags and mailboxes are as they leave them. `auto_answered`
+    are those, in lower case, whom it answers without a person having written it.
     """
 
     id: str
@@ -76,6 +86,7 @@ class NewMessage:
     is_imported: bool = False
     report: DeliveryReport | None = None
     effects: tuple[RuleEffect, ...] = ()
+    auto_answered: tuple[str, ...] = ()
 
     @property
     def sender(self) -> AddressLine | None:
@@ -109,6 +120,7 @@ class NewSend:
     answered: str | None = None
     send_at: datetime | None = None
     warnings: tuple[str, ...] = ()
+    draft_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from postroom.errors import NotFound
+from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.draft import Draft, DraftFile, StoredDraft
 from postroom.model.key import Scope
 from postroom.model.page import Found, Page
@@ -16,9 +16,10 @@ from postroom.model.sending import Sent
 from postroom.operations.context import Context
 from postroom.operations.enclosures import Enclosures
 from postroom.operations.inboxes import inbox_of
-from postroom.operations.letters import Letter, check_letter, send_once
+from postroom.operations.letters import check_letter, send_draft_once
 from postroom.operations.messages import refuse_other_kind
 from postroom.operations.operation import operation
+from postroom.operations.outbox import sent_of
 from postroom.operations.request import (
     Id,
     Moment,
@@ -28,7 +29,7 @@ from postroom.operations.request import (
     Together,
     parse_request,
 )
-from postroom.operations.sending import Addresses, Body, SendMessage, Subject, letter_of
+from postroom.operations.sending import Addresses, Body, Composed, Subject, letter_of
 
 DraftId = Annotated[Id, Field(description="The draft.", examples=["drf_5t2k8n"])]
 SendAt = Annotated[
@@ -36,7 +37,7 @@ SendAt = Annotated[
 ]
 
 
-class CreateDraft(SendMessage):
+class CreateDraft(Composed):
     """Write a mail without sending it; send_draft sends it, at send_at if that is given."""
 
     send_at: SendAt = None
@@ -61,7 +62,7 @@ async def _keep(
 ) -> Draft:
     """Check a draft as if it were sent now, and keep it."""
     now = ctx.clock().replace(microsecond=0)
-    letter = await letter_of(ctx, parse_request(SendMessage, arguments))
+    letter = await letter_of(ctx, parse_request(Composed, arguments))
     inbox = await check_letter(ctx, letter)
     draft = StoredDraft(draft_id, inbox.id, arguments, send_at, created_at, now)
     await ctx.store.save_draft(draft)
@@ -121,19 +122,29 @@ class GetDraft(Request):
 
 @operation(Scope.READ)
 async def get_draft(ctx: Context, request: GetDraft) -> Draft:
-    return _shown(await _draft_of(ctx, request.draft_id))
+    return _shown(await _unsent(ctx, request.draft_id))
 
 
-async def _draft_of(ctx: Context, draft_id: str, *, even_sent: bool = False) -> StoredDraft:
+async def _draft_of(ctx: Context, draft_id: str) -> StoredDraft:
     refuse_other_kind(draft_id, "drf", {"msg": "get_message", "thr": "get_thread"})
-    draft = await ctx.store.draft(draft_id, ctx.visible, even_sent=even_sent)
+    draft = await ctx.store.draft(draft_id, ctx.visible)
     if draft is None:
-        raise NotFound(f"no draft {draft_id}; it may be sent already")
+        raise NotFound(no_such("draft", draft_id))
+    return draft
+
+
+async def _unsent(ctx: Context, draft_id: str) -> StoredDraft:
+    draft = await _draft_of(ctx, draft_id)
+    if draft.message_id is not None:
+        raise NotFound(
+            f"no draft {draft_id} any more: it was sent as {draft.message_id}; cancel_message "
+            "makes it a draft again as long as nobody has got it"
+        )
     return draft
 
 
 class UpdateDraft(Request):
-    """Change a draft; what is not given stays."""
+    """Change a draft; what is not given stays, and null takes a thing away."""
 
     together: ClassVar[tuple[Together, ...]] = ()
     draft_id: DraftId
@@ -160,12 +171,11 @@ class UpdateDraft(Request):
 
 @operation(Scope.WRITE)
 async def update_draft(ctx: Context, request: UpdateDraft) -> Draft:
-    draft = await _draft_of(ctx, request.draft_id)
-    changes = request.model_dump(
-        mode="json", exclude={"draft_id", "send_at"}, exclude_unset=True, exclude_none=True
-    )
+    draft = await _unsent(ctx, request.draft_id)
+    changes = request.model_dump(mode="json", exclude={"draft_id", "send_at"}, exclude_unset=True)
     send_at = request.send_at if "send_at" in request.model_fields_set else draft.send_at
-    arguments = {**draft.arguments, **changes}
+    given = {**draft.arguments, **changes}
+    arguments = {name: value for name, value in given.items() if value is not None}
     return await _keep(ctx, draft.id, arguments, send_at, created_at=draft.created_at)
 
 
@@ -177,8 +187,9 @@ class DeleteDraft(Request):
 
 @operation(Scope.WRITE, destroys=True)
 async def delete_draft(ctx: Context, request: DeleteDraft) -> None:
-    if not await ctx.store.remove_draft(request.draft_id, ctx.visible):
-        raise NotFound(f"no draft {request.draft_id}; it may be sent already")
+    draft = await _unsent(ctx, request.draft_id)
+    if not await ctx.store.remove_draft(draft.id, ctx.visible):
+        raise NotFound(no_such("draft", draft.id))
 
 
 class SendDraft(Request):
@@ -189,15 +200,21 @@ class SendDraft(Request):
 
 @operation(Scope.SEND)
 async def send_draft(ctx: Context, request: SendDraft) -> Sent:
-    draft = await _draft_of(ctx, request.draft_id, even_sent=True)
-    once = {"idempotency_key": f"draft {draft.id}", **draft.arguments}
+    draft = await _draft_of(ctx, request.draft_id)
+    if draft.message_id is not None:
+        return await _sent_before(ctx, draft.id, draft.message_id)
+    letter = await letter_of(ctx, parse_request(Composed, draft.arguments))
+    if draft.send_at is not None and draft.send_at > ctx.clock():
+        letter.send_at = draft.send_at
+    return await send_draft_once(ctx, letter, draft.id)
 
-    async def write(ctx: Context, request: SendMessage) -> Letter:
-        letter = await letter_of(ctx, request)
-        if draft.send_at is not None and draft.send_at > ctx.clock():
-            letter.send_at = draft.send_at
-        return letter
 
-    sent = await send_once(ctx, parse_request(SendMessage, once), write)
-    await ctx.store.mark_draft_sent(draft.id, ctx.clock())
-    return sent
+async def _sent_before(ctx: Context, draft_id: str, message_id: str) -> Sent:
+    """What became of a draft that was sent, by whomever and however long ago."""
+    message = await ctx.store.message(message_id, ctx.visible)
+    if message is None:
+        raise Conflict(
+            f"the draft {draft_id} was sent as {message_id}, which was removed since; write a new "
+            "draft to send it again"
+        )
+    return sent_of(message)

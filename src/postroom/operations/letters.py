@@ -39,7 +39,7 @@ from postroom.operations.messages import message_of
 from postroom.operations.oversize import refuse_oversize
 from postroom.operations.request import Request
 from postroom.pipeline.addressing import inboxes_for
-from postroom.pipeline.outbox import route
+from postroom.pipeline.outbox import route_all
 from postroom.pipeline.receive import Arrival, as_sent, check_size, put_away
 
 AUTOMATIC = (("Auto-Submitted", "auto-replied"),)
@@ -94,6 +94,7 @@ class Letter:
     thread_id: str | None = None
     enclosures: list[Enclosure] = field(default_factory=list)
     is_automatic: bool = False
+    is_forward: bool = False
     headers: tuple[Pair, ...] = ()
     send_at: datetime | None = None
 
@@ -103,7 +104,7 @@ class Parent:
     """What a reply answers: the headers that say so, and the thread it stays in.
 
     `written_to` are the addresses of its recipients, one of which is ours; of our own mail, its
-    sender's.
+    sender's. `senders` are those who wrote it.
     """
 
     internet_message_id: str | None = None
@@ -111,6 +112,7 @@ class Parent:
     thread_id: str | None = None
     message_id: str | None = None
     written_to: tuple[str, ...] = ()
+    senders: tuple[str, ...] = ()
 
 
 async def send_once(
@@ -149,9 +151,13 @@ async def _outcome(ctx: Context, sent: Sent, wait_s: int) -> Sent:
         events = aiter(ctx.watch.after(subscription, await ctx.store.newest_event()))
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while (sent := await _current(ctx, sent)).status == "queued":
+                while _is_waiting(sent := await _current(ctx, sent)):
                     await anext(events)
     return sent
+
+
+def _is_waiting(sent: Sent) -> bool:
+    return any(recipient.status == "queued" for recipient in sent.recipients)
 
 
 async def _current(ctx: Context, sent: Sent) -> Sent:
@@ -160,7 +166,18 @@ async def _current(ctx: Context, sent: Sent) -> Sent:
     return replace(sent, status=overall_status(recipients), recipients=recipients)
 
 
-async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) -> Sent:
+async def send_draft_once(ctx: Context, letter: Letter, draft_id: str) -> Sent:
+    """Send what a draft says; whoever has sent it before, there is one mail.
+
+    Raises what `send_once` raises for a letter that is wrong.
+    """
+    payload = hashlib.sha256(f"draft {draft_id}".encode()).digest()
+    return await _send(ctx, letter, Sending(), payload, draft_id)
+
+
+async def _send(
+    ctx: Context, letter: Letter, request: Sending, payload: bytes, draft_id: str | None = None
+) -> Sent:
     _check_recipients(ctx, letter)
     inbox, parent = await _origin(ctx, letter)
     await _refuse_mute(ctx, inbox)
@@ -173,24 +190,28 @@ async def _send(ctx: Context, letter: Letter, request: Sending, payload: bytes) 
     warnings = await warn_of_confidences(
         ctx, f"{parsed.subject}\n{parsed.text}", _recipients(outgoing)
     )
+    recipients = tuple(
+        [Recipient(address, "scheduled") for address in _recipients(outgoing)]
+        if letter.send_at
+        else (await route_all(ctx, _recipients(outgoing), local, inbox.account_id)).values()
+    )
     now_local = () if letter.send_at else dict.fromkeys(i.id for i in local.values())
     own = Arrival(raw, inbox.id, SENT, "outbound")
     arrivals = [own, *(Arrival(raw, inbox_id) for inbox_id in now_local)]
     async with put_away(ctx, [(arrival, parsed) for arrival in arrivals]) as copies:
         return await ctx.store.record_send(
             NewSend(
-                message=_sent_copy(
-                    ctx, copies[0], letter, outgoing, parent, local, inbox.account_id
-                ),
+                message=_sent_copy(copies[0], letter, outgoing, parent, recipients),
                 deliveries=tuple(copies[1:]),
                 caller=ctx.caller.key_id,
                 payload=payload,
                 idempotency_key=request.idempotency_key,
                 allow_duplicate=request.allow_duplicate,
                 most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
-                answered=parent.message_id,
+                answered=None if letter.is_forward else parent.message_id,
                 send_at=letter.send_at,
                 warnings=warnings,
+                draft_id=draft_id,
             )
         )
 
@@ -280,6 +301,7 @@ def _answering(message: Message) -> Parent:
         message.thread_id,
         message.id,
         (message.from_address,) if message.direction == "outbound" else recipients,
+        (message.from_address, *message.reply_to_addresses),
     )
 
 
@@ -366,7 +388,9 @@ def _outgoing(
     parent: Parent,
     files: tuple[OutgoingAttachment, ...],
 ) -> Outgoing:
-    is_reply = parent.internet_message_id is not None or parent.thread_id is not None
+    is_reply = not letter.is_forward and (
+        parent.internet_message_id is not None or parent.thread_id is not None
+    )
     domain = sender.email.rpartition("@")[2]
     text, html = signed(letter.text, letter.html, sender.signature)
     return Outgoing(
@@ -391,23 +415,21 @@ def _recipients(outgoing: Outgoing) -> list[str]:
 
 
 def _sent_copy(
-    ctx: Context,
     copy: NewMessage,
     letter: Letter,
     outgoing: Outgoing,
     parent: Parent,
-    local: dict[str, Inbox],
-    account_id: str | None,
+    recipients: tuple[Recipient, ...],
 ) -> NewMessage:
     """The sender's own message, which knows what became of each recipient."""
     sent = as_sent(copy, [address for _, address in outgoing.bcc])
-    recipients = tuple(
-        Recipient(address, "scheduled")
-        if letter.send_at
-        else route(ctx, address, local, account_id)
-        for address in _recipients(outgoing)
+    answered = dict.fromkeys(a.lower() for a in parent.senders if a and letter.is_automatic)
+    return replace(
+        sent,
+        recipients=recipients,
+        thread_id=parent.thread_id,
+        auto_answered=tuple(answered),
     )
-    return replace(sent, recipients=recipients, thread_id=parent.thread_id)
 
 
 def _unique(addresses: Iterable[str]) -> list[str]:
@@ -467,5 +489,7 @@ def forward_letter(original: Message, text: str, to: list[Pair]) -> Letter:
         to=to,
         subject=subject if subject.lower().startswith("fwd:") else f"Fwd: {subject}",
         text="\n".join(([text, ""] if text else []) + lines),
+        in_reply_to=original.id,
+        is_forward=True,
         enclosures=[Enclosure(attachment_id=a.id) for a in original.attachments if not a.inline],
     )

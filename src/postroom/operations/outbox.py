@@ -34,7 +34,7 @@ async def list_outbox(ctx: Context, request: ListOutbox) -> Page[OutboxEntry]:
 
 
 class RetryMessage(Request):
-    """Send a message again to those who did not get it: failed, bounced, unknown or waiting."""
+    """Send a message again to those without it: failed, bounced, unknown, captured or waiting."""
 
     message_id: MessageId
 

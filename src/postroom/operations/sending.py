@@ -26,6 +26,7 @@ from postroom.operations.operation import operation
 from postroom.operations.request import (
     Accepts,
     OptionalId,
+    Request,
     Together,
     not_both,
     one_of,
@@ -99,8 +100,8 @@ async def _plain_letter(_: Context, request: SendEmail) -> Letter:
     )
 
 
-class SendMessage(Sending):
-    """Send a mail with any of text, HTML, cc, bcc and attachments; in_reply_to makes it a reply."""
+class Composed(Request):
+    """What a mail says, to whom, and from which inbox."""
 
     together: ClassVar[tuple[Together, ...]] = (
         one_of("recipients", "to", "cc", "bcc"),
@@ -156,12 +157,16 @@ class SendMessage(Sending):
         return self
 
 
+class SendMessage(Composed, Sending):
+    """Send a mail with any of text, HTML, cc, bcc and attachments; in_reply_to makes it a reply."""
+
+
 @operation(Scope.SEND)
 async def send_message(ctx: Context, request: SendMessage) -> Sent:
     return await send_once(ctx, request, letter_of)
 
 
-async def letter_of(_: Context, request: SendMessage) -> Letter:
+async def letter_of(_: Context, request: Composed) -> Letter:
     """The letter that somebody asks us to send."""
     return Letter(
         inbox_id=request.inbox_id,

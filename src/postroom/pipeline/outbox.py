@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from postroom.blocking import in_thread
-from postroom.errors import MailError, StorageFull
+from postroom.errors import MailError
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.outbox import OutboxJob, Outcome
 from postroom.pipeline.addressing import inboxes_for
+from postroom.pipeline.attendance import can_relay
 from postroom.pipeline.counts import HAPPENED
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
@@ -34,20 +35,28 @@ GIVE_UP_AFTER = timedelta(hours=48)
 LEAVE_FOR = timedelta(seconds=10)
 """How soon a mail is tried again that a machine without the login for it came upon."""
 
-SETTLE_TRIES = 60
+SETTLE_AGAIN_S = 1.0
 GRACE_S = 1.5
 """How long a mail that is being handed over may take when we are asked to stop."""
 
 
-def route(
-    house: House, address: str, local: Mapping[str, Inbox], account_id: str | None = None
-) -> Recipient:
-    """Where a copy goes: to an inbox of ours, the account's provider, the relay, or nowhere."""
+async def route_all(
+    house: House,
+    addresses: Sequence[str],
+    local: Mapping[str, Inbox],
+    account_id: str | None = None,
+) -> dict[str, Recipient]:
+    """Where each copy goes: to an inbox of ours, the account's provider, the relay, or nowhere."""
+    goes_out = account_id is not None or await can_relay(house)
+    return {address: _route(house, address, local, goes_out=goes_out) for address in addresses}
+
+
+def _route(house: House, address: str, local: Mapping[str, Inbox], *, goes_out: bool) -> Recipient:
     if address.lower() in local:
         return Recipient(address, "delivered")
     if address.rpartition("@")[2].lower() in house.domains:
         return Recipient(address, "failed", "no inbox has this address")
-    if house.has_relay or account_id is not None:
+    if goes_out:
         return Recipient(address, "queued")
     return Recipient(address, "captured", "no relay is configured, so it was not sent")
 
@@ -65,8 +74,8 @@ class ClaimLost(MailError):
 class Outbox:
     """One worker: it hands over several mails at once and renews its claims while it does.
 
-    Several processes may run one; a message is claimed by one of them. Without a sender it only
-    delivers what was scheduled.
+    Several processes may run one; a message is claimed by one of them. Without a sender it takes
+    nothing that needs the relay: another process may have one.
     """
 
     house: House
@@ -101,7 +110,7 @@ class Outbox:
                     await self._something_to_do(rung)
 
     async def _is_due(self) -> bool:
-        next_at = await self.house.store.next_mail_at()
+        next_at = await self.house.store.next_mail_at(relays=self.sender is not None)
         return next_at is not None and next_at <= self.house.clock()
 
     async def _start_due(self, holder: str) -> None:
@@ -116,6 +125,8 @@ class Outbox:
                 until=now + self.lease,
                 limit=free,
                 most_per_domain=self.house.limits.domain_sends_per_hour,
+                relays=self.sender is not None,
+                active=list(self._active.values()),
             )
         except MailError as error:
             log.warning("outbox.failed", extra={"error": str(error)})
@@ -141,7 +152,7 @@ class Outbox:
 
     async def _until_next(self) -> float:
         try:
-            next_at = await self.house.store.next_mail_at()
+            next_at = await self.house.store.next_mail_at(relays=self.sender is not None)
         except MailError:
             return LOOK_AGAIN_S
         if next_at is None or len(self._active) == self.at_once:
@@ -173,7 +184,7 @@ class Outbox:
             elif job.account_id is not None and not await self._has_login(job.account_id):
                 await self._defer(job, "its login is on another machine", LEAVE_FOR)
             elif (sender := await self._sender_of(job)) is None:
-                await self._defer(job, "no relay is configured")
+                await self._defer(job, "its account is gone")
             else:
                 await self._hand_over(job, sender)
         except asyncio.CancelledError:
@@ -232,7 +243,10 @@ class Outbox:
     async def _settle(
         self, job: OutboxJob, outcomes: Mapping[str, Outcome], wait: timedelta | None = None
     ) -> None:
-        """Write down what we know; a full disk may have room again soon."""
+        """Write down what we know, however long there is no room or no database.
+
+        The mail is still ours meanwhile: nobody hands it over again.
+        """
         now = self.house.clock()
         recipients = {
             address: settled(address, outcome, job.queued_at, now)
@@ -240,15 +254,19 @@ class Outbox:
         }
         next_at = now + (wait or wait_after(job.attempts))
         given_up = sum(recipient.status == "bounced" for recipient in recipients.values())
-        for _ in range(SETTLE_TRIES):
+        is_said = False
+        while True:
             try:
                 await self.house.store.settle_mail(job, recipients, now=now, next_at=next_at)
-            except StorageFull:
-                await asyncio.sleep(1)
+            except MailError as error:
+                if not is_said:
+                    about = {"message_id": job.message_id, "error": str(error)}
+                    self.house.counts.failed("outbox_unsettled", about)
+                is_said = True
+                await asyncio.sleep(SETTLE_AGAIN_S)
             else:
-                self._count("outbox_bounced", given_up, job.message_id)
-                return
-        self.house.counts.failed("outbox_unsettled", {"message_id": job.message_id})
+                break
+        self._count("outbox_bounced", given_up, job.message_id)
 
     async def _deliver_scheduled(self, job: OutboxJob) -> None:
         house = self.house
@@ -257,9 +275,10 @@ class Outbox:
         (parsed,) = await house.parser.parse([raw])
         inboxes = dict.fromkeys(inbox.id for inbox in local.values())
         arrivals = [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes]
-        recipients = {a: route(house, a, local, job.account_id) for a in job.envelope.recipients}
+        recipients = await route_all(house, job.envelope.recipients, local, job.account_id)
         async with put_away(house, arrivals) as copies:
-            await house.store.deliver_scheduled(job, copies, recipients, house.clock())
+            if not await house.store.deliver_scheduled(job, copies, recipients, house.clock()):
+                raise ClaimLost(f"{job.message_id} was taken over by another worker")
 
 
 def settled(address: str, outcome: Outcome, queued_at: datetime, now: datetime) -> Recipient:

@@ -13,15 +13,21 @@ from postroom.errors import InvalidInput, TooLarge
 from postroom.mail.authentication import Auth, Trust, authenticate
 from postroom.mail.fingerprint import fingerprint
 from postroom.mail.fold import fold
-from postroom.mail.message import PARSER_VERSION, ParsedAttachment, ParsedMessage
+from postroom.mail.message import (
+    PARSER_VERSION,
+    ParsedAttachment,
+    ParsedMessage,
+    ReportRecipient,
+)
 from postroom.mail.threads import subject_key
 from postroom.model.attachment import BlobKey
 from postroom.model.inbox import INBOX, SENT
-from postroom.model.message import AddressLine, Direction, Recipient
+from postroom.model.message import AddressLine, Direction
 from postroom.model.stored import (
     FIELD_BORDER,
     Added,
     DeliveryReport,
+    Fate,
     NewAttachment,
     NewMessage,
 )
@@ -37,6 +43,7 @@ class Arrival:
     """A mail at the door: its bytes and the inbox it is for.
 
     Mail from elsewhere may be in other mailboxes too, carry labels, and have been there a while.
+    `envelope_sender` is None where there was no envelope, and empty where nobody wants an answer.
     """
 
     raw: bytes
@@ -48,6 +55,7 @@ class Arrival:
     other_mailboxes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     arrived_at: datetime | None = None
+    envelope_sender: str | None = None
 
 
 ParsedArrival = tuple[Arrival, ParsedMessage]
@@ -174,21 +182,38 @@ def _new_message(
         labels=arrival.labels,
         flags=arrival.flags,
         is_imported=arrival.is_imported,
-        report=_report(parsed),
+        report=_report(arrival, parsed),
     )
 
 
-def _report(parsed: ParsedMessage) -> DeliveryReport | None:
-    """What a delivery report says, in our words; a delay is no outcome."""
+def _report(arrival: Arrival, parsed: ParsedMessage) -> DeliveryReport | None:
+    """What a delivery report says, in our words; a delay is no outcome.
+
+    A report has no sender on its envelope (RFC 3464 §2): what has one may be anybody's.
+    """
     report = parsed.report
     if report is None or report.kind != "delivery" or report.original_message_id is None:
         return None
-    outcomes = tuple(
-        Recipient(r.address, _FATES[r.action], " ".join((r.diagnostic or r.reason).split())[:500])
-        for r in report.recipients
-        if r.action in _FATES
-    )
-    return DeliveryReport(report.original_message_id, outcomes) if outcomes else None
+    if _envelope_sender(arrival, parsed):
+        return None
+    fates = tuple(_fate(recipient) for recipient in report.recipients if recipient.action in _FATES)
+    return DeliveryReport(report.original_message_id, fates) if fates else None
+
+
+def _envelope_sender(arrival: Arrival, parsed: ParsedMessage) -> str:
+    """Who sent it, by the envelope; empty if nobody did, or nobody says."""
+    if arrival.envelope_sender is not None:
+        return arrival.envelope_sender
+    said = next((value for name, value in parsed.headers if name.lower() == "return-path"), "")
+    return said.strip().strip("<>")
+
+
+def _fate(recipient: ReportRecipient) -> Fate:
+    addresses = tuple(filter(None, (recipient.original, recipient.address)))
+    if recipient.action == "delivered":
+        return Fate(addresses, "delivered")
+    detail = " ".join((recipient.diagnostic or recipient.reason).split())[:500]
+    return Fate(addresses, _FATES[recipient.action], detail)
 
 
 _FATES = {"failed": "bounced", "delivered": "delivered"}

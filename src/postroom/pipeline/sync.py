@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, replace
@@ -34,6 +35,8 @@ from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
 from postroom.pipeline.remote_names import is_identity, name_in, storable
 from postroom.ports.provider import Provider
+
+log = logging.getLogger(__name__)
 
 BATCH_MAILS = 200
 BATCH_BYTES = 8 * 2**20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-Topic = Literal["accounts", "events", "outbox", "webhooks", "errands", "keys"]
+Topic = Literal["accounts", "events", "outbox", "webhooks", "errands", "keys", "attendance"]
 """What there may be news of."""
 
 

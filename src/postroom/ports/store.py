@@ -93,9 +93,18 @@ class StoresMessages(Protocol):
         """Keep a sent message and its local deliveries in one transaction, exactly once.
 
         Raises:
-            Conflict: the idempotency key was used for another payload.
+            Conflict: the idempotency key was used for another payload, or it is an automatic
+                answer to someone who got one in the thread within a day.
             RateLimited: the caller has sent its share of this hour.
         """
+
+    async def refuse_second_answer(
+        self, thread_id: str, answered: Collection[str], now: datetime
+    ) -> None:
+        """Raises Conflict when one of these got an automatic answer there within a day."""
+
+    async def is_own_mail(self, inbox_id: str, internet_message_id: str) -> bool:
+        """Whether an inbox has sent the mail with this Message-ID."""
 
     async def earlier_send(
         self,
@@ -196,6 +205,13 @@ class GrantsLeases(Protocol):
     async def forget_leases(self, now: datetime) -> None:
         """Forget those that have run out; they are nobody's anyway."""
 
+    async def attend(self, role: str, holder: str, *, now: datetime, lasting: timedelta) -> None:
+        """Be counted among those who do a work, which many may, until *lasting* is over."""
+
+    async def leave(self, role: str, holder: str) -> None: ...
+    async def is_attended(self, role: str, now: datetime) -> bool:
+        """Whether anybody does a work now."""
+
 
 class KeepsAccounts(Protocol):
     """Logins at providers, what is where over there, and what they have yet to be told."""
@@ -283,15 +299,14 @@ class KeepsDrafts(Protocol):
     """Mail that is not sent yet."""
 
     async def save_draft(self, draft: StoredDraft) -> None:
-        """Keep a draft, new or changed. Raises NotFound when its inbox is gone."""
+        """Keep a draft, new or changed. Raises NotFound when its inbox is gone, or it was sent."""
 
-    async def draft(
-        self, draft_id: str, visible: Visible, *, even_sent: bool
-    ) -> StoredDraft | None: ...
+    async def draft(self, draft_id: str, visible: Visible) -> StoredDraft | None:
+        """A draft; one that was sent names the message that it has become."""
+
     async def drafts(
         self, visible: Visible, inbox_id: str | None, page: Slice
     ) -> Found[StoredDraft]: ...
-    async def mark_draft_sent(self, draft_id: str, now: datetime) -> None: ...
     async def remove_draft(self, draft_id: str, visible: Visible) -> bool: ...
 
 
@@ -299,15 +314,24 @@ class KeepsOutbox(Protocol):
     """Mail on its way out, handed over by one worker at a time."""
 
     async def claim_mail(
-        self, holder: str, *, now: datetime, until: datetime, limit: int, most_per_domain: int
+        self,
+        holder: str,
+        *,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        most_per_domain: int,
+        relays: bool = True,
+        active: Sequence[OutboxJob] = (),
     ) -> Claimed:
-        """Take what is due; what a worker that is gone was handing over is lost.
+        """Take what is due and keep what is *active*; what nobody hands over any more is lost.
 
-        Mail to a domain that has had its share of the hour waits for the next.
+        Mail to a domain that has had its share of the hour waits for the next. Who does not relay
+        gets only what needs no relay.
         """
 
-    async def next_mail_at(self) -> datetime | None:
-        """When there is something to do next."""
+    async def next_mail_at(self, *, relays: bool = True) -> datetime | None:
+        """When there is something to do next for a worker that relays, or for one that does not."""
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None: ...
     async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
@@ -332,8 +356,11 @@ class KeepsOutbox(Protocol):
         copies: Sequence[NewMessage],
         recipients: Mapping[str, Recipient],
         now: datetime,
-    ) -> None:
-        """Let the local copies of a scheduled mail arrive, and the rest wait for the relay."""
+    ) -> bool:
+        """Let the local copies of a scheduled mail arrive, and the rest wait for the relay.
+
+        False if the claim was lost.
+        """
 
     async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]: ...
     async def outbox_state(self) -> OutboxState: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
@@ -51,6 +51,7 @@ from postroom.store.search.jobs import rebuild
 from postroom.store.search.merging import merge_once, purge
 from postroom.store.sql import (
     adding,
+    answers,
     applying,
     audit,
     blobs,
@@ -144,6 +145,18 @@ class SqlStore(SqlMemories, SqlAccounts):
 
     async def record_send(self, send: NewSend) -> Sent:
         return await self._write(lambda tx: sends.record_send(tx, send))
+
+    async def refuse_second_answer(
+        self, thread_id: str, answered: Collection[str], now: datetime
+    ) -> None:
+        await self._engine.read(
+            lambda tx: answers.refuse_second_answer(tx, thread_id, answered, now)
+        )
+
+    async def is_own_mail(self, inbox_id: str, internet_message_id: str) -> bool:
+        return await self._engine.read(
+            lambda tx: answers.is_own_mail(tx, inbox_id, internet_message_id)
+        )
 
     async def earlier_send(
         self,
@@ -286,38 +299,55 @@ class SqlStore(SqlMemories, SqlAccounts):
     async def forget_leases(self, now: datetime) -> None:
         await self._write(lambda tx: leases.forget_past(tx, now))
 
+    async def attend(self, role: str, holder: str, *, now: datetime, lasting: timedelta) -> None:
+        await self._write(lambda tx: leases.attend(tx, role, holder, now=now, lasting=lasting))
+
+    async def leave(self, role: str, holder: str) -> None:
+        await self._write(lambda tx: leases.leave(tx, role, holder))
+
+    async def is_attended(self, role: str, now: datetime) -> bool:
+        return await self._engine.read(lambda tx: leases.is_attended(tx, role, now))
+
     async def save_draft(self, draft: StoredDraft) -> None:
         await self._write(lambda tx: drafts.save_draft(tx, draft), about=draft.id)
 
-    async def draft(
-        self, draft_id: str, visible: Visible, *, even_sent: bool
-    ) -> StoredDraft | None:
-        return await self._engine.read(
-            lambda tx: drafts.get_draft(tx, draft_id, visible, even_sent=even_sent)
-        )
+    async def draft(self, draft_id: str, visible: Visible) -> StoredDraft | None:
+        return await self._engine.read(lambda tx: drafts.get_draft(tx, draft_id, visible))
 
     async def drafts(
         self, visible: Visible, inbox_id: str | None, page: Slice
     ) -> Found[StoredDraft]:
         return await self._engine.read(lambda tx: drafts.list_drafts(tx, visible, inbox_id, page))
 
-    async def mark_draft_sent(self, draft_id: str, now: datetime) -> None:
-        await self._write(lambda tx: drafts.mark_draft_sent(tx, draft_id, now))
-
     async def remove_draft(self, draft_id: str, visible: Visible) -> bool:
         return await self._write(lambda tx: drafts.remove_draft(tx, draft_id, visible), is_act=bool)
 
     async def claim_mail(
-        self, holder: str, *, now: datetime, until: datetime, limit: int, most_per_domain: int
+        self,
+        holder: str,
+        *,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        most_per_domain: int,
+        relays: bool = True,
+        active: Sequence[OutboxJob] = (),
     ) -> Claimed:
         return await self._write(
             lambda tx: outbox.claim_mail(
-                tx, holder, now=now, until=until, limit=limit, most_per_domain=most_per_domain
+                tx,
+                holder,
+                now=now,
+                until=until,
+                limit=limit,
+                most_per_domain=most_per_domain,
+                relays=relays,
+                active=active,
             )
         )
 
-    async def next_mail_at(self) -> datetime | None:
-        return await self._engine.read(outbox.next_mail_at)
+    async def next_mail_at(self, *, relays: bool = True) -> datetime | None:
+        return await self._engine.read(lambda tx: outbox.next_mail_at(tx, relays=relays))
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None:
         await self._write(lambda tx: outbox.renew_mail(tx, jobs, until))
@@ -346,8 +376,10 @@ class SqlStore(SqlMemories, SqlAccounts):
         copies: Sequence[NewMessage],
         recipients: Mapping[str, Recipient],
         now: datetime,
-    ) -> None:
-        await self._write(lambda tx: outbox.deliver_scheduled(tx, job, copies, recipients, now))
+    ) -> bool:
+        return await self._write(
+            lambda tx: outbox.deliver_scheduled(tx, job, copies, recipients, now)
+        )
 
     async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]:
         return await self._engine.read(lambda tx: outbox_listing.find_outbox(tx, query))

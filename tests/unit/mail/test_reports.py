@@ -129,3 +129,27 @@ def test_people_who_write_about_bounces_do_not_bounce(raw: bytes) -> None:
 )
 def test_mail_of_machines_is_known(headers: str, *, is_auto: bool) -> None:
     assert is_auto == parse_message(f"From: a@b\n{headers}\n\nHi".encode()).auto_submitted
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Auto-Submitted: auto-replied (vacation)",
+        "List-Post: <mailto:x@y.example>",
+        "List-Owner: <mailto:x@y.example>",
+        "X-Mailing-List: a",
+        "X-Loop: me@postroom.localhost",
+        "From: Mail Delivery <MAILER-DAEMON@b.example>",
+        "Return-Path: <>",
+        "Precedence: bulk",
+    ],
+)
+def test_a_machine_is_known_by_its_headers(header: str) -> None:
+    assert parse_message(f"{header}\nSubject: x\n\nHi".encode()).auto_submitted
+
+
+@pytest.mark.parametrize(
+    "header", ["Auto-Submitted: (a person) no", "From: mailer-daemon-fan@b.example", "X-Listen: 1"]
+)
+def test_a_person_is_no_machine(header: str) -> None:
+    assert not parse_message(f"{header}\nSubject: x\n\nHi".encode()).auto_submitted

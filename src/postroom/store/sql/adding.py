@@ -9,6 +9,7 @@ from postroom.mail.fold import fold
 from postroom.model.message import AddressLine
 from postroom.model.stored import FIELD_BORDER, Added, NewMessage
 from postroom.store.search.sets import index_message
+from postroom.store.sql.answers import auto_answered
 from postroom.store.sql.contacts import introduce
 from postroom.store.sql.errands import rules_at_arrival
 from postroom.store.sql.events import About, add_event, add_outcomes
@@ -179,6 +180,7 @@ def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, objec
         "security": message.security,
         "defects": defects,
         "recipients": message.recipients,
+        **auto_answered(message),
     }
 
 

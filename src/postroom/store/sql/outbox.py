@@ -18,9 +18,10 @@ from postroom.model.outbox import (
     OutboxJob,
     OutboxState,
 )
-from postroom.model.sending import OPEN, overall_status
+from postroom.model.sending import AGAIN, NOT_OUT, OPEN, overall_status
 from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
+from postroom.store.sql.drafts import take_back
 from postroom.store.sql.outcomes import ABOUT, set_recipients
 from postroom.store.sql.pushes import keep_a_copy, take_copy_back
 from postroom.store.sql.values import dumps, from_text, moment, seconds
@@ -38,11 +39,11 @@ _SEEN_AFTER = timedelta(minutes=1)
 
 INSERT = """
     INSERT INTO outbox (message, inbox, state, status, attempts, queued_at, next_at, is_scheduled)
-    VALUES (:message, :inbox, 'waiting', :status, 0, :start, :start, :is_scheduled)
+    VALUES (:message, :inbox, :state, :status, 0, :start, :start, :is_scheduled)
 """
 STALE = """
     SELECT inbox, message, state, pending FROM outbox
-     WHERE state IN ('claimed', 'handing_over') AND until <= :now AND holder <> :holder
+     WHERE state IN ('claimed', 'handing_over') AND until <= :now
 """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
@@ -50,9 +51,12 @@ DUE = """
       FROM outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
       JOIN inboxes i ON i.number = +m.inbox
      WHERE o.state = 'waiting'
-       AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond))
+       AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond)){only}
      ORDER BY o.next_at, o.message LIMIT :limit
 """
+WITHOUT_RELAY = " AND (o.state <> 'waiting' OR o.is_scheduled = 1 OR i.account_id IS NOT NULL)"
+"""What a worker can do that has no relay: who has one does the rest."""
+
 FREE = """
     SELECT 1 FROM outbox o
      WHERE o.inbox = :inbox AND o.message = :message AND o.state = 'waiting'
@@ -69,8 +73,9 @@ PAUSE = """
     INSERT INTO facts (name, value) VALUES ('outbox_paused', :value) ON CONFLICT (name) DO NOTHING
 """
 NEXT = """
-    SELECT min(CASE WHEN state = 'waiting' THEN next_at ELSE until END) FROM outbox
-     WHERE state <> 'done'
+    SELECT min(CASE WHEN o.state = 'waiting' THEN o.next_at ELSE o.until END)
+      FROM outbox o JOIN inboxes i ON i.number = +o.inbox
+     WHERE o.state <> 'done'{only}
 """
 FIND = """
     SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox FROM messages m
@@ -90,13 +95,15 @@ def put_in_outbox(
     *,
     is_scheduled: bool,
 ) -> None:
-    """Let a message that was just stored wait for a worker, if there is anything to do."""
-    if not any(recipient.status in OPEN for recipient in recipients):
+    """Let a message that was just stored wait for a worker, or be seen if it failed at once."""
+    statuses = {recipient.status for recipient in recipients}
+    if statuses.isdisjoint(NOT_OUT):
         return
     tx.run(
         INSERT,
         inbox=inbox,
         message=number,
+        state="done" if statuses.isdisjoint(OPEN) else "waiting",
         status=overall_status(recipients),
         start=start,
         is_scheduled=int(is_scheduled),
@@ -112,14 +119,20 @@ def claim_mail(
     until: datetime,
     limit: int,
     most_per_domain: int,
+    relays: bool = True,
+    active: Sequence[OutboxJob] = (),
 ) -> Claimed:
-    """Take over what is due, and what a worker that is gone has left behind."""
+    """Take over what is due, and what is left behind: nobody works on it, not even we."""
+    renew_mail(tx, active, until)
     lost: dict[str, int] = {}
-    for inbox, number, state, pending in tx.all(STALE, now=seconds(now), holder=holder):
+    for inbox, number, state, pending in tx.all(STALE, now=seconds(now)):
         lost |= _abandon(tx, (inbox, number), state, pending, now)
     if is_paused(tx):
         return Claimed((), lost)
-    due = tx.all(DUE, now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit)
+    only = "" if relays else WITHOUT_RELAY
+    due = tx.all(
+        DUE.format(only=only), now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit
+    )
     found = [_job(row, holder) for row in due]
     jobs = [job for job in found if tx.claimable(FREE, "o", **_of(job))]
     taken = [job for job in jobs if job.is_scheduled or _has_room(tx, job, now, most_per_domain)]
@@ -181,9 +194,10 @@ def _job(row: Row, holder: str) -> OutboxJob:
     )
 
 
-def next_mail_at(tx: Transaction) -> datetime | None:
+def next_mail_at(tx: Transaction, *, relays: bool = True) -> datetime | None:
     """When there is something to do next."""
-    row = None if is_paused(tx) else tx.one(NEXT)
+    only = "" if relays else WITHOUT_RELAY
+    row = None if is_paused(tx) else tx.one(NEXT.format(only=only))
     return moment(row[0]) if row and row[0] is not None else None
 
 
@@ -213,13 +227,17 @@ def begin_handing_over(tx: Transaction, job: OutboxJob, accepted: Sequence[str])
 
 def release_mail(tx: Transaction, job: OutboxJob) -> None:
     """Give a claim back before anything was handed over."""
+    if _is_claimed(tx, job):
+        _wait_again(tx, job.inbox, job.number, seconds(job.queued_at))
+
+
+def _is_claimed(tx: Transaction, job: OutboxJob) -> bool:
     row = tx.one(
         f"SELECT 1 FROM outbox WHERE {_IT} AND holder = :h AND state = 'claimed'",
         **_of(job),
         h=job.holder,
     )
-    if row is not None:
-        _wait_again(tx, job.inbox, job.number, seconds(job.queued_at))
+    return row is not None
 
 
 def settle_mail(
@@ -252,14 +270,20 @@ def deliver_scheduled(
     copies: Sequence[NewMessage],
     recipients: Mapping[str, Recipient],
     now: datetime,
-) -> None:
-    """The time of a scheduled mail has come: local copies arrive, the rest waits for the relay."""
+) -> bool:
+    """The time of a scheduled mail has come: local copies arrive, the rest waits for the relay.
+
+    False if the claim was lost: then whoever has it does all this.
+    """
+    if not _is_claimed(tx, job):
+        return False
     for copy in copies:
         add_message(tx, copy)
     set_recipients(tx, job.inbox, job.number, recipients, now)
     _keep_a_copy(tx, job.inbox, job.number, now)
     tx.run(f"UPDATE outbox SET is_scheduled = 0 WHERE {_IT}", **_of(job))
     _wait_again(tx, job.inbox, job.number, seconds(now))
+    return True
 
 
 def _keep_a_copy(tx: Transaction, inbox: int, number: int, at: datetime) -> None:
@@ -311,29 +335,26 @@ def outbox_state(tx: Transaction) -> OutboxState:
 def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
     """Queue again whoever did not get the message, or hurry those who wait.
 
+    Where each of them is reached is found out anew, as for a mail whose time has come.
+
     Raises:
         NotFound: there is no such sent message.
         Conflict: there is nobody left to send it to, or it is being handed over right now.
     """
     row = _found(tx, message_id, visible)
-    again = [r for r in _recipients(row) if r.status in ("failed", "unknown", "bounced", *OPEN)]
+    again = [r for r in _recipients(row) if r.status in AGAIN]
     if not again:
         raise Conflict(f"everyone has got {message_id} already")
     if row[3] in ("claimed", "handing_over"):
         raise Conflict(f"{message_id} is being handed over right now")
-    if row[3] is None:
-        raise Conflict(f"{message_id} never was in the outbox; send it again instead")
+    inbox, number = row[5], row[0]
     changes = {r.address: Recipient(r.address, "queued") for r in again}
-    set_recipients(tx, row[5], row[0], changes, now)
+    set_recipients(tx, inbox, number, changes, now)
     statuses = {r.status for r in _recipients(row)}
-    take_copy_back(tx, row[5], row[0], message_id, statuses=statuses)
-    tx.run(
-        f"UPDATE outbox SET queued_at = :now, attempts = 0 WHERE {_IT}",
-        now=seconds(now),
-        inbox=row[5],
-        message=row[0],
-    )
-    _wait_again(tx, row[5], row[0], seconds(now))
+    take_copy_back(tx, inbox, number, message_id, statuses=statuses)
+    tx.run(f"DELETE FROM outbox WHERE {_IT}", inbox=inbox, message=number)
+    everyone = tuple(changes.get(r.address, r) for r in _recipients(row))
+    put_in_outbox(tx, inbox, number, everyone, seconds(now), is_scheduled=True)
 
 
 def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
@@ -354,6 +375,8 @@ def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetim
     set_recipients(tx, row[5], row[0], cancelled, now)
     _keep_a_copy(tx, row[5], row[0], now)
     _wait_again(tx, row[5], row[0], seconds(now))
+    if len(cancelled) == len(_recipients(row)):
+        take_back(tx, message_id)
 
 
 def _found(tx: Transaction, message_id: str, visible: Visible) -> Row:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from postroom.model.message import Recipient
 from postroom.model.sending import overall_status
-from postroom.model.stored import DeliveryReport
+from postroom.model.stored import DeliveryReport, Fate
 from postroom.store.sql.events import About, add_event, add_outcomes
 from postroom.store.sql.values import dumps, from_text
 from postroom.store.transaction import Transaction
@@ -49,10 +50,12 @@ def set_recipients(
     moved = [r for r in changes.values() if before.get(r.address) not in (None, r.status)]
     add_outcomes(tx, moved, now, about)
     delayed = [
-        r for r in changes.values() if r.status == "queued" and before.get(r.address) == "queued"
+        r
+        for r in changes.values()
+        if r.detail and r.status == "queued" and before.get(r.address) == "queued"
     ]
     if delayed:
-        told = [{"address": r.address, "detail": r.detail or ""} for r in delayed]
+        told = [{"address": r.address, "detail": r.detail} for r in delayed]
         add_event(tx, "message.deferred", now, about, {"recipients": told})
 
 
@@ -61,10 +64,21 @@ def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datet
     row = tx.one(REPORTED, inbox=inbox, internet_id=report.internet_message_id)
     if row is None:
         return
-    told = {outcome.address.lower(): outcome for outcome in report.outcomes}
+    recipients = {r["address"].lower(): r for r in from_text(row[1])["recipients"] or ()}
     changes = {
-        r["address"]: Recipient(r["address"], found.status, found.detail)
-        for r in from_text(row[1])["recipients"] or ()
-        if (found := told.get(r["address"].lower())) and r["status"] in ("sent", "unknown")
+        r["address"]: Recipient(r["address"], fate.status, fate.detail)
+        for fate in report.fates
+        if (r := _meant(recipients, fate, report)) and r["status"] in ("sent", "unknown")
     }
     set_recipients(tx, inbox, row[0], changes, now)
+
+
+def _meant(
+    recipients: Mapping[str, dict[str, Any]], fate: Fate, report: DeliveryReport
+) -> dict[str, Any] | None:
+    """Of whom a report speaks: by an address that we wrote to, or the only one there is."""
+    for address in fate.addresses:
+        if found := recipients.get(address.lower()):
+            return found
+    is_clear = fate.addresses and len(recipients) == len(report.fates) == 1
+    return next(iter(recipients.values())) if is_clear else None

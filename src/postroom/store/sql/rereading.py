@@ -88,7 +88,11 @@ def _update(
 ) -> None:
     sender = message.sender
     security = {k: v for k, v in (old["security"] or {}).items() if k in NOTICED}
-    kept = {"recipients": old["recipients"], "security": {**message.security, **security}}
+    kept = {
+        "recipients": old["recipients"],
+        "security": {**message.security, **security},
+        **{name: old[name] for name in ("auto_answered",) if name in old},
+    }
     tx.run(
         UPDATE_MESSAGE,
         inbox=at[0],

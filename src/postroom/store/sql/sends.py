@@ -10,6 +10,8 @@ from postroom.model.message import FLAGS, Recipient
 from postroom.model.sending import Sent, overall_status
 from postroom.model.stored import NewSend
 from postroom.store.sql.adding import add_message
+from postroom.store.sql.answers import refuse_second_answer
+from postroom.store.sql.drafts import mark_sent, sent_as
 from postroom.store.sql.outbox import put_in_outbox
 from postroom.store.sql.pushes import Delta, keep_a_copy, origin_of, put_push
 from postroom.store.sql.values import dumps, from_text, seconds
@@ -19,6 +21,8 @@ KEYS_KEPT_S = int(timedelta(days=7).total_seconds())
 REPEAT_WINDOW_S = int(timedelta(minutes=10).total_seconds())
 HOUR_S = 3600
 _REPEATED = "the same mail was sent minutes ago and not again now; allow_duplicate: true sends it"
+_REMOVED = "its copy here was removed since"
+_NEVER = ("failed", "bounced")
 _ANSWERED = 1 << FLAGS.index("answered")
 
 BY_KEY = """
@@ -27,7 +31,12 @@ BY_KEY = """
 """
 BY_PAYLOAD = """
     SELECT answer FROM sends WHERE caller = :caller AND payload = :payload AND at > :since
-     ORDER BY number LIMIT 1
+     ORDER BY number
+"""
+BECAME = """
+    SELECT t.id, m.details
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE m.id = :id
 """
 INSERT_SEND = """
     INSERT INTO sends (caller, idempotency_key, payload, at, answer)
@@ -38,16 +47,12 @@ OLDEST_OF_HOUR = "SELECT count(*), min(at) FROM sends WHERE caller = :caller AND
 
 def record_send(tx: Transaction, send: NewSend) -> Sent:
     """Store a sent message and its local deliveries, or answer as the first time."""
-    earlier = earlier_send(
-        tx,
-        send.caller,
-        send.payload,
-        idempotency_key=send.idempotency_key,
-        allow_duplicate=send.allow_duplicate,
-        now=send.message.received_at,
-    )
+    earlier = _earlier(tx, send)
     if earlier is not None:
         return earlier
+    refuse_second_answer(
+        tx, send.message.thread_id, send.message.auto_answered, send.message.received_at
+    )
     now = seconds(send.message.received_at)
     _check_rate(tx, send, now)
     added = add_message(tx, send.message)
@@ -72,6 +77,8 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         recipients,
         warnings=send.warnings or None,
     )
+    if send.draft_id is not None:
+        mark_sent(tx, send.draft_id, sent.message_id, send.message.received_at)
     tx.put("DELETE FROM sends WHERE at <= :since", since=now - KEYS_KEPT_S)
     tx.put(
         INSERT_SEND,
@@ -82,6 +89,30 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         answer=dumps(sent),
     )
     return sent
+
+
+def _earlier(tx: Transaction, send: NewSend) -> Sent | None:
+    """What the same send has come to; of a draft, whoever sent it and however long ago."""
+    if send.draft_id is not None:
+        message_id = sent_as(tx, send.draft_id)
+        return None if message_id is None else _became(tx, message_id)
+    return earlier_send(
+        tx,
+        send.caller,
+        send.payload,
+        idempotency_key=send.idempotency_key,
+        allow_duplicate=send.allow_duplicate,
+        now=send.message.received_at,
+    )
+
+
+def _became(tx: Transaction, message_id: str) -> Sent:
+    """What became of a message so far. Raises Conflict when it is gone."""
+    row = tx.one(BECAME, id=message_id)
+    if row is None:
+        raise Conflict(f"it was sent as {message_id}, and {_REMOVED}")
+    recipients = tuple(Recipient(**r) for r in from_text(row[1])["recipients"])
+    return Sent(message_id, row[0], overall_status(recipients), recipients)
 
 
 def _mark_answered(tx: Transaction, message_id: str) -> None:
@@ -122,12 +153,30 @@ def earlier_send(
                 f"the idempotency key {idempotency_key} was used for another mail; "
                 "use a new key for a new mail"
             )
-        return _sent(row[0]) if row else None
+        return _still(tx, _sent(row[0])) if row else None
     if allow_duplicate:
         return None
     since = seconds(now) - REPEAT_WINDOW_S
-    row = tx.one(BY_PAYLOAD, caller=caller, payload=payload, since=since)
-    return replace(_sent(row[0]), deduplicated=True, warnings=(_REPEATED,)) if row else None
+    for (answer,) in tx.all(BY_PAYLOAD, caller=caller, payload=payload, since=since):
+        sent = replace(_sent(answer), deduplicated=True, warnings=(_REPEATED,))
+        if not _got_nobody(tx, sent.message_id):
+            return _still(tx, sent)
+    return None
+
+
+def _got_nobody(tx: Transaction, message_id: str) -> bool:
+    """Whether a mail has failed for everyone: to send it again doubles nothing."""
+    row = tx.one(BECAME, id=message_id)
+    return row is not None and all(
+        recipient["status"] in _NEVER for recipient in from_text(row[1])["recipients"]
+    )
+
+
+def _still(tx: Transaction, sent: Sent) -> Sent:
+    """An answer as it was given, and whether the message that it names is still there."""
+    if tx.one(BECAME, id=sent.message_id) is not None:
+        return sent
+    return replace(sent, warnings=(*(sent.warnings or ()), _REMOVED))
 
 
 def _sent(answer: str) -> Sent:

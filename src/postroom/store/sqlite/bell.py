@@ -21,6 +21,7 @@ _LETTERS: dict[Topic, bytes] = {
     "outbox": b"o",
     "webhooks": b"w",
     "errands": b"r",
+    "attendance": b"t",
     "accounts": b"a",
     "keys": b"k",
 }

@@ -446,6 +446,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "UPDATE contacts SET address = as_key(address) WHERE octet_length(address) > 998",
         "DELETE FROM contact_shapes WHERE octet_length(site) > 998",
     ),
+    (
+        "DELETE FROM drafts WHERE sent_at IS NOT NULL",
+        "ALTER TABLE drafts ADD COLUMN message_id TEXT",
+        "CREATE INDEX drafts_by_message ON drafts (message_id)",
+        "CREATE INDEX drafts_unsent ON drafts (number) WHERE sent_at IS NULL",
+        "CREATE INDEX drafts_to_forget ON drafts (sent_at) WHERE arguments <> '{}'",
+    ),
 )
 
 

@@ -193,7 +193,7 @@ def mcp(session: Session, /, *, key: str | None, **given: Any) -> None:
     settings = session.configuration(**given).settings
 
     async def run() -> None:
-        async with open_app(settings) as app, app.at_work():
+        async with open_app(settings) as app, app.filling_in():
             await serve_stdio(
                 app,
                 toolsets=settings.toolsets,

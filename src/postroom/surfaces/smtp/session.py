@@ -308,7 +308,9 @@ class Session:
             # RFC 5321 §4.4: only the envelope knows that nobody wants an answer to this mail.
             raw = b"Return-Path: <>\r\n" + raw
         inboxes = dict.fromkeys(mail.inboxes)
-        added = await self.intake.receive([Arrival(raw, inbox_id) for inbox_id in inboxes])
+        added = await self.intake.receive(
+            [Arrival(raw, inbox_id, envelope_sender=mail.sender) for inbox_id in inboxes]
+        )
         return f"250 2.0.0 stored as {added[0].message_id}"
 
     async def rset(self, _argument: str) -> None:

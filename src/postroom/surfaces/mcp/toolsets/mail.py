@@ -53,10 +53,10 @@ TOOLS = (
         operation=drafts.create_draft,
         answers=("id", "inbox_id", "to", "subject"),
         description="Write a mail without sending it; send_draft sends it. "
-        "Takes all arguments of send_message, and send_at.",
-        hide=SELDOM
-        | {"idempotency_key", "body_html", "cc", "bcc", "attachments", "in_reply_to", "from"}
-        | {"thread_id"},
+        "Takes the mail as send_message does, and send_at.",
+        hide=frozenset(
+            {"body_html", "cc", "bcc", "attachments", "in_reply_to", "from", "thread_id"}
+        ),
     ),
     Tool(
         name="send_draft",

@@ -1,0 +1,134 @@
+"""What reports say of mail is said of the recipients that they mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.model.event import EventQuery
+from postroom.model.inbox import Inbox
+from postroom.model.message import Recipient
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from postroom.operations.sending import send_message
+from postroom.pipeline.receive import Arrival, receive
+from tests.mails import deliver, new_inbox, took_over
+
+LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
+
+
+@pytest.fixture
+async def inbox(ctx: Context) -> Inbox:
+    return await new_inbox(ctx)
+
+
+BOUNCE = """\
+From: MAILER-DAEMON@relay.example
+To: bo@postroom.localhost
+Subject: Undelivered Mail Returned to Sender
+Message-ID: <bounce@relay.example>
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary="b"
+
+--b
+Content-Type: text/plain
+
+I'm sorry.
+--b
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; relay.example
+
+Final-Recipient: rfc822; ANA@example.com
+Action: failed
+Status: 5.1.1
+Diagnostic-Code: smtp; 550 5.1.1 no such user
+
+--b
+Content-Type: text/rfc822-headers
+
+Message-ID: <{internet_id}>
+Subject: Plan
+
+--b--
+"""
+
+
+async def test_a_bounce_is_tied_to_the_message_it_speaks_of(ctx: Context, inbox: Inbox) -> None:
+    sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com", "cy@example.com"]})
+    message = await ctx.store.message(sent.message_id, None)
+    assert message is not None
+    await took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
+    raw = BOUNCE.format(internet_id=message.internet_message_id).encode()
+    await deliver(ctx, inbox, raw)
+
+    after = await ctx.store.message(sent.message_id, None)
+
+    assert after is not None
+    assert after.recipients is not None
+    assert ["bounced", "sent"] == [r.status for r in after.recipients]
+    assert "550 5.1.1 no such user" == after.recipients[0].detail
+    types = [e.type for e in (await ctx.store.events(EventQuery(message_id=after.id))).rows]
+    assert "message.bounced" == types[-1]
+
+
+async def _reported(
+    ctx: Context, inbox: Inbox, changed: str = "", *, envelope_sender: str | None = None
+) -> Recipient:
+    """What is said of ana@example.com, the only recipient, after a report."""
+    sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com"]})
+    message = await ctx.store.message(sent.message_id, None)
+    assert message is not None
+    await took_over(ctx, sent.message_id, "ana@example.com")
+    final = "Final-Recipient: rfc822; ANA@example.com"
+    raw = BOUNCE.format(internet_id=message.internet_message_id).replace(final, changed or final)
+    arrival = Arrival(raw.encode(), inbox.id, envelope_sender=envelope_sender)
+    await receive(ctx, arrival)
+    after = await ctx.store.message(sent.message_id, None)
+    assert after is not None
+    assert after.recipients is not None
+    return after.recipients[0]
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "Original-Recipient: rfc822;ana@example.com\nFinal-Recipient: rfc822; real@example.net",
+        "Final-Recipient: rfc822; real@example.net",
+    ],
+)
+async def test_a_bounce_of_a_forwarded_address_is_tied_to_it(
+    ctx: Context, inbox: Inbox, named: str
+) -> None:
+    assert "bounced" == (await _reported(ctx, inbox, named)).status
+
+
+async def test_a_report_says_of_whom_it_speaks_by_the_address_we_wrote(
+    ctx: Context, inbox: Inbox
+) -> None:
+    """Mail to ana was forwarded to cy, who is a recipient as well and has got it."""
+    sent = await call(ctx, send_message, {**LETTER, "to": ["cy@example.com", "ana@example.com"]})
+    message = await ctx.store.message(sent.message_id, None)
+    assert message is not None
+    await took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
+    final = "Final-Recipient: rfc822; ANA@example.com"
+    named = "Original-Recipient: rfc822;ana@example.com\nFinal-Recipient: rfc822;cy@example.com"
+    raw = BOUNCE.format(internet_id=message.internet_message_id).replace(final, named)
+    await deliver(ctx, inbox, raw.encode())
+    after = await ctx.store.message(sent.message_id, None)
+
+    assert after is not None
+    assert ["sent", "bounced"] == [r.status for r in after.recipients or ()]
+
+
+@pytest.mark.parametrize(("sender", "status"), [("eve@example.org", "sent"), ("", "bounced")])
+async def test_a_report_with_a_sender_on_its_envelope_is_anybodys(
+    ctx: Context, inbox: Inbox, sender: str, status: str
+) -> None:
+    assert status == (await _reported(ctx, inbox, envelope_sender=sender)).status
+
+
+async def test_a_success_has_no_diagnosis(ctx: Context, inbox: Inbox) -> None:
+    final = "Final-Recipient: rfc822; ana@example.com\nAction: delivered"
+    recipient = await _reported(ctx, inbox, final)
+
+    assert ("delivered", None) == (recipient.status, recipient.detail)

@@ -1,0 +1,75 @@
+"""A process that a client started leaves the work of the room to its server, if there is one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from postroom.app import open_app
+from postroom.config import read_settings
+from postroom.errors import InvalidInput
+from postroom.operations.context import Context
+from postroom.pipeline.attendance import attending, fill_in
+from tests.servers.postroom import running
+from tests.servers.relay import relaying
+from tests.surfaces.mcp.wire import started
+
+
+async def test_who_fills_in_works_only_while_nobody_serves(ctx: Context) -> None:
+    works, rests = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def at_work() -> AsyncIterator[None]:
+        rests.clear()
+        works.set()
+        yield
+        works.clear()
+        rests.set()
+
+    task = asyncio.create_task(fill_in(ctx, at_work))
+    async with asyncio.timeout(10):
+        await works.wait()
+        async with attending(ctx, ["serving"]):
+            await rests.wait()
+            async with attending(ctx, ["serving"]):
+                pass
+            assert not works.is_set()
+        await works.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_mail_sent_over_stdio_leaves_by_the_server(tmp_path: Path) -> None:
+    """The client started ours with a data folder and nothing else."""
+    folder = tmp_path / "data"
+
+    def send(number: int) -> str:
+        sent = wire.call(
+            "send_message",
+            to=["ana@example.com"],
+            subject=f"Hello {number}",
+            body_text="Hi",
+            wait_s=20,
+        )
+        return str(sent["structuredContent"]["status"])
+
+    async with relaying() as relay:
+        with running(folder, POSTROOM_RELAY_URL=relay.url), started(folder) as wire:
+            wire.hello()
+            await asyncio.to_thread(wire.call, "create_inbox", username="me")
+            statuses = [await asyncio.to_thread(send, number) for number in range(5)]
+
+    assert (["sent"] * 5, 5) == (statuses, len(relay.mails))
+
+
+async def test_a_wrong_setting_is_told_at_the_start(tmp_path: Path) -> None:
+    given = {"DATA_DIR": tmp_path, "RELAY_URL": "smtp://127.0.0.1:9", "DKIM_KEY": tmp_path / "none"}
+    named = {f"POSTROOM_{name}": str(value) for name, value in given.items()}
+    async with open_app(read_settings(named).settings) as app:
+        with pytest.raises(InvalidInput, match="DKIM_KEY"):
+            async with app.filling_in():
+                pass
