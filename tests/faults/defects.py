@@ -92,13 +92,13 @@ def accept_when_full() -> None:
     """What could not be stored for want of room is acknowledged."""
     from postroom.surfaces.smtp.session import Session
 
-    stored = Session._stored
+    kept = Session._kept
 
-    async def polite(self: Session, mail: Any, content: Any) -> str:
-        words = await stored(self, mail, content)
+    async def polite(self: Session, mail: Any, spool: Any) -> str:
+        words = await kept(self, mail, spool)
         return "250 2.0.0 as you like" if words.startswith("452") else words
 
-    Session._stored = polite  # type: ignore[method-assign]
+    Session._kept = polite  # type: ignore[method-assign]
 
 
 def never_sync() -> None:

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from postroom.errors import MailError
 from postroom.model.event import Event
@@ -95,10 +96,14 @@ class Webhooks:
             holder, now=now, until=now + LEASE, limit=free, room=self._room()
         )
         for job in jobs:
-            self._under_way[job.webhook] += 1
             task = asyncio.create_task(self._tell(job))
             self._active.add(task)
-            task.add_done_callback(self._active.discard)
+            self._under_way[job.webhook] += 1
+            task.add_done_callback(partial(self._is_told, job.webhook))
+
+    def _is_told(self, webhook: int, task: asyncio.Task[None]) -> None:
+        self._active.discard(task)
+        self._under_way[webhook] -= 1
 
     def _room(self) -> WebhookRoom:
         """One that does not answer holds up itself alone."""
@@ -120,8 +125,8 @@ class Webhooks:
             await self.house.store.settle_webhook(job, posted, now=now, next_at=next_at)
         except MailError as error:
             log.warning("webhooks.failed", extra={"error": str(error)})
-        finally:
-            self._under_way[job.webhook] -= 1
+        except Exception:
+            log.exception("webhooks.failed")
 
     async def _posted(self, job: WebhookJob) -> Posted:
         """What became of an attempt: whatever goes wrong, it is over and told again later."""
