@@ -267,7 +267,7 @@ def test_an_address_with_a_typing_error_is_no_folder(full, data, place):
 
 
 def test_all_blobs_are_told_of(full, data, tmp_path, monkeypatch):
-    from postroom.app import move_house
+    from postroom.removals import move_house
 
     told: list[tuple[str, int]] = []
     settings = Session(data=str(data)).settings

@@ -22,9 +22,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
 
-from postroom.app import App, make_inbound, open_app
+from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.model.key import OWNER
+from postroom.parts import make_inbound
 from postroom.providers.inbound.bucket import MailBucket
 from postroom.providers.inbound.fetcher import HttpsFetcher
 from postroom.providers.inbound.ses import Ses

@@ -18,8 +18,8 @@ from postroom.surfaces.cli.streams import write_json
 from postroom.surfaces.shapes import to_json
 
 if TYPE_CHECKING:
-    from postroom.app import Moved
     from postroom.config import Settings
+    from postroom.removals import Moved
 
 _PLACE = "FOLDER|postgresql://…"
 _BLOBS = "FOLDER|s3://…"
@@ -48,7 +48,7 @@ def migrate(
 
 
 async def _move(old: Settings, new: Settings) -> Moved:
-    from postroom.app import move_house
+    from postroom.removals import move_house
 
     with Progress("moving", unit="blobs") as blobs, Progress("moving", unit="rows") as rows:
 
@@ -105,7 +105,7 @@ def backup(session: Session, folder: Path) -> int:
 
 
 async def _back_up(settings: Settings, folder: Path) -> Moved:
-    from postroom.app import back_up
+    from postroom.removals import back_up
 
     with Progress("copying", unit="blobs") as progress:
         return await back_up(settings, folder, progress.tell)
@@ -129,7 +129,7 @@ def restore(session: Session, folder: Path) -> int:
 
 
 async def _bring_back(folder: Path, settings: Settings) -> Moved:
-    from postroom.app import bring_back
+    from postroom.removals import bring_back
 
     with Progress("copying", unit="blobs") as progress:
         return await bring_back(folder, settings, progress.tell)
