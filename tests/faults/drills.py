@@ -1,12 +1,13 @@
 """Fault drills against a real server: each counts what was tried, lost, doubled and torn.
 
-    python -m tests.faults.drills [SCALE [DRILL…]]
+    python -m tests.faults.drills 0.1 one_key
 
 ends with the table, and with 1 if anything but `tried` and `acknowledged` is not zero.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 
@@ -53,12 +54,18 @@ def table(tallies: list[Tally]) -> str:
 
 
 def main() -> int:
-    scale = float(sys.argv[1]) if sys.argv[1:] else 0.1
+    names = [drill.__name__ for drill, _ in DRILLS]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scale", nargs="?", type=float, default=0.1, help="1 is the full run")
+    parser.add_argument("drills", nargs="*", metavar="drill", help=f"some of {', '.join(names)}")
+    given = parser.parse_args()
+    if unknown := set(given.drills) - set(names):
+        parser.error(f"no drill {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     tallies = []
     for drill, full in DRILLS:
-        if sys.argv[2:] and drill.__name__ not in sys.argv[2:]:
+        if given.drills and drill.__name__ not in given.drills:
             continue
-        tallies.append(drill(max(2, round(full * scale))))
+        tallies.append(drill(max(2, round(full * given.scale))))
         print(tallies[-1], flush=True)
     print(table(tallies))
     return 0 if all(tally.is_clean for tally in tallies) else 1
