@@ -180,6 +180,7 @@ def remember_the_place_first() -> None:
     async def hasty(self: Pass, changes: Any) -> Any:
         for part in reversed([part async for part in fetch(self, changes)]):
             yield part
+            await asyncio.sleep(0.1)
 
     Pass._fetch = hasty  # type: ignore[method-assign]
 

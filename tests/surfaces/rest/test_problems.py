@@ -19,6 +19,7 @@ from tests.surfaces.rest.conftest import visiting
 
 STATUSES = {
     errors.MailError: 500,
+    errors.Unstorable: 500,
     errors.InvalidInput: 422,
     errors.Malformed: 400,
     errors.Unauthenticated: 401,

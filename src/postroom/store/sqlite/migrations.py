@@ -435,6 +435,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     ("ALTER TABLE search_segments ADD COLUMN format INTEGER NOT NULL DEFAULT 1",),
     ("ALTER TABLE accounts ADD COLUMN refusal TEXT",),
+    (
+        "DELETE FROM drafts WHERE sent_at IS NOT NULL",
+        "ALTER TABLE drafts ADD COLUMN message_id TEXT",
+        "CREATE INDEX drafts_by_message ON drafts (message_id)",
+        "CREATE INDEX drafts_unsent ON drafts (number) WHERE sent_at IS NULL",
+        "CREATE INDEX drafts_to_forget ON drafts (sent_at) WHERE arguments <> '{}'",
+    ),
     # What mail says of itself is a key only up to a length (see `mail.keying`).
     (
         """UPDATE messages SET internet_id = as_key(internet_id)
@@ -445,13 +452,6 @@ STEPS: tuple[tuple[str, ...], ...] = (
             WHERE octet_length(base_subject) > 998""",
         "UPDATE contacts SET address = as_key(address) WHERE octet_length(address) > 998",
         "DELETE FROM contact_shapes WHERE octet_length(site) > 998",
-    ),
-    (
-        "DELETE FROM drafts WHERE sent_at IS NOT NULL",
-        "ALTER TABLE drafts ADD COLUMN message_id TEXT",
-        "CREATE INDEX drafts_by_message ON drafts (message_id)",
-        "CREATE INDEX drafts_unsent ON drafts (number) WHERE sent_at IS NULL",
-        "CREATE INDEX drafts_to_forget ON drafts (sent_at) WHERE arguments <> '{}'",
     ),
 )
 
