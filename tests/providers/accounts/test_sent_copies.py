@@ -17,6 +17,7 @@ import pytest
 from postroom.model.outbox import Envelope, Outcome
 from postroom.model.sending import Sent
 from postroom.operations import accounts, drafts, inboxes, messages, outbox, sending
+from postroom.pipeline.outbox import Outbox
 from postroom.ports.sender import Accepted
 from postroom.providers.jmap.client import JmapClient
 from postroom.store.accounts import SqlAccounts
@@ -56,11 +57,12 @@ def later(desk: Desk, by: timedelta) -> Desk:
 
 
 @asynccontextmanager
-async def working(desk: Desk) -> AsyncIterator[None]:
+async def working(desk: Desk) -> AsyncIterator[Outbox]:
     """The outbox works."""
-    work = asyncio.create_task(desk.app.outbox().run())
+    worker = desk.app.outbox()
+    work = asyncio.create_task(worker.run())
     try:
-        yield
+        yield worker
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
@@ -198,9 +200,9 @@ async def test_mail_that_is_sent_after_all_has_the_copy_of_the_provider_only(
     sent = await send(desk, await local(desk), OUTSIDE)
     await ask(desk, outbox.cancel_message, message_id=sent.message_id)
     await assert_one_copy(desk, world, sent.message_id)
-    async with working(desk):
+    async with working(desk) as worker:
         again = await ask(desk, outbox.retry_message, message_id=sent.message_id)
-        await desk.app.outbox().finish(20)
+        await worker.finish(20)
 
     assert sent.message_id == again.message_id
     assert 1 == len(world.sent())
