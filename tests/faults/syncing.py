@@ -27,7 +27,7 @@ SYNCED = "SELECT synced_at FROM accounts"
 RECEIVED = "SELECT message FROM events WHERE type LIKE '%received'"
 
 
-def killed_while_syncing(rounds: int, defect: str = "none", seed: int = 5, **extra: str) -> Tally:
+def killed_while_syncing(rounds: int, defect: str = "none", seed: int = 6, **extra: str) -> Tally:
     """Kill -9 after a random number of new mails is there; a new start must find the rest."""
     tally, chance = Tally("kill -9 while syncing (IMAP)"), random.Random(seed)
     while tally.tried < rounds:
