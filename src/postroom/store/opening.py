@@ -25,6 +25,10 @@ OTHER_KEY = (
     "the audit log of this house is sealed with another key than ours; set POSTROOM_AUDIT_KEY to "
     "the one that its other machines have, or bring back its own audit.key (docs/operations.md)"
 )
+NO_KEY = (
+    "the key that the audit log of this house is sealed with is not here; bring back audit.key, "
+    "from a backup or another machine, or set it as POSTROOM_AUDIT_KEY (docs/operations.md)"
+)
 
 
 async def open_on(engine: ClosableEngine, folder: Path, key: bytes | None) -> SqlStore:
@@ -74,9 +78,9 @@ def refuse_half_moved(facts: Mapping[str, bytes]) -> None:
 def check_seal(facts: Mapping[str, bytes], key: bytes | None) -> None:
     """Raise Conflict if the log was sealed with another key, or with one that is not here."""
     sealed = facts.get("seal")
-    if sealed is not None and (
-        key is None or not hmac.compare_digest(sealed, Seal(key).fingerprint)
-    ):
+    if sealed is not None and key is None:
+        raise Conflict(NO_KEY)
+    if sealed and key and not hmac.compare_digest(sealed, Seal(key).fingerprint):
         raise Conflict(OTHER_KEY)
 
 

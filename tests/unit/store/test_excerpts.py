@@ -44,6 +44,13 @@ def test_a_match_far_down_a_long_text_is_shown(before: str) -> None:
     assert excerpt(fold(text), "needle", (text,)).endswith("Needle and more")
 
 
+@pytest.mark.parametrize("before", ["İSTANBUL İLİ " * 20, "İSTANBUL İLİ " * 60, "İ" * 200])
+def test_what_is_longer_in_lower_case_moves_no_match(before: str) -> None:
+    text = f"{before}Needle {'word ' * 50}"
+
+    assert "Needle" in excerpt(fold(text), "needle", (text,))
+
+
 def test_a_long_match_is_shown_from_its_first_letter_to_its_last() -> None:
     words = " ".join(f"Word{number:02}" for number in range(40))
     q = fold(words[70:190])

@@ -36,6 +36,28 @@ async def names(engine: SqliteEngine) -> list[str]:
     return [row[0] for row in rows if row[0] != "secret"]
 
 
+SHARED = 0x40000002, 510
+"""Where SQLite locks a file that is in use, and how many bytes."""
+
+TRY_TO_LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, int(sys.argv[3]), int(sys.argv[2]))
+"""
+
+
+async def test_who_looks_beside_us_sees_that_the_file_is_in_use(
+    engine: SqliteEngine, tmp_path: Path
+) -> None:
+    await asyncio.gather(*(names(engine) for _ in range(2 * READERS)))
+    await engine.scan(lambda tx: tx.one("SELECT 1"))
+
+    words = [sys.executable, "-c", TRY_TO_LOCK, str(tmp_path / "test.db"), *map(str, SHARED)]
+    tried = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
+
+    assert "BlockingIOError" in tried.stderr
+
+
 async def test_a_commit_waits_for_the_disk(engine: SqliteEngine) -> None:
     row = await engine.read(lambda tx: tx.one("PRAGMA synchronous"))
     mode = await engine.write(lambda tx: tx.one("PRAGMA synchronous"))

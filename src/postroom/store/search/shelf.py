@@ -51,15 +51,16 @@ class Orders:
 
     def joined(self, tx: Transaction, shelf: Shelf) -> Order:
         """The orders of all segments of a shelf, as they stand in a mask."""
-        if self._joined is None or self._joined[0] != shelf.segments:
+        joined = self._joined  # of any thread: looked at once
+        if joined is None or joined[0] != shelf.segments:
             size = int(shelf.edges[-1]) * WORD_BITS
             whole = Order(np.zeros(size, np.int64), np.zeros(size, np.int64))
             for segment in shelf.segments:
                 own, first = self.of(tx, segment), shelf.first_word(segment.number) * WORD_BITS
                 whole.dates[first : first + segment.size] = own.dates
                 whole.numbers[first : first + segment.size] = own.numbers
-            self._joined = shelf.segments, whole
-        return self._joined[1]
+            joined = self._joined = shelf.segments, whole
+        return joined[1]
 
 
 class Shelf:

@@ -34,7 +34,8 @@ def excerpt(searchable: str, q: str, originals: tuple[str, ...]) -> str:
 def _origin(text: str, folded: str, first: int, last: int) -> tuple[int, int]:
     """Which part of a text was folded to this part of its folded form."""
     begin, end = first, last
-    if text[:last].lower() != folded[:last]:
+    lowered = text[:last].lower()
+    if len(lowered) > last or lowered != folded[:last]:
         start, stop, done = _piece_at(text, folded, first, 0, 0)
         begin, _ = _furthest(text[start:stop], folded, done, first)
         begin += start
@@ -78,8 +79,9 @@ def _folded_size(part: str, folded: str, done: int) -> int:
 
     A ligature or a sharp s becomes two characters, an invisible one none.
     """
-    if folded.startswith(part.lower(), done):
-        return len(part)
+    lowered = part.lower()
+    if folded.startswith(lowered, done):
+        return len(lowered)
     own = fold(f"#{part}#")[1:-1]
     is_spaced = done == 0 or folded[done - 1] == " "
     return len(own.lstrip() if is_spaced else own)

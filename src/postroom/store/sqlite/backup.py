@@ -40,8 +40,8 @@ def put_in_place(new: Path, to: Path) -> None:
     Raises:
         Conflict: somebody has.
     """
+    _sync(new)  # not inside: to close a file ends the locks on it
     with alone_with(new), alone_with(to):
-        _sync(new)
         os.rename(new, to)
     _sync(to.parent)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def connect(path: Path, role: Role) -> apsw.Connection:
 
     A new file is for its owner's eyes only, and what SQLite puts beside it follows suit.
     """
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    _make(path)
     connection = apsw.Connection(str(path))
     connection.set_busy_handler(_try_again)
     _use_wal(connection)
@@ -73,6 +73,16 @@ def connect(path: Path, role: Role) -> apsw.Connection:
     ):
         connection.pragma(*(part.strip() for part in pragma.split("=")))
     return connection
+
+
+def _make(path: Path) -> None:
+    """Make the file if there is none.
+
+    One that is there is never opened beside SQLite: to close it would end every lock that this
+    process has on it, and who comes next would take the log of a database in use for left over.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _try_again(tries: int) -> bool:

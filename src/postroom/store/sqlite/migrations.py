@@ -446,6 +446,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
     (
         """UPDATE messages SET internet_id = as_key(internet_id)
             WHERE octet_length(internet_id) > 998""",
+        # One that was cut there is read again by `postroom reparse`.
+        "UPDATE messages SET parser_version = 0 WHERE length(internet_id) = 998",
         """UPDATE thread_ids SET internet_id = as_key(internet_id)
             WHERE octet_length(internet_id) > 998""",
         """UPDATE threads SET base_subject = as_key(base_subject)

@@ -78,7 +78,8 @@ async def _examine_blobs(app: App, findings: Findings) -> set[BlobKey]:
             findings.blobs += 1
             findings.bytes += size
             damage = await app.house.blobs.damage(key, size)
-            if damage is not None:
+            # What was removed meanwhile is gone with its message.
+            if damage is not None and await app.house.store.used_blobs([key]):
                 damaged.add(key)
                 findings.problems.append(damage)
             progress.tell(findings.blobs)
