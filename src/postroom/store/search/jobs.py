@@ -136,6 +136,11 @@ def all_numbers(tx: Transaction) -> list[int]:
     return [row[0] for row in tx.all("SELECT number FROM search_segments")]
 
 
+def building_numbers(tx: Transaction) -> list[int]:
+    """The segment that somebody makes, if any."""
+    return [row[0] for row in tx.all(IN_BUILDING, state=BUILDING)]
+
+
 def decayed_numbers(tx: Transaction) -> list[int]:
     """The segments of which anything was removed, and those of which anything is still there."""
     gone = tx.all("SELECT number FROM search_segments WHERE state = :gone", gone=GONE)

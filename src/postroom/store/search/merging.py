@@ -19,6 +19,7 @@ from postroom.store.search.jobs import (
     Job,
     Overtaken,
     all_numbers,
+    building_numbers,
     claim,
     decayed_numbers,
     finish,
@@ -91,11 +92,18 @@ async def merge_once(
 
 
 async def purge(engine: Engine, now: Callable[[], float] = time.time) -> None:
-    """Make all segments anew of which messages were removed, beside whoever else merges."""
-    decayed = set(await engine.read(decayed_numbers))
-    while decayed & set(await engine.read(all_numbers)):
-        if not await merge_once(engine, AT_ONCE, now):
-            await asyncio.sleep(_MOST_PAUSE_S)
+    """Make all segments anew of which messages were removed, beside whoever else merges.
+
+    A segment that is being made now may have such messages in it, too.
+    """
+    for of_interest, remaining in (
+        (building_numbers, building_numbers),
+        (decayed_numbers, all_numbers),
+    ):
+        numbers = set(await engine.read(of_interest))
+        while numbers & set(await engine.read(remaining)):
+            if not await merge_once(engine, AT_ONCE, now):
+                await asyncio.sleep(_MOST_PAUSE_S)
 
 
 async def _renew_often(engine: Engine, job: Job, now: Callable[[], float]) -> None:

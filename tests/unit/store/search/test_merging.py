@@ -14,8 +14,8 @@ import pytest
 
 from postroom.store.search import merging, sweeping
 from postroom.store.search.choice import SIZES, Candidate, Sizes, choose_sources
-from postroom.store.search.jobs import LEASE_S, claim
-from postroom.store.search.merging import merge_once
+from postroom.store.search.jobs import LEASE_S, claim, decayed_numbers
+from postroom.store.search.merging import merge_once, purge
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.transaction import Transaction
 from tests.unit.store.search.test_answers import wrong_answers
@@ -99,6 +99,25 @@ async def test_a_merge_that_must_read_again_loses_nothing(tmp_path: Path) -> Non
 
     assert [] == wrong
     assert () == problems
+
+
+async def test_a_purge_waits_for_a_merge_that_has_what_was_removed(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, 3)
+    await world.arrive(100)
+    purges: list[asyncio.Task[None]] = []
+
+    async def happens() -> None:
+        await world.store.remove_message(world.ids[len(purges)], None)
+        purges.append(asyncio.create_task(purge(world.engine)))
+        await asyncio.sleep(0)
+
+    await merge_once(Interrupted(world.engine, happens), ALL_AT_ONCE)
+    await asyncio.gather(*purges)
+    decayed = await world.engine.read(decayed_numbers)
+    await world.engine.close()
+
+    assert purges
+    assert [] == decayed
 
 
 async def test_an_inbox_that_goes_during_a_merge_is_gone(tmp_path: Path) -> None:
