@@ -6,15 +6,15 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from postroom.blocking import in_thread
 from postroom.errors import MailError
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.outbox import OutboxJob, Outcome
+from postroom.pipeline.account_senders import AccountSenders, NoLogin
 from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.attendance import can_relay
 from postroom.pipeline.counts import HAPPENED
@@ -83,7 +83,10 @@ class Outbox:
     at_once: int = 8
     lease: timedelta = LEASE
     _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
-    _senders: dict[str, Sender] = field(default_factory=dict)
+    _accounts: AccountSenders = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._accounts = AccountSenders(self.house)
 
     async def run(self) -> None:
         """Work until cancelled; what is being handed over then gets a moment to end."""
@@ -97,9 +100,9 @@ class Outbox:
         finally:
             await self._stop()
             renewing.cancel()
-            for sender in (self.sender, *self._senders.values()):
-                if sender is not None:
-                    await sender.close()
+            await self._accounts.close()
+            if self.sender is not None:
+                await self.sender.close()
 
     async def finish(self, within_s: float) -> None:
         """Wait until nothing is due and nothing is being handed over, but no longer than told."""
@@ -181,12 +184,8 @@ class Outbox:
         try:
             if job.is_scheduled:
                 await self._deliver_scheduled(job)
-            elif job.account_id is not None and not await self._has_login(job.account_id):
-                await self._defer(job, "its login is on another machine", LEAVE_FOR)
-            elif (sender := await self._sender_of(job)) is None:
-                await self._defer(job, "its account is gone")
             else:
-                await self._hand_over(job, sender)
+                await self._take_out(job)
         except asyncio.CancelledError:
             await self.house.store.release_mail(job)
             raise
@@ -197,19 +196,17 @@ class Outbox:
             self.house.counts.failed("outbox_errors", about, cause=error)
             await self._defer(job, str(error) if isinstance(error, MailError) else "see the log")
 
-    async def _has_login(self, account_id: str) -> bool:
-        return await in_thread(self.house.providers.has_secret, account_id)
-
-    async def _sender_of(self, job: OutboxJob) -> Sender | None:
-        """What takes this mail out: the provider of the account it is from, or the relay."""
-        if job.account_id is None:
-            return self.sender
-        if job.account_id not in self._senders:
-            account = await self.house.store.account(job.account_id, None)
-            if account is None:
-                return None
-            self._senders[job.account_id] = self.house.providers.sender(account)
-        return self._senders[job.account_id]
+    async def _take_out(self, job: OutboxJob) -> None:
+        """By the provider of the account it is from, or by the relay."""
+        way = self._accounts.of(job.account_id) if job.account_id else nullcontext(self.sender)
+        try:
+            async with way as sender:
+                if sender is None:
+                    await self._defer(job, "its account is gone")
+                else:
+                    await self._hand_over(job, sender)
+        except NoLogin:
+            await self._defer(job, "its login is on another machine", LEAVE_FOR)
 
     async def _defer(self, job: OutboxJob, detail: str, wait: timedelta | None = None) -> None:
         """Try again later what was not handed over; the rest is left for whoever comes after us."""
