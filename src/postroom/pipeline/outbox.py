@@ -33,8 +33,10 @@ FIRST_WAIT = timedelta(minutes=1)
 LONGEST_WAIT = timedelta(hours=4)
 GIVE_UP_AFTER = timedelta(hours=48)
 LEAVE_FOR = timedelta(seconds=10)
-"""How soon a mail is tried again that a machine without the login for it came upon."""
+"""How soon a mail is looked at again that a machine without the login for it came upon."""
 
+CLAIM_AGAIN_S = 1.0
+LONGEST_CLAIM_AGAIN_S = 10.0
 SETTLE_AGAIN_S = 1.0
 GRACE_S = 1.5
 """How long a mail that is being handed over may take when we are asked to stop."""
@@ -66,6 +68,11 @@ def wait_after(attempts: int) -> timedelta:
     return min(FIRST_WAIT * (1 << min(attempts, 16)), LONGEST_WAIT)
 
 
+def claim_again_s(failures: int) -> float:
+    """How long to wait after so many claims failed in a row: a full disk stays full for a while."""
+    return min(CLAIM_AGAIN_S * (1 << min(failures - 1, 16)), LONGEST_CLAIM_AGAIN_S)
+
+
 class ClaimLost(MailError):
     """Somebody else has taken a message over because we seemed to be gone."""
 
@@ -84,6 +91,7 @@ class Outbox:
     lease: timedelta = LEASE
     _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
     _accounts: AccountSenders = field(init=False)
+    _failures: int = 0
 
     def __post_init__(self) -> None:
         self._accounts = AccountSenders(self.house)
@@ -95,8 +103,10 @@ class Outbox:
         try:
             while True:
                 rung = self.house.store.bell.rung("outbox")
-                await self._start_due(holder)
-                await self._something_to_do(rung)
+                if await self._start_due(holder):
+                    await self._something_to_do(rung)
+                else:
+                    await asyncio.sleep(claim_again_s(self._failures))
         finally:
             await self._stop()
             renewing.cancel()
@@ -116,10 +126,11 @@ class Outbox:
         next_at = await self.house.store.next_mail_at(relays=self.sender is not None)
         return next_at is not None and next_at <= self.house.clock()
 
-    async def _start_due(self, holder: str) -> None:
+    async def _start_due(self, holder: str) -> bool:
+        """Begin with what is due; False if it cannot be claimed now, which is told once."""
         free = self.at_once - len(self._active)
         if not free:
-            return
+            return True
         now = self.house.clock()
         try:
             claimed = await self.house.store.claim_mail(
@@ -132,14 +143,18 @@ class Outbox:
                 active=list(self._active.values()),
             )
         except MailError as error:
-            log.warning("outbox.failed", extra={"error": str(error)})
-            return
+            if not self._failures:
+                log.warning("outbox.failed", extra={"error": str(error)})
+            self._failures += 1
+            return False
+        self._failures = 0
         for message_id, recipients in claimed.lost.items():
             self._count("outbox_unknown", recipients, message_id)
         for job in claimed.jobs:
             task = asyncio.create_task(self._do(job))
             self._active[task] = job
             task.add_done_callback(self._active.pop)
+        return True
 
     async def _something_to_do(self, rung: int) -> None:
         """Return when the bell rings, a mail is done, or the next is due."""
@@ -206,14 +221,14 @@ class Outbox:
                 else:
                     await self._hand_over(job, sender)
         except NoLogin:
-            await self._defer(job, "its login is on another machine", LEAVE_FOR)
+            await self.house.store.release_mail(job, self.house.clock() + LEAVE_FOR)
 
-    async def _defer(self, job: OutboxJob, detail: str, wait: timedelta | None = None) -> None:
+    async def _defer(self, job: OutboxJob, detail: str) -> None:
         """Try again later what was not handed over; the rest is left for whoever comes after us."""
         try:
             if await self.house.store.begin_handing_over(job, ()):
                 outcomes = dict.fromkeys(job.envelope.recipients, Outcome("deferred", detail))
-                await self._settle(job, outcomes, wait)
+                await self._settle(job, outcomes)
         except MailError as error:
             log.warning("outbox.failed", extra={"message_id": job.message_id, "error": str(error)})
 
@@ -237,9 +252,7 @@ class Outbox:
             about = {"message_id": message_id, "recipients": count}
             self.house.counts.failed(name, about, count=count)
 
-    async def _settle(
-        self, job: OutboxJob, outcomes: Mapping[str, Outcome], wait: timedelta | None = None
-    ) -> None:
+    async def _settle(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:
         """Write down what we know, however long there is no room or no database.
 
         The mail is still ours meanwhile: nobody hands it over again.
@@ -249,7 +262,7 @@ class Outbox:
             address: settled(address, outcome, job.queued_at, now)
             for address, outcome in outcomes.items()
         }
-        next_at = now + (wait or wait_after(job.attempts))
+        next_at = now + wait_after(job.attempts)
         given_up = sum(recipient.status == "bounced" for recipient in recipients.values())
         is_said = False
         while True:

@@ -337,8 +337,8 @@ class KeepsOutbox(Protocol):
     async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
         """Write down that the mail itself goes out now; False if the claim was lost."""
 
-    async def release_mail(self, job: OutboxJob) -> None:
-        """Give a claim back before anything was handed over."""
+    async def release_mail(self, job: OutboxJob, next_at: datetime | None = None) -> None:
+        """Give a claim back before anything was handed over, as if it had not been taken."""
 
     async def settle_mail(
         self,

@@ -355,8 +355,8 @@ class SqlStore(SqlMemories, SqlAccounts):
     async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
         return await self._write(lambda tx: outbox.begin_handing_over(tx, job, accepted))
 
-    async def release_mail(self, job: OutboxJob) -> None:
-        await self._write(lambda tx: outbox.release_mail(tx, job))
+    async def release_mail(self, job: OutboxJob, next_at: datetime | None = None) -> None:
+        await self._write(lambda tx: outbox.release_mail(tx, job, next_at))
 
     async def settle_mail(
         self,

@@ -64,6 +64,10 @@ FREE = """
 """Locked one by one, each in its own inbox: over several machines no lock reaches all rows."""
 
 DOMAIN_HOUR = "SELECT count(*), min(at) FROM domain_sends WHERE domain = :domain"
+UNCOUNT = """
+    DELETE FROM domain_sends
+     WHERE number = (SELECT max(number) FROM domain_sends WHERE domain = :domain)
+"""
 HOUR_S = 3600
 CLAIM = """
     UPDATE outbox SET state = 'claimed', holder = :holder, until = :until
@@ -143,7 +147,7 @@ def claim_mail(
 
 def _has_room(tx: Transaction, job: OutboxJob, now: datetime, most: int) -> bool:
     """Count a mail for each of its domains, or let it wait until the fullest has room again."""
-    domains = {address.rpartition("@")[2].lower() for address in job.envelope.recipients}
+    domains = _domains(job)
     since = seconds(now) - HOUR_S
     tx.run("DELETE FROM domain_sends WHERE at <= :since", since=since)
     rows = [tx.one(DOMAIN_HOUR, domain=domain) for domain in domains]
@@ -158,6 +162,10 @@ def _has_room(tx: Transaction, job: OutboxJob, now: datetime, most: int) -> bool
     for domain in domains:
         tx.run("INSERT INTO domain_sends (domain, at) VALUES (:d, :at)", d=domain, at=seconds(now))
     return True
+
+
+def _domains(job: OutboxJob) -> set[str]:
+    return {address.rpartition("@")[2].lower() for address in job.envelope.recipients}
 
 
 def _of(job: OutboxJob) -> dict[str, object]:
@@ -225,10 +233,12 @@ def begin_handing_over(tx: Transaction, job: OutboxJob, accepted: Sequence[str])
     return changed > 0
 
 
-def release_mail(tx: Transaction, job: OutboxJob) -> None:
-    """Give a claim back before anything was handed over."""
+def release_mail(tx: Transaction, job: OutboxJob, next_at: datetime | None = None) -> None:
+    """Give a claim back before anything was handed over, as if it had not been taken."""
     if _is_claimed(tx, job):
-        _wait_again(tx, job.inbox, job.number, seconds(job.queued_at))
+        for domain in () if job.is_scheduled else _domains(job):
+            tx.run(UNCOUNT, domain=domain)
+        _wait_again(tx, job.inbox, job.number, seconds(next_at or job.queued_at))
 
 
 def _is_claimed(tx: Transaction, job: OutboxJob) -> bool:
