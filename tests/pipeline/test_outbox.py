@@ -32,7 +32,7 @@ from postroom.operations.outbox import (
     retry_message,
 )
 from postroom.operations.sending import send_message
-from postroom.pipeline.attendance import attending
+from postroom.pipeline.attendance import REMEMBERED, attending
 from postroom.pipeline.outbox import Outbox, claim_again_s, wait_after
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.signing import load_signer
@@ -413,9 +413,16 @@ async def test_a_process_without_a_relay_leaves_mail_to_one_that_has_it(
         attempts = [entry.attempts for entry in (await call(post, list_outbox, {})).results]
         async with relaying() as relay, working(post, relay):
             await until(post, lambda: are_out(post, [sent, later]))
+    restarting = await send(poor, subject="Whoever relays restarts")
+    clock.now += REMEMBERED
     after = await send(poor, subject="Nobody relays")
 
-    assert ([0, 0], 2, "captured") == (attempts, len(relay.mails), after.status)
+    assert ([0, 0], 2) == (attempts, len(relay.mails))
+    assert ("queued", "captured") == (restarting.status, after.status)
+    listed = [await call(poor, list_outbox, given) for given in ({}, {"status": "captured"})]
+    assert [[restarting.message_id], [after.message_id]] == [
+        [entry.message_id for entry in page.results] for page in listed
+    ]
 
 
 @asynccontextmanager

@@ -82,11 +82,13 @@ class Outbox:
     """One worker: it hands over several mails at once and renews its claims while it does.
 
     Several processes may run one; a message is claimed by one of them. Without a sender it takes
-    nothing that needs the relay: another process may have one.
+    nothing that needs the relay: another process may have one. One that *only relays* leaves the
+    rest to those.
     """
 
     house: House
     sender: Sender | None
+    only_relays: bool = False
     at_once: int = 8
     lease: timedelta = LEASE
     _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
@@ -123,8 +125,12 @@ class Outbox:
                     await self._something_to_do(rung)
 
     async def _is_due(self) -> bool:
-        next_at = await self.house.store.next_mail_at(relays=self.sender is not None)
+        next_at = await self._next_at()
         return next_at is not None and next_at <= self.house.clock()
+
+    async def _next_at(self) -> datetime | None:
+        relays = self.sender is not None
+        return await self.house.store.next_mail_at(relays=relays, only_relays=self.only_relays)
 
     async def _start_due(self, holder: str) -> bool:
         """Begin with what is due; False if it cannot be claimed now, which is told once."""
@@ -140,6 +146,7 @@ class Outbox:
                 limit=free,
                 most_per_domain=self.house.limits.domain_sends_per_hour,
                 relays=self.sender is not None,
+                only_relays=self.only_relays,
                 active=list(self._active.values()),
             )
         except MailError as error:
@@ -170,7 +177,7 @@ class Outbox:
 
     async def _until_next(self) -> float:
         try:
-            next_at = await self.house.store.next_mail_at(relays=self.sender is not None)
+            next_at = await self._next_at()
         except MailError:
             return LOOK_AGAIN_S
         if next_at is None or len(self._active) == self.at_once:

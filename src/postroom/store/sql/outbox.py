@@ -57,6 +57,9 @@ DUE = """
 WITHOUT_RELAY = " AND (o.state <> 'waiting' OR o.is_scheduled = 1 OR i.account_id IS NOT NULL)"
 """What a worker can do that has no relay: who has one does the rest."""
 
+ONLY_RELAY = " AND o.state = 'waiting' AND o.is_scheduled = 0 AND i.account_id IS NULL"
+"""What a worker does that only lends its relay."""
+
 FREE = """
     SELECT 1 FROM outbox o
      WHERE o.inbox = :inbox AND o.message = :message AND o.state = 'waiting'
@@ -99,9 +102,9 @@ def put_in_outbox(
     *,
     is_scheduled: bool,
 ) -> None:
-    """Let a message that was just stored wait for a worker, or be seen if it failed at once."""
+    """Let a message that was just stored wait for a worker, or be seen if it is not to leave."""
     statuses = {recipient.status for recipient in recipients}
-    if statuses.isdisjoint(NOT_OUT):
+    if statuses.isdisjoint((*NOT_OUT, "captured")):
         return
     tx.run(
         INSERT,
@@ -124,6 +127,7 @@ def claim_mail(
     limit: int,
     most_per_domain: int,
     relays: bool = True,
+    only_relays: bool = False,
     active: Sequence[OutboxJob] = (),
 ) -> Claimed:
     """Take over what is due, and what is left behind: nobody works on it, not even we."""
@@ -133,7 +137,7 @@ def claim_mail(
         lost |= _abandon(tx, (inbox, number), state, pending, now)
     if is_paused(tx):
         return Claimed((), lost)
-    only = "" if relays else WITHOUT_RELAY
+    only = _only(relays=relays, only_relays=only_relays)
     due = tx.all(
         DUE.format(only=only), now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit
     )
@@ -143,6 +147,12 @@ def claim_mail(
     for job in taken:
         tx.run(CLAIM, **_of(job), holder=holder, until=seconds(until))
     return Claimed(tuple(taken), lost)
+
+
+def _only(*, relays: bool, only_relays: bool) -> str:
+    if only_relays:
+        return ONLY_RELAY
+    return "" if relays else WITHOUT_RELAY
 
 
 def _has_room(tx: Transaction, job: OutboxJob, now: datetime, most: int) -> bool:
@@ -202,9 +212,11 @@ def _job(row: Row, holder: str) -> OutboxJob:
     )
 
 
-def next_mail_at(tx: Transaction, *, relays: bool = True) -> datetime | None:
+def next_mail_at(
+    tx: Transaction, *, relays: bool = True, only_relays: bool = False
+) -> datetime | None:
     """When there is something to do next."""
-    only = "" if relays else WITHOUT_RELAY
+    only = _only(relays=relays, only_relays=only_relays)
     row = None if is_paused(tx) else tx.one(NEXT.format(only=only))
     return moment(row[0]) if row and row[0] is not None else None
 
