@@ -76,14 +76,28 @@ class App:
     async def filling_in(self) -> AsyncIterator[None]:
         """Do what happens by itself in the block while no server or worker does.
 
-        Those have the settings of the room; a client of ours may have started us with none.
+        Those have the settings of the room; a client of ours may have started us with none. If we
+        have a relay and none of them has, we hand over what needs one.
         """
         from postroom.pipeline.attendance import fill_in
 
         make_sender(self.settings)  # a wrong setting is told at the start, not when we fill in
-        work = asyncio.create_task(fill_in(self.house, lambda: self.at_work(serves=False)))
+        at_work, lending = (lambda: self.at_work(serves=False)), self._lending
+        work = asyncio.create_task(fill_in(self.house, at_work, lending))
         try:
             yield
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _lending(self) -> AsyncIterator[None]:
+        from postroom.pipeline.attendance import attending
+
+        work = asyncio.create_task(self.outbox(only_relays=True).run())
+        try:
+            async with attending(self.house, ["lending"]):
+                yield
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -120,11 +134,11 @@ class App:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
-    def outbox(self) -> Outbox:
+    def outbox(self, *, only_relays: bool = False) -> Outbox:
         """A worker that hands mail over to the relay of the settings."""
         from postroom.pipeline.outbox import Outbox
 
-        return Outbox(self.house, make_sender(self.settings))
+        return Outbox(self.house, make_sender(self.settings), only_relays=only_relays)
 
     def errands(self) -> Errands:
         """A worker that does what rules want done outside the house."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from postroom.app import App
-from postroom.errors import InvalidInput, NotFound
+from postroom.errors import InvalidInput, NotFound, Unavailable
 from postroom.model.event import FIRST, Waited
 from postroom.model.inbox import Inbox
 from postroom.model.key import Caller
@@ -53,6 +53,26 @@ async def test_a_mail_ends_the_wait(ctx: Context, inbox: Inbox) -> None:
         waited.timed_out,
     )
     assert not ctx.watch._subscriptions
+
+
+async def test_a_store_that_is_busy_at_first_keeps_nobody_waiting_for_ever(
+    ctx: Context, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest, failures = ctx.store.newest_event, iter([Unavailable("busy", retry_after=1)])
+
+    async def newest_later(*given: Any) -> int:
+        for error in failures:
+            raise error
+        return await newest(*given)
+
+    monkeypatch.setattr(ctx.store, "newest_event", newest_later)
+    monkeypatch.setattr("postroom.pipeline.watch._BEGIN_AGAIN_S", 0.01)
+    with ctx.watch.subscribe(ctx.store, lambda event: event.type == "message.received") as waiter:
+        added = await deliver(ctx, inbox, mail("Hello"))
+        async with asyncio.timeout(10):
+            told = await anext(ctx.watch.after(waiter, 0))
+
+    assert added.message_id == told.event.message_id
 
 
 async def test_only_the_mail_that_was_asked_for_ends_it(ctx: Context, inbox: Inbox) -> None:

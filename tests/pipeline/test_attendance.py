@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from postroom.config import read_settings
 from postroom.errors import InvalidInput
 from postroom.operations.context import Context
 from postroom.pipeline.attendance import attending, fill_in
-from tests.servers.postroom import running
+from tests.servers.postroom import environment, running
 from tests.servers.relay import relaying
 from tests.surfaces.mcp.wire import started
 
@@ -64,6 +65,50 @@ async def test_mail_sent_over_stdio_leaves_by_the_server(tmp_path: Path) -> None
             statuses = [await asyncio.to_thread(send, number) for number in range(5)]
 
     assert (["sent"] * 5, 5) == (statuses, len(relay.mails))
+
+
+async def test_a_relay_that_only_the_client_named_takes_its_mail(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    def send(number: int) -> str:
+        letter = {"to": ["ana@example.com"], "subject": f"{number}", "body_text": "Hi"}
+        sent = wire.call("send_message", **letter, wait_s=20)
+        return str(sent["structuredContent"]["status"])
+
+    async with relaying() as relay:
+        env = environment(folder, {"POSTROOM_RELAY_URL": relay.url})
+        with running(folder), started(folder, env=env) as wire:
+            wire.hello()
+            await asyncio.to_thread(wire.call, "create_inbox", username="me")
+            statuses = [await asyncio.to_thread(send, number) for number in range(2)]
+
+    assert (["sent"] * 2, 2) == (statuses, len(relay.mails))
+
+
+async def test_who_fills_in_lends_its_relay_while_no_server_has_one(ctx: Context) -> None:
+    rich = replace(ctx, has_relay=True)
+    now: asyncio.Queue[str] = asyncio.Queue()
+
+    @asynccontextmanager
+    async def doing(what: str) -> AsyncIterator[None]:
+        now.put_nowait(what)
+        yield
+        now.put_nowait(f"no more {what}")
+
+    task = asyncio.create_task(fill_in(rich, lambda: doing("all"), lambda: doing("relay")))
+    async with asyncio.timeout(10):
+        told = [await now.get()]
+        async with attending(ctx, ["serving"]):
+            told += [await now.get(), await now.get()]
+            async with attending(ctx, ["relaying"]):
+                told += [await now.get()]
+            told += [await now.get()]
+        told += [await now.get(), await now.get()]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    once = ["all", "no more all", "relay", "no more relay"]
+    assert [*once, "relay", "no more relay", "all"] == told
 
 
 async def test_a_wrong_setting_is_told_at_the_start(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from postroom.errors import Conflict, MailError, NotFound, StorageFull
 from postroom.model.event import EventQuery
 from postroom.model.key import OWNER
 from postroom.model.message import Recipient
+from postroom.model.outbox import Claimed
 from postroom.model.sending import Sent
 from postroom.model.stored import MessageQuery
 from postroom.operations.context import Context
@@ -31,8 +32,8 @@ from postroom.operations.outbox import (
     retry_message,
 )
 from postroom.operations.sending import send_message
-from postroom.pipeline.attendance import attending
-from postroom.pipeline.outbox import Outbox, wait_after
+from postroom.pipeline.attendance import REMEMBERED, attending
+from postroom.pipeline.outbox import Outbox, claim_again_s, wait_after
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.signing import load_signer
 from postroom.providers.smtp.url import parse_relay_url
@@ -336,6 +337,29 @@ async def test_an_outcome_is_written_down_when_the_database_is_back(
     assert ("sent", 1) == (sent.status, len(relay.mails))
 
 
+async def test_a_full_disk_is_told_once_and_mail_goes_on_after_it(
+    post: Context, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim, failures = post.store.claim_mail, iter([StorageFull("full")] * 5)
+
+    async def claim_late(*given: Any, **named: Any) -> Claimed:
+        for error in failures:
+            raise error
+        return await claim(*given, **named)
+
+    monkeypatch.setattr(post.store, "claim_mail", claim_late)
+    monkeypatch.setattr("postroom.pipeline.outbox.CLAIM_AGAIN_S", 0.01)
+    async with relaying() as relay, working(post, relay):
+        sent = await send(post, wait_s=10)
+
+    told = [record for record in caplog.records if record.message == "outbox.failed"]
+    assert ("sent", 1) == (sent.status, len(told))
+
+
+def test_a_claim_that_fails_is_made_again_later_and_later() -> None:
+    assert [1, 2, 4, 8, 10, 10] == [claim_again_s(failures) for failures in range(1, 7)]
+
+
 async def test_a_worker_takes_up_again_what_it_could_not_give_back(
     post: Context, clock: Clock
 ) -> None:
@@ -389,9 +413,16 @@ async def test_a_process_without_a_relay_leaves_mail_to_one_that_has_it(
         attempts = [entry.attempts for entry in (await call(post, list_outbox, {})).results]
         async with relaying() as relay, working(post, relay):
             await until(post, lambda: are_out(post, [sent, later]))
+    restarting = await send(poor, subject="Whoever relays restarts")
+    clock.now += REMEMBERED
     after = await send(poor, subject="Nobody relays")
 
-    assert ([0, 0], 2, "captured") == (attempts, len(relay.mails), after.status)
+    assert ([0, 0], 2) == (attempts, len(relay.mails))
+    assert ("queued", "captured") == (restarting.status, after.status)
+    listed = [await call(poor, list_outbox, given) for given in ({}, {"status": "captured"})]
+    assert [[restarting.message_id], [after.message_id]] == [
+        [entry.message_id for entry in page.results] for page in listed
+    ]
 
 
 @asynccontextmanager
@@ -437,6 +468,21 @@ async def test_a_domain_gets_its_share_of_the_hour_and_the_rest_waits(
 
     assert (3, 5) == (first, len(relay.mails))
     assert [clock.now] * 2 == [entry.next_attempt_at for entry in waiting.results]
+
+
+async def test_a_mail_that_is_given_back_does_not_count_for_its_domain(
+    post: Context, clock: Clock
+) -> None:
+    sent = await send(post)
+    few = {"limit": 5, "most_per_domain": 1}
+    until = clock() + timedelta(seconds=30)
+    first = await post.store.claim_mail("one", now=clock(), until=until, **few)
+    await post.store.release_mail(first.jobs[0], clock() + timedelta(seconds=10))
+    too_early = await post.store.claim_mail("two", now=clock(), until=until, **few)
+    clock.now += timedelta(seconds=10)
+    again = await post.store.claim_mail("two", now=clock(), until=until, **few)
+
+    assert ((), [sent.message_id]) == (too_early.jobs, [job.message_id for job in again.jobs])
 
 
 async def are_out(ctx: Context, sent: list[Sent]) -> bool:

@@ -22,7 +22,7 @@ class ListOutbox(Paged):
     """List sent messages that are not out: queued, scheduled, failed, bounced or unknown."""
 
     status: Annotated[
-        Literal["queued", "scheduled", "sent", "failed", "bounced", "unknown"] | None,
+        Literal["queued", "scheduled", "sent", "failed", "bounced", "unknown", "captured"] | None,
         Field(description="Only with this status.", examples=["unknown"]),
     ] = None
 

@@ -14,11 +14,19 @@ from postroom.pipeline.house import House
 
 log = logging.getLogger(__name__)
 
-Role = Literal["serving", "relaying"]
-"""A server or a worker; one that has a relay."""
+Role = Literal["serving", "relaying", "lending"]
+"""A server or a worker; one that has a relay; one that only lends them its relay."""
+
+Duty = Literal["all", "relay", "nothing"]
+"""What one that fills in does now."""
 
 LASTING = timedelta(seconds=30)
 RENEW_S = 10.0
+
+REMEMBERED = timedelta(days=1)
+"""So long the room counts as one with a relay while nobody is there who has it: they restart."""
+
+_WITH_RELAY = "relayed"
 
 
 @asynccontextmanager
@@ -46,32 +54,46 @@ async def _say(house: House, roles: Sequence[Role], holder: str) -> None:
     try:
         for role in roles:
             await house.store.attend(role, holder, now=house.clock(), lasting=LASTING)
+        if not {"relaying", "lending"}.isdisjoint(roles):
+            now = house.clock()
+            await house.store.attend(_WITH_RELAY, "lately", now=now, lasting=REMEMBERED)
     except MailError as error:
         log.warning("attendance.failed", extra={"error": str(error)})
 
 
 async def can_relay(house: House) -> bool:
-    """Whether mail to strangers gets out of this room, by this process or by another."""
-    return house.has_relay or await house.store.is_attended("relaying", house.clock())
+    """Whether mail to strangers gets out of this room: by us, or by one that was there lately."""
+    return house.has_relay or await house.store.is_attended(_WITH_RELAY, house.clock())
 
 
-async def fill_in(house: House, at_work: Callable[[], AbstractAsyncContextManager[None]]) -> None:
-    """Be at work whenever no server or worker is, until cancelled."""
-    is_served = await _is_served(house, before=False)
+async def fill_in(
+    house: House,
+    at_work: Callable[[], AbstractAsyncContextManager[None]],
+    lending: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+) -> None:
+    """Be at work whenever no server or worker is, or lend them our relay, until cancelled."""
+    blocks = {"all": at_work, "relay": lending, "nothing": nullcontext}
+    duty = await _duty(house, before="all")
     while True:
-        async with nullcontext() if is_served else at_work():
-            rung = house.store.bell.rung("attendance")
-            while await _is_served(house, before=is_served) is is_served:
+        rung = house.store.bell.rung("attendance")
+        async with blocks[duty]():
+            while (found := await _duty(house, before=duty)) == duty:
                 rung = await _news(house, rung)
-        is_served = not is_served
+        duty = found
 
 
-async def _is_served(house: House, *, before: bool) -> bool:
+async def _duty(house: House, *, before: Duty) -> Duty:
+    """What is left to do for one that fills in; while nobody can say, what it was before."""
+    now = house.clock()
     try:
-        return await house.store.is_attended("serving", house.clock())
+        if not await house.store.is_attended("serving", now):
+            return "all"
+        if house.has_relay and not await house.store.is_attended("relaying", now):
+            return "relay"
     except MailError as error:
         log.warning("attendance.failed", extra={"error": str(error)})
         return before
+    return "nothing"
 
 
 async def _news(house: House, rung: int) -> int:

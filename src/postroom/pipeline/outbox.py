@@ -6,15 +6,15 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from postroom.blocking import in_thread
 from postroom.errors import MailError
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.outbox import OutboxJob, Outcome
+from postroom.pipeline.account_senders import AccountSenders, NoLogin
 from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.attendance import can_relay
 from postroom.pipeline.counts import HAPPENED
@@ -33,8 +33,10 @@ FIRST_WAIT = timedelta(minutes=1)
 LONGEST_WAIT = timedelta(hours=4)
 GIVE_UP_AFTER = timedelta(hours=48)
 LEAVE_FOR = timedelta(seconds=10)
-"""How soon a mail is tried again that a machine without the login for it came upon."""
+"""How soon a mail is looked at again that a machine without the login for it came upon."""
 
+CLAIM_AGAIN_S = 1.0
+LONGEST_CLAIM_AGAIN_S = 10.0
 SETTLE_AGAIN_S = 1.0
 GRACE_S = 1.5
 """How long a mail that is being handed over may take when we are asked to stop."""
@@ -66,6 +68,11 @@ def wait_after(attempts: int) -> timedelta:
     return min(FIRST_WAIT * (1 << min(attempts, 16)), LONGEST_WAIT)
 
 
+def claim_again_s(failures: int) -> float:
+    """How long to wait after so many claims failed in a row: a full disk stays full for a while."""
+    return min(CLAIM_AGAIN_S * (1 << min(failures - 1, 16)), LONGEST_CLAIM_AGAIN_S)
+
+
 class ClaimLost(MailError):
     """Somebody else has taken a message over because we seemed to be gone."""
 
@@ -75,15 +82,21 @@ class Outbox:
     """One worker: it hands over several mails at once and renews its claims while it does.
 
     Several processes may run one; a message is claimed by one of them. Without a sender it takes
-    nothing that needs the relay: another process may have one.
+    nothing that needs the relay: another process may have one. One that *only relays* leaves the
+    rest to those.
     """
 
     house: House
     sender: Sender | None
+    only_relays: bool = False
     at_once: int = 8
     lease: timedelta = LEASE
     _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
-    _senders: dict[str, Sender] = field(default_factory=dict)
+    _accounts: AccountSenders = field(init=False)
+    _failures: int = 0
+
+    def __post_init__(self) -> None:
+        self._accounts = AccountSenders(self.house)
 
     async def run(self) -> None:
         """Work until cancelled; what is being handed over then gets a moment to end."""
@@ -92,14 +105,16 @@ class Outbox:
         try:
             while True:
                 rung = self.house.store.bell.rung("outbox")
-                await self._start_due(holder)
-                await self._something_to_do(rung)
+                if await self._start_due(holder):
+                    await self._something_to_do(rung)
+                else:
+                    await asyncio.sleep(claim_again_s(self._failures))
         finally:
             await self._stop()
             renewing.cancel()
-            for sender in (self.sender, *self._senders.values()):
-                if sender is not None:
-                    await sender.close()
+            await self._accounts.close()
+            if self.sender is not None:
+                await self.sender.close()
 
     async def finish(self, within_s: float) -> None:
         """Wait until nothing is due and nothing is being handed over, but no longer than told."""
@@ -110,13 +125,18 @@ class Outbox:
                     await self._something_to_do(rung)
 
     async def _is_due(self) -> bool:
-        next_at = await self.house.store.next_mail_at(relays=self.sender is not None)
+        next_at = await self._next_at()
         return next_at is not None and next_at <= self.house.clock()
 
-    async def _start_due(self, holder: str) -> None:
+    async def _next_at(self) -> datetime | None:
+        relays = self.sender is not None
+        return await self.house.store.next_mail_at(relays=relays, only_relays=self.only_relays)
+
+    async def _start_due(self, holder: str) -> bool:
+        """Begin with what is due; False if it cannot be claimed now, which is told once."""
         free = self.at_once - len(self._active)
         if not free:
-            return
+            return True
         now = self.house.clock()
         try:
             claimed = await self.house.store.claim_mail(
@@ -126,17 +146,22 @@ class Outbox:
                 limit=free,
                 most_per_domain=self.house.limits.domain_sends_per_hour,
                 relays=self.sender is not None,
+                only_relays=self.only_relays,
                 active=list(self._active.values()),
             )
         except MailError as error:
-            log.warning("outbox.failed", extra={"error": str(error)})
-            return
+            if not self._failures:
+                log.warning("outbox.failed", extra={"error": str(error)})
+            self._failures += 1
+            return False
+        self._failures = 0
         for message_id, recipients in claimed.lost.items():
             self._count("outbox_unknown", recipients, message_id)
         for job in claimed.jobs:
             task = asyncio.create_task(self._do(job))
             self._active[task] = job
             task.add_done_callback(self._active.pop)
+        return True
 
     async def _something_to_do(self, rung: int) -> None:
         """Return when the bell rings, a mail is done, or the next is due."""
@@ -152,7 +177,7 @@ class Outbox:
 
     async def _until_next(self) -> float:
         try:
-            next_at = await self.house.store.next_mail_at(relays=self.sender is not None)
+            next_at = await self._next_at()
         except MailError:
             return LOOK_AGAIN_S
         if next_at is None or len(self._active) == self.at_once:
@@ -181,12 +206,8 @@ class Outbox:
         try:
             if job.is_scheduled:
                 await self._deliver_scheduled(job)
-            elif job.account_id is not None and not await self._has_login(job.account_id):
-                await self._defer(job, "its login is on another machine", LEAVE_FOR)
-            elif (sender := await self._sender_of(job)) is None:
-                await self._defer(job, "its account is gone")
             else:
-                await self._hand_over(job, sender)
+                await self._take_out(job)
         except asyncio.CancelledError:
             await self.house.store.release_mail(job)
             raise
@@ -197,26 +218,24 @@ class Outbox:
             self.house.counts.failed("outbox_errors", about, cause=error)
             await self._defer(job, str(error) if isinstance(error, MailError) else "see the log")
 
-    async def _has_login(self, account_id: str) -> bool:
-        return await in_thread(self.house.providers.has_secret, account_id)
+    async def _take_out(self, job: OutboxJob) -> None:
+        """By the provider of the account it is from, or by the relay."""
+        way = self._accounts.of(job.account_id) if job.account_id else nullcontext(self.sender)
+        try:
+            async with way as sender:
+                if sender is None:
+                    await self._defer(job, "its account is gone")
+                else:
+                    await self._hand_over(job, sender)
+        except NoLogin:
+            await self.house.store.release_mail(job, self.house.clock() + LEAVE_FOR)
 
-    async def _sender_of(self, job: OutboxJob) -> Sender | None:
-        """What takes this mail out: the provider of the account it is from, or the relay."""
-        if job.account_id is None:
-            return self.sender
-        if job.account_id not in self._senders:
-            account = await self.house.store.account(job.account_id, None)
-            if account is None:
-                return None
-            self._senders[job.account_id] = self.house.providers.sender(account)
-        return self._senders[job.account_id]
-
-    async def _defer(self, job: OutboxJob, detail: str, wait: timedelta | None = None) -> None:
+    async def _defer(self, job: OutboxJob, detail: str) -> None:
         """Try again later what was not handed over; the rest is left for whoever comes after us."""
         try:
             if await self.house.store.begin_handing_over(job, ()):
                 outcomes = dict.fromkeys(job.envelope.recipients, Outcome("deferred", detail))
-                await self._settle(job, outcomes, wait)
+                await self._settle(job, outcomes)
         except MailError as error:
             log.warning("outbox.failed", extra={"message_id": job.message_id, "error": str(error)})
 
@@ -240,9 +259,7 @@ class Outbox:
             about = {"message_id": message_id, "recipients": count}
             self.house.counts.failed(name, about, count=count)
 
-    async def _settle(
-        self, job: OutboxJob, outcomes: Mapping[str, Outcome], wait: timedelta | None = None
-    ) -> None:
+    async def _settle(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:
         """Write down what we know, however long there is no room or no database.
 
         The mail is still ours meanwhile: nobody hands it over again.
@@ -252,7 +269,7 @@ class Outbox:
             address: settled(address, outcome, job.queued_at, now)
             for address, outcome in outcomes.items()
         }
-        next_at = now + (wait or wait_after(job.attempts))
+        next_at = now + wait_after(job.attempts)
         given_up = sum(recipient.status == "bounced" for recipient in recipients.values())
         is_said = False
         while True:

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 500
 _MOST_BEHIND = 10_000
+_BEGIN_AGAIN_S = 1.0
 
 Wanted = Callable[[Event], bool]
 
@@ -133,7 +134,7 @@ class Watch:
     async def _read(self, store: Store) -> None:
         bell = store.bell
         rung = bell.rung("events")
-        self._at = await store.newest_event()
+        self._at = await _newest(store)
         self._started.set()
         while True:
             try:
@@ -150,6 +151,16 @@ class Watch:
                 for subscription in self._subscriptions:
                     if subscription.wanted(event):
                         _hand(subscription, told)
+
+
+async def _newest(store: Store) -> int:
+    """Where to begin, however long the store is too busy to say."""
+    while True:
+        try:
+            return await store.newest_event()
+        except MailError:
+            log.exception("watch.failed")
+        await asyncio.sleep(_BEGIN_AGAIN_S)
 
 
 def _hand(subscription: Subscription, told: Told) -> None:

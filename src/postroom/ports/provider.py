@@ -104,6 +104,9 @@ class Providers(Protocol):
     def has_secret(self, account_id: str) -> bool:
         """Whether what logs an account in is kept on this machine, in whatever state."""
 
+    def login_mark(self, account_id: str) -> str | None:
+        """Another text for every login, which does not tell it; None without one here."""
+
     def keep_secret(self, account_id: str, secret: Secret) -> None:
         """Keep what logs an account in, in place of what was kept before."""
 
@@ -127,6 +130,9 @@ class NoProviders:
 
     def has_secret(self, account_id: str) -> bool:
         return False
+
+    def login_mark(self, account_id: str) -> str | None:
+        return None
 
     def keep_secret(self, account_id: str, secret: Secret) -> None:
         raise FeatureDisabled("this house keeps its own mail only")

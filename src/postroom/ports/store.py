@@ -322,6 +322,7 @@ class KeepsOutbox(Protocol):
         limit: int,
         most_per_domain: int,
         relays: bool = True,
+        only_relays: bool = False,
         active: Sequence[OutboxJob] = (),
     ) -> Claimed:
         """Take what is due and keep what is *active*; what nobody hands over any more is lost.
@@ -330,15 +331,17 @@ class KeepsOutbox(Protocol):
         gets only what needs no relay.
         """
 
-    async def next_mail_at(self, *, relays: bool = True) -> datetime | None:
+    async def next_mail_at(
+        self, *, relays: bool = True, only_relays: bool = False
+    ) -> datetime | None:
         """When there is something to do next for a worker that relays, or for one that does not."""
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None: ...
     async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
         """Write down that the mail itself goes out now; False if the claim was lost."""
 
-    async def release_mail(self, job: OutboxJob) -> None:
-        """Give a claim back before anything was handed over."""
+    async def release_mail(self, job: OutboxJob, next_at: datetime | None = None) -> None:
+        """Give a claim back before anything was handed over, as if it had not been taken."""
 
     async def settle_mail(
         self,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -218,6 +219,12 @@ class Accounts:
             return self.vault.read(account_id) is not None
         except MailError:
             return True  # whoever uses it is told what is wrong with it
+
+    def login_mark(self, account_id: str) -> str | None:
+        secret = self.vault.read(account_id)
+        if secret is None:
+            return None
+        return sha256(repr(sorted(secret.items())).encode()).hexdigest()
 
     def keep_secret(self, account_id: str, secret: Secret) -> None:
         self.vault.write(account_id, secret)

@@ -331,6 +331,7 @@ class SqlStore(SqlMemories, SqlAccounts):
         limit: int,
         most_per_domain: int,
         relays: bool = True,
+        only_relays: bool = False,
         active: Sequence[OutboxJob] = (),
     ) -> Claimed:
         return await self._write(
@@ -342,12 +343,17 @@ class SqlStore(SqlMemories, SqlAccounts):
                 limit=limit,
                 most_per_domain=most_per_domain,
                 relays=relays,
+                only_relays=only_relays,
                 active=active,
             )
         )
 
-    async def next_mail_at(self, *, relays: bool = True) -> datetime | None:
-        return await self._engine.read(lambda tx: outbox.next_mail_at(tx, relays=relays))
+    async def next_mail_at(
+        self, *, relays: bool = True, only_relays: bool = False
+    ) -> datetime | None:
+        return await self._engine.read(
+            lambda tx: outbox.next_mail_at(tx, relays=relays, only_relays=only_relays)
+        )
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None:
         await self._write(lambda tx: outbox.renew_mail(tx, jobs, until))
@@ -355,8 +361,8 @@ class SqlStore(SqlMemories, SqlAccounts):
     async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
         return await self._write(lambda tx: outbox.begin_handing_over(tx, job, accepted))
 
-    async def release_mail(self, job: OutboxJob) -> None:
-        await self._write(lambda tx: outbox.release_mail(tx, job))
+    async def release_mail(self, job: OutboxJob, next_at: datetime | None = None) -> None:
+        await self._write(lambda tx: outbox.release_mail(tx, job, next_at))
 
     async def settle_mail(
         self,

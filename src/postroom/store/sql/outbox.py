@@ -57,6 +57,9 @@ DUE = """
 WITHOUT_RELAY = " AND (o.state <> 'waiting' OR o.is_scheduled = 1 OR i.account_id IS NOT NULL)"
 """What a worker can do that has no relay: who has one does the rest."""
 
+ONLY_RELAY = " AND o.state = 'waiting' AND o.is_scheduled = 0 AND i.account_id IS NULL"
+"""What a worker does that only lends its relay."""
+
 FREE = """
     SELECT 1 FROM outbox o
      WHERE o.inbox = :inbox AND o.message = :message AND o.state = 'waiting'
@@ -64,6 +67,10 @@ FREE = """
 """Locked one by one, each in its own inbox: over several machines no lock reaches all rows."""
 
 DOMAIN_HOUR = "SELECT count(*), min(at) FROM domain_sends WHERE domain = :domain"
+UNCOUNT = """
+    DELETE FROM domain_sends
+     WHERE number = (SELECT max(number) FROM domain_sends WHERE domain = :domain)
+"""
 HOUR_S = 3600
 CLAIM = """
     UPDATE outbox SET state = 'claimed', holder = :holder, until = :until
@@ -95,9 +102,9 @@ def put_in_outbox(
     *,
     is_scheduled: bool,
 ) -> None:
-    """Let a message that was just stored wait for a worker, or be seen if it failed at once."""
+    """Let a message that was just stored wait for a worker, or be seen if it is not to leave."""
     statuses = {recipient.status for recipient in recipients}
-    if statuses.isdisjoint(NOT_OUT):
+    if statuses.isdisjoint((*NOT_OUT, "captured")):
         return
     tx.run(
         INSERT,
@@ -120,6 +127,7 @@ def claim_mail(
     limit: int,
     most_per_domain: int,
     relays: bool = True,
+    only_relays: bool = False,
     active: Sequence[OutboxJob] = (),
 ) -> Claimed:
     """Take over what is due, and what is left behind: nobody works on it, not even we."""
@@ -129,7 +137,7 @@ def claim_mail(
         lost |= _abandon(tx, (inbox, number), state, pending, now)
     if is_paused(tx):
         return Claimed((), lost)
-    only = "" if relays else WITHOUT_RELAY
+    only = _only(relays=relays, only_relays=only_relays)
     due = tx.all(
         DUE.format(only=only), now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit
     )
@@ -141,9 +149,15 @@ def claim_mail(
     return Claimed(tuple(taken), lost)
 
 
+def _only(*, relays: bool, only_relays: bool) -> str:
+    if only_relays:
+        return ONLY_RELAY
+    return "" if relays else WITHOUT_RELAY
+
+
 def _has_room(tx: Transaction, job: OutboxJob, now: datetime, most: int) -> bool:
     """Count a mail for each of its domains, or let it wait until the fullest has room again."""
-    domains = {address.rpartition("@")[2].lower() for address in job.envelope.recipients}
+    domains = _domains(job)
     since = seconds(now) - HOUR_S
     tx.run("DELETE FROM domain_sends WHERE at <= :since", since=since)
     rows = [tx.one(DOMAIN_HOUR, domain=domain) for domain in domains]
@@ -158,6 +172,10 @@ def _has_room(tx: Transaction, job: OutboxJob, now: datetime, most: int) -> bool
     for domain in domains:
         tx.run("INSERT INTO domain_sends (domain, at) VALUES (:d, :at)", d=domain, at=seconds(now))
     return True
+
+
+def _domains(job: OutboxJob) -> set[str]:
+    return {address.rpartition("@")[2].lower() for address in job.envelope.recipients}
 
 
 def _of(job: OutboxJob) -> dict[str, object]:
@@ -194,9 +212,11 @@ def _job(row: Row, holder: str) -> OutboxJob:
     )
 
 
-def next_mail_at(tx: Transaction, *, relays: bool = True) -> datetime | None:
+def next_mail_at(
+    tx: Transaction, *, relays: bool = True, only_relays: bool = False
+) -> datetime | None:
     """When there is something to do next."""
-    only = "" if relays else WITHOUT_RELAY
+    only = _only(relays=relays, only_relays=only_relays)
     row = None if is_paused(tx) else tx.one(NEXT.format(only=only))
     return moment(row[0]) if row and row[0] is not None else None
 
@@ -225,10 +245,12 @@ def begin_handing_over(tx: Transaction, job: OutboxJob, accepted: Sequence[str])
     return changed > 0
 
 
-def release_mail(tx: Transaction, job: OutboxJob) -> None:
-    """Give a claim back before anything was handed over."""
+def release_mail(tx: Transaction, job: OutboxJob, next_at: datetime | None = None) -> None:
+    """Give a claim back before anything was handed over, as if it had not been taken."""
     if _is_claimed(tx, job):
-        _wait_again(tx, job.inbox, job.number, seconds(job.queued_at))
+        for domain in () if job.is_scheduled else _domains(job):
+            tx.run(UNCOUNT, domain=domain)
+        _wait_again(tx, job.inbox, job.number, seconds(next_at or job.queued_at))
 
 
 def _is_claimed(tx: Transaction, job: OutboxJob) -> bool:

@@ -1,0 +1,126 @@
+"""Mail of an account goes out by the account and the login as they are now."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from postroom.app import App, open_app
+from postroom.config import read_settings
+from postroom.model.account import Account
+from postroom.model.key import OWNER
+from postroom.model.outbox import Envelope, Outcome
+from postroom.operations.accounts import add_account, remove_account
+from postroom.operations.operation import call
+from postroom.operations.sending import send_message
+from postroom.pipeline.account_senders import AccountSenders
+from postroom.pipeline.outbox import Outbox
+from postroom.ports.provider import NoProviders, Providers
+from postroom.ports.sender import Accepted, Sender
+from tests.providers.accounts.worlds import GREETING, ImapWorld, open_world
+from tests.servers.relay import Relay, relaying
+
+
+@dataclass
+class Office:
+    """An account at a provider whose mail a worker takes out."""
+
+    app: App
+    world: ImapWorld
+
+    async def add(self, **changes: Any) -> str:
+        given = {"account_id": "work", **self.world.arguments, **changes}
+        return (await call(self.app.context(OWNER), add_account, given)).inbox_id
+
+    async def send(self, inbox_id: str, subject: str = "Out") -> str:
+        letter = {"inbox_id": inbox_id, "to": ["bo@b.org"], "subject": subject, "body_text": "Hi"}
+        sent = await call(self.app.context(OWNER), send_message, {**letter, "wait_s": 20})
+        return sent.status
+
+
+@asynccontextmanager
+async def office(folder: Path) -> AsyncIterator[Office]:
+    values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file"}
+    async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
+        assert isinstance(world, ImapWorld)
+        work = asyncio.create_task(Outbox(app.house, None).run())
+        try:
+            yield Office(app, world)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+
+def passwords(relay: Relay) -> list[bytes]:
+    """What was logged in with, in order."""
+    lines = [line for line in relay.lines if line.startswith("AUTH PLAIN")]
+    return [b64decode(line.split()[-1]).split(b"\0")[-1] for line in lines]
+
+
+async def test_a_worker_uses_the_new_login_at_once(tmp_path: Path) -> None:
+    async with office(tmp_path / "data") as here:
+        inbox_id = await here.add()
+        before = await here.send(inbox_id)
+        new = {"password": here.world.arguments["password"], "smtp_password": "new one"}
+        here.app.house.providers.keep_secret("work", new)
+        after = await here.send(inbox_id, "Again")
+
+    logins = passwords(here.world.relay)
+    assert ("sent", "sent", b"new one") == (before, after, logins[-1])
+
+
+async def test_another_account_of_the_same_name_sends_by_its_own_server(tmp_path: Path) -> None:
+    async with relaying({"EHLO": GREETING}) as second, office(tmp_path / "data") as here:
+        assert "sent" == await here.send(await here.add())
+        await call(here.app.context(OWNER), remove_account, {"account_id": "work"})
+        assert "sent" == await here.send(await here.add(smtp_port=second.port))
+
+    assert (1, 1) == (len(here.world.relay.mails), len(second.mails))
+
+
+async def test_a_sender_in_use_is_closed_only_after_its_mail(tmp_path: Path) -> None:
+    async with office(tmp_path / "data") as here:
+        await here.add()
+        providers = Recording(here.app.house.providers)
+        senders = AccountSenders(replace(here.app.house, providers=providers))
+        async with senders.of("work") as old:
+            here.app.house.providers.keep_secret("work", {"password": "other"})
+            async with senders.of("work") as new:
+                assert new is not old
+            during = [sender.is_closed for sender in providers.made]
+        after = [sender.is_closed for sender in providers.made]
+        await senders.close()
+
+    assert ([False, False], [True, False]) == (during, after)
+    assert all(sender.is_closed for sender in providers.made)
+
+
+class Recording(NoProviders):
+    """The logins of others, with senders that tell whether they are closed."""
+
+    def __init__(self, real: Providers) -> None:
+        self.login_mark = real.login_mark  # type: ignore[method-assign]
+        self.made: list[Closing] = []
+
+    def sender(self, account: Account) -> Sender:
+        self.made.append(Closing())
+        return self.made[-1]
+
+
+class Closing:
+    """A sender that takes nothing."""
+
+    is_closed = False
+
+    async def hand_over(
+        self, envelope: Envelope, raw: bytes, accepted: Accepted
+    ) -> Mapping[str, Outcome]:
+        return {}
+
+    async def close(self) -> None:
+        self.is_closed = True
