@@ -14,10 +14,12 @@ from postroom.model.draft import StoredDraft
 from postroom.model.inbox import Inbox
 from postroom.model.key import Key
 from postroom.model.message import Recipient
-from postroom.model.page import Slice
+from postroom.model.page import Found, Slice
 from postroom.model.stored import MessageQuery, NewSend
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, as_sent, put_away
+from postroom.store.sql.drafts import list_drafts
+from postroom.store.transaction import Row, Transaction
 from tests.mails import mail
 from tests.stores.conftest import OpenAgain
 
@@ -251,6 +253,48 @@ async def test_a_draft_is_changed_and_sent_only_as_it_was_read(house: House, inb
     assert {"subject": f"{told.index(None)}"} == changed.arguments
     assert await house.store.draft(DRAFT, None) is None
     assert 0 == (await house.store.messages(MessageQuery())).total
+
+
+class Counting:
+    """A transaction that counts the rows it returns."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+        self.rows = 0
+
+    def all(self, sql: str, /, **params: object) -> list[Row]:
+        found = self.tx.all(sql, **params)
+        self.rows += len(found)
+        return found
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.tx, name)
+
+
+async def test_drafts_are_counted_and_only_those_shown_are_read(
+    house: House, inbox: Inbox, open_again: OpenAgain
+) -> None:
+    for number in range(7):
+        await keep_draft(house, inbox, f"drf_{number}")
+    store = await open_again()
+    read: list[int] = []
+
+    def listed(tx: Transaction, page: Slice) -> Found[StoredDraft]:
+        counting = Counting(tx)
+        found = list_drafts(counting, None, inbox.id, page)  # type: ignore[arg-type]
+        read.append(counting.rows)
+        return found
+
+    first = await store._engine.read(lambda tx: listed(tx, Slice(2, 1)))
+    second = await store._engine.read(lambda tx: listed(tx, Slice(3, after=first.next)))
+    last = await store._engine.read(lambda tx: listed(tx, Slice(3, after=second.next)))
+    beyond = await store._engine.read(lambda tx: listed(tx, Slice(3, 9)))
+    await store.close()
+
+    pages = [first, second, last, beyond]
+    assert [[5, 4], [3, 2, 1], [0], []] == [[int(d.id[4:]) for d in p.rows] for p in pages]
+    assert [(7, 1), (7, 3), (7, 6), (7, 9)] == [(p.total, p.offset) for p in pages]
+    assert ([2, 3, 1, 0], None, None) == (read, last.next, beyond.next)
 
 
 async def test_who_was_unknown_is_unknown_again_when_the_retry_is_cancelled(

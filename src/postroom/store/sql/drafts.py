@@ -82,17 +82,27 @@ def list_drafts(
         where.among("d.inbox", "inbox", inboxes)
     if inbox_id is not None:
         where.add("i.id = :inbox_id", inbox_id=inbox_id)
-    rows = tx.all(
-        f"SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql} ORDER BY d.number DESC",
-        **where.params,
-    )
-    start = page.offset
+    total = _count(tx, where)
+    start, skipped = page.offset, page.offset
     if page.after:
-        start = sum(1 for row in rows if row[0] >= int(page.after[0]))
-    shown = rows[start : start + page.limit]
-    has_more = bool(shown) and start + len(shown) < len(rows)
-    place = (shown[-1][0],) if has_more else None
-    return Found(tuple(_draft(row) for row in shown), len(rows), start, place)
+        rest = Conditions()
+        rest.add(f"{where.sql} AND d.number < :after", **where.params, after=int(page.after[0]))
+        where, start, skipped = rest, total - _count(tx, rest), 0
+    rows = tx.all(
+        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql}
+             ORDER BY d.number DESC LIMIT :limit OFFSET :skipped""",
+        **where.params,
+        limit=page.limit,
+        skipped=skipped,
+    )
+    has_more = bool(rows) and start + len(rows) < total
+    place = (rows[-1][0],) if has_more else None
+    return Found(tuple(_draft(row) for row in rows), total, start, place)
+
+
+def _count(tx: Transaction, where: Conditions) -> int:
+    row = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE {where.sql}", **where.params)
+    return int(row[0]) if row else 0
 
 
 def sent_as(tx: Transaction, draft_id: str, revision: int) -> str | None:
