@@ -12,6 +12,7 @@ import pytest
 
 from postroom.app import App
 from postroom.errors import Conflict, InvalidInput, MailError, NotFound
+from postroom.model.draft import Draft
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER, Caller
@@ -26,7 +27,7 @@ from postroom.operations.drafts import (
     update_draft,
 )
 from postroom.operations.operation import call
-from postroom.operations.outbox import cancel_message
+from postroom.operations.outbox import cancel_message, retry_message
 from postroom.operations.sending import forward_message
 from postroom.pipeline.outbox import Outbox
 from tests.mails import deliver, mail, new_inbox, took_over
@@ -129,6 +130,65 @@ async def test_a_scheduled_draft_that_is_cancelled_is_a_draft_again(
 
     assert ("New plan", "scheduled") == (changed.subject, second.status)
     assert first.message_id != second.message_id
+
+
+async def test_a_cancelled_draft_that_is_retried_is_not_sent_besides(
+    ctx: Context, inbox: Inbox
+) -> None:
+    at = (ctx.clock() + timedelta(hours=1)).isoformat()
+    draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
+    first = await call(ctx, send_draft, {"draft_id": draft.id})
+    await call(ctx, cancel_message, {"message_id": first.message_id})
+    await call(ctx, retry_message, {"message_id": first.message_id})
+    again = await call(ctx, send_draft, {"draft_id": draft.id})
+
+    assert first.message_id == again.message_id
+    with pytest.raises(NotFound, match=first.message_id):
+        await call(ctx, get_draft, {"draft_id": draft.id})
+
+
+async def test_of_changes_at_once_none_is_lost_in_silence(ctx: Context, inbox: Inbox) -> None:
+    draft = await call(ctx, create_draft, LETTER)
+    wanted: list[dict[str, str]] = [{"subject": "New plan"}, {"body_text": "Or not?"}]
+    told = await asyncio.gather(
+        *(call(ctx, update_draft, {"draft_id": draft.id, **one}) for one in wanted),
+        return_exceptions=True,
+    )
+    read = await call(ctx, get_draft, {"draft_id": draft.id})
+    made = [one for one, answer in zip(wanted, told, strict=True) if isinstance(answer, Draft)]
+
+    assert made
+    assert all(getattr(read, name) == value for one in made for name, value in one.items())
+    assert {Conflict, Draft} >= {type(answer) for answer in told}
+
+
+async def test_a_draft_that_is_thrown_away_stays_away(ctx: Context, inbox: Inbox) -> None:
+    draft = await call(ctx, create_draft, LETTER)
+    change = {"draft_id": draft.id, "subject": "New plan"}
+    _, removed = await asyncio.gather(
+        call(ctx, update_draft, change),
+        call(ctx, delete_draft, {"draft_id": draft.id}),
+        return_exceptions=True,
+    )
+
+    assert removed is None
+    with pytest.raises(NotFound):
+        await call(ctx, get_draft, {"draft_id": draft.id})
+
+
+async def test_what_is_sent_is_the_draft_as_it_was_said_to_be(ctx: Context, inbox: Inbox) -> None:
+    draft = await call(ctx, create_draft, LETTER)
+    change = {"draft_id": draft.id, "subject": "New plan"}
+    changed, _ = await asyncio.gather(
+        call(ctx, update_draft, change),
+        call(ctx, send_draft, {"draft_id": draft.id}),
+        return_exceptions=True,
+    )
+    sent = await call(ctx, send_draft, {"draft_id": draft.id})
+    message = await ctx.store.message(sent.message_id, None)
+
+    assert message is not None
+    assert ("New plan" if isinstance(changed, Draft) else "Plan") == message.subject
 
 
 async def test_a_sent_draft_says_what_became_of_it(ctx: Context, inbox: Inbox) -> None:

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from postroom.errors import Conflict, NotFound
 from postroom.model.account import Account, Identity, RefusedChange
 from postroom.model.event import EventQuery
+from postroom.model.message import Recipient
 from postroom.model.page import Slice
 from postroom.model.remote import Pushed, Refusal, RemoteChanges, RemoteMessage, RemoteRef
 from postroom.model.stored import Change, MessageQuery
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away, receive
 from tests.mails import mail, new_inbox
+from tests.stores.test_sends import a_send
 
 
 async def new_account(house: House, name: str = "work", provider: str = "imap") -> Account:
@@ -87,6 +89,36 @@ async def test_a_message_stays_until_it_is_nowhere(house: House) -> None:
     assert 1 == (await house.store.sweep_gone(account.id, 10))[0]
     assert await house.store.message(message_id, None) is None
     assert {"at": 2} == await house.store.checkpoint_of(account.id)
+    assert not await house.store.problems()
+
+
+async def test_a_mail_that_still_waits_to_be_sent_outlives_its_copy_at_the_provider(
+    house: House,
+) -> None:
+    account = await new_account(house)
+    inbox = await house.store.inbox(account.inbox_id, None)
+    assert inbox is not None
+    to = (Recipient("ok@example.com", "sent"), Recipient("later@example.com", "queued"))
+    send = await a_send(house, inbox)
+    sent = await house.store.record_send(
+        replace(send, message=replace(send.message, recipients=to))
+    )
+    (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
+    await house.store.settle_push(account.id, push, Pushed(entered=((ONE, ("Sent",)),)))
+    await house.store.apply_changes(account.id, RemoteChanges({}, gone=(ONE,)))
+    early = [(await house.store.sweep_gone(account.id, 10))[0] for _ in range(2)]
+    waiting = await house.store.message(sent.message_id, None)
+    now = house.clock()
+    lease = {"now": now, "until": now, "limit": 5, "most_per_domain": 9}
+    (job,) = (await house.store.claim_mail("worker", **lease)).jobs
+    told = {"later@example.com": Recipient("later@example.com", "sent")}
+    await house.store.settle_mail(job, told, now=now, next_at=now)
+    late = [(await house.store.sweep_gone(account.id, 10))[0] for _ in range(2)]
+
+    assert ([0, 0], [1, 0]) == (early, late)
+    assert waiting is not None
+    assert ("later@example.com",) == job.envelope.recipients
+    assert await house.store.message(sent.message_id, None) is None
     assert not await house.store.problems()
 
 

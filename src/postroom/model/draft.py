@@ -41,7 +41,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class StoredDraft:
-    """A draft as it is kept: the arguments of the send that it will be, and what it has become."""
+    """A draft as it is kept: the arguments of the send that it will be, and what it has become.
+
+    Its revision is 0 until it is kept, and another one after each change.
+    """
 
     id: str
     inbox_id: str
@@ -51,3 +54,4 @@ class StoredDraft:
     updated_at: datetime
     message_id: str | None = None
     number: int = field(default=0, metadata=INTERNAL)
+    revision: int = field(default=0, metadata=INTERNAL)

@@ -121,6 +121,7 @@ class NewSend:
     send_at: datetime | None = None
     warnings: tuple[str, ...] = ()
     draft_id: str | None = None
+    draft_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -49,22 +49,17 @@ async def create_draft(ctx: Context, request: CreateDraft) -> Draft:
     arguments = request.model_dump(
         mode="json", by_alias=True, exclude={"send_at"}, exclude_defaults=True
     )
-    return await _keep(ctx, ctx.new_id("drf"), arguments, request.send_at, created_at=now)
+    return await _keep(
+        ctx, StoredDraft(ctx.new_id("drf"), "", arguments, request.send_at, now, now)
+    )
 
 
-async def _keep(
-    ctx: Context,
-    draft_id: str,
-    arguments: dict[str, Any],
-    send_at: datetime | None,
-    *,
-    created_at: datetime,
-) -> Draft:
+async def _keep(ctx: Context, wanted: StoredDraft) -> Draft:
     """Check a draft as if it were sent now, and keep it."""
     now = ctx.clock().replace(microsecond=0)
-    letter = await letter_of(ctx, parse_request(Composed, arguments))
+    letter = await letter_of(ctx, parse_request(Composed, wanted.arguments))
     inbox = await check_letter(ctx, letter)
-    draft = StoredDraft(draft_id, inbox.id, arguments, send_at, created_at, now)
+    draft = replace(wanted, inbox_id=inbox.id, updated_at=now)
     await ctx.store.save_draft(draft)
     return _shown(draft)
 
@@ -176,7 +171,7 @@ async def update_draft(ctx: Context, request: UpdateDraft) -> Draft:
     send_at = request.send_at if "send_at" in request.model_fields_set else draft.send_at
     given = {**draft.arguments, **changes}
     arguments = {name: value for name, value in given.items() if value is not None}
-    return await _keep(ctx, draft.id, arguments, send_at, created_at=draft.created_at)
+    return await _keep(ctx, replace(draft, arguments=arguments, send_at=send_at))
 
 
 class DeleteDraft(Request):
@@ -206,7 +201,7 @@ async def send_draft(ctx: Context, request: SendDraft) -> Sent:
     letter = await letter_of(ctx, parse_request(Composed, draft.arguments))
     if draft.send_at is not None and draft.send_at > ctx.clock():
         letter.send_at = draft.send_at
-    return await send_draft_once(ctx, letter, draft.id)
+    return await send_draft_once(ctx, letter, draft)
 
 
 async def _sent_before(ctx: Context, draft_id: str, message_id: str) -> Sent:

@@ -25,6 +25,7 @@ from postroom.mail.compose import (
 from postroom.mail.keying import as_key
 from postroom.mail.signing import signed
 from postroom.model.account import Identity
+from postroom.model.draft import StoredDraft
 from postroom.model.event import Event
 from postroom.model.inbox import SENT, Inbox
 from postroom.model.message import Message, Recipient
@@ -166,17 +167,21 @@ async def _current(ctx: Context, sent: Sent) -> Sent:
     return replace(sent, status=overall_status(recipients), recipients=recipients)
 
 
-async def send_draft_once(ctx: Context, letter: Letter, draft_id: str) -> Sent:
+async def send_draft_once(ctx: Context, letter: Letter, draft: StoredDraft) -> Sent:
     """Send what a draft says; whoever has sent it before, there is one mail.
 
-    Raises what `send_once` raises for a letter that is wrong.
+    Raises what `send_once` raises for a letter that is wrong, and Conflict when it was changed.
     """
-    payload = hashlib.sha256(f"draft {draft_id}".encode()).digest()
-    return await _send(ctx, letter, Sending(), payload, draft_id)
+    payload = hashlib.sha256(f"draft {draft.id}".encode()).digest()
+    return await _send(ctx, letter, Sending(), payload, draft)
 
 
 async def _send(
-    ctx: Context, letter: Letter, request: Sending, payload: bytes, draft_id: str | None = None
+    ctx: Context,
+    letter: Letter,
+    request: Sending,
+    payload: bytes,
+    draft: StoredDraft | None = None,
 ) -> Sent:
     _check_recipients(ctx, letter)
     inbox, parent = await _origin(ctx, letter)
@@ -211,7 +216,8 @@ async def _send(
                 answered=None if letter.is_forward else parent.message_id,
                 send_at=letter.send_at,
                 warnings=warnings,
-                draft_id=draft_id,
+                draft_id=draft.id if draft else None,
+                draft_revision=draft.revision if draft else 0,
             )
         )
 

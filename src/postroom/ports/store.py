@@ -299,7 +299,12 @@ class KeepsDrafts(Protocol):
     """Mail that is not sent yet."""
 
     async def save_draft(self, draft: StoredDraft) -> None:
-        """Keep a draft, new or changed. Raises NotFound when its inbox is gone, or it was sent."""
+        """Keep a draft: a new one, or the change of one that still is at its revision.
+
+        Raises:
+            NotFound: its inbox is gone, or it was sent or thrown away.
+            Conflict: it was changed since it was read.
+        """
 
     async def draft(self, draft_id: str, visible: Visible) -> StoredDraft | None:
         """A draft; one that was sent names the message that it has become."""

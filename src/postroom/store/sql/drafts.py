@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from postroom.errors import NotFound, no_such
+from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.draft import StoredDraft
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
@@ -15,14 +15,18 @@ from postroom.store.transaction import Row, Transaction
 WORDS_KEPT = timedelta(days=7)
 """How long after it was sent a draft could be wanted back."""
 
-_COLUMNS = "d.number, d.id, i.id, d.arguments, d.send_at, d.created_at, d.updated_at, d.message_id"
+_COLUMNS = """d.number, d.id, i.id, d.arguments, d.send_at, d.created_at, d.updated_at,
+    d.message_id, d.revision"""
 _TABLES = "drafts d JOIN inboxes i ON i.number = d.inbox"
-SAVE = """
-    INSERT INTO drafts (id, inbox, arguments, send_at, created_at, updated_at)
-    VALUES (:id, :inbox, :arguments, :send_at, :created_at, :updated_at)
-    ON CONFLICT (id) DO UPDATE SET inbox = excluded.inbox, arguments = excluded.arguments,
-        send_at = excluded.send_at, updated_at = excluded.updated_at
-     WHERE drafts.sent_at IS NULL
+INSERT = """
+    INSERT INTO drafts (id, inbox, arguments, send_at, created_at, updated_at, revision)
+    VALUES (:id, :inbox, :arguments, :send_at, :created_at, :updated_at, 1)
+"""
+_AS_READ = "id = :id AND revision = :revision AND sent_at IS NULL"
+CHANGE = f"""
+    UPDATE drafts SET inbox = :inbox, arguments = :arguments, send_at = :send_at,
+           updated_at = :updated_at, revision = revision + 1
+     WHERE {_AS_READ}
 """
 FORGET_WORDS = """
     UPDATE drafts SET arguments = '{}'
@@ -31,29 +35,32 @@ FORGET_WORDS = """
 
 
 def _draft(row: Row) -> StoredDraft:
-    number, draft_id, inbox_id, arguments, send_at, created_at, updated_at, message_id = row
+    number, draft_id, inbox_id, arguments, send_at, created_at, updated_at, *become = row
+    message_id, revision = become
     when = None if send_at is None else moment(send_at)
     times = (moment(created_at), moment(updated_at))
-    return StoredDraft(draft_id, inbox_id, from_text(arguments), when, *times, message_id, number)
+    state = (message_id, number, revision)
+    return StoredDraft(draft_id, inbox_id, from_text(arguments), when, *times, *state)
 
 
 def save_draft(tx: Transaction, draft: StoredDraft) -> None:
-    """Keep a draft, new or changed. Raises NotFound when its inbox is gone, or it was just sent."""
+    """Keep a draft: a new one, or the change of one that still is as it was read."""
     inbox = tx.one("SELECT number FROM inboxes WHERE id = :id", id=draft.inbox_id)
     if inbox is None:
         raise NotFound(no_such("inbox", draft.inbox_id))
     tx.run(FORGET_WORDS, before=seconds(draft.updated_at - WORDS_KEPT))
-    saved = tx.run(
-        SAVE,
-        id=draft.id,
-        inbox=inbox[0],
-        arguments=dumps(draft.arguments),
-        send_at=None if draft.send_at is None else seconds(draft.send_at),
-        created_at=seconds(draft.created_at),
-        updated_at=seconds(draft.updated_at),
-    )
-    if not saved:
-        raise NotFound(no_such("draft", draft.id))
+    values = {
+        "id": draft.id,
+        "inbox": inbox[0],
+        "arguments": dumps(draft.arguments),
+        "send_at": None if draft.send_at is None else seconds(draft.send_at),
+        "updated_at": seconds(draft.updated_at),
+    }
+    if not draft.revision:
+        tx.run(INSERT, **values, created_at=seconds(draft.created_at))
+    elif not tx.run(CHANGE, **values, revision=draft.revision):
+        message_id = sent_as(tx, draft.id, draft.revision)
+        raise NotFound(f"no draft {draft.id} any more: it was sent as {message_id}")
 
 
 def get_draft(tx: Transaction, draft_id: str, visible: Visible) -> StoredDraft | None:
@@ -75,44 +82,101 @@ def list_drafts(
         where.among("d.inbox", "inbox", inboxes)
     if inbox_id is not None:
         where.add("i.id = :inbox_id", inbox_id=inbox_id)
-    rows = tx.all(
-        f"SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql} ORDER BY d.number DESC",
-        **where.params,
-    )
-    start = page.offset
+    total = _count(tx, where)
+    start, skipped = page.offset, page.offset
     if page.after:
-        start = sum(1 for row in rows if row[0] >= int(page.after[0]))
-    shown = rows[start : start + page.limit]
-    has_more = bool(shown) and start + len(shown) < len(rows)
-    place = (shown[-1][0],) if has_more else None
-    return Found(tuple(_draft(row) for row in shown), len(rows), start, place)
+        rest = Conditions()
+        rest.add(f"{where.sql} AND d.number < :after", **where.params, after=int(page.after[0]))
+        where, start, skipped = rest, total - _count(tx, rest), 0
+    rows = tx.all(
+        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql}
+             ORDER BY d.number DESC LIMIT :limit OFFSET :skipped""",
+        **where.params,
+        limit=page.limit,
+        skipped=skipped,
+    )
+    has_more = bool(rows) and start + len(rows) < total
+    place = (rows[-1][0],) if has_more else None
+    return Found(tuple(_draft(row) for row in rows), total, start, place)
 
 
-def sent_as(tx: Transaction, draft_id: str) -> str | None:
-    """The message that a draft has become. Raises NotFound when there is no draft."""
-    row = tx.one("SELECT message_id FROM drafts WHERE id = :id", id=draft_id)
+def _count(tx: Transaction, where: Conditions) -> int:
+    row = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE {where.sql}", **where.params)
+    return int(row[0]) if row else 0
+
+
+def sent_as(tx: Transaction, draft_id: str, revision: int) -> str | None:
+    """The message that a draft has become.
+
+    Raises:
+        NotFound: there is no draft.
+        Conflict: it was not sent, and is not as it was read.
+    """
+    row = tx.one("SELECT message_id, revision FROM drafts WHERE id = :id", id=draft_id)
     if row is None:
         raise NotFound(no_such("draft", draft_id))
+    if row[0] is None and row[1] != revision:
+        raise Conflict(f"the draft {draft_id} was changed meanwhile; read it again")
     return None if row[0] is None else str(row[0])
 
 
-def mark_sent(tx: Transaction, draft_id: str, message_id: str, now: datetime) -> None:
-    """Take a draft out of the list and note the message that it has become."""
-    tx.run(
-        "UPDATE drafts SET sent_at = :now, message_id = :message_id WHERE id = :id",
+def mark_sent(
+    tx: Transaction, draft_id: str, revision: int, message_id: str, now: datetime
+) -> None:
+    """Take a draft out of the list and note the message that it has become.
+
+    Raises:
+        Conflict: it is not as it was read.
+    """
+    marked = tx.run(
+        f"UPDATE drafts SET sent_at = :now, message_id = :message_id WHERE {_AS_READ}",
         id=draft_id,
+        revision=revision,
         message_id=message_id,
         now=seconds(now),
     )
+    if not marked:
+        raise Conflict(f"the draft {draft_id} was changed or sent meanwhile; read it again")
 
 
-def take_back(tx: Transaction, message_id: str) -> None:
-    """Nobody has got this message, nor will: what it was written as is a draft again."""
-    tx.run(
-        """UPDATE drafts SET sent_at = NULL, message_id = NULL
+def take_back(tx: Transaction, message_id: str) -> tuple[str, int] | None:
+    """Nobody has got this message, nor will: what it was written as is a draft again.
+
+    Which draft that is, and at which revision.
+    """
+    row = tx.one(
+        """SELECT id, revision + 1 FROM drafts
             WHERE message_id = :message_id AND arguments <> '{}'""",
         message_id=message_id,
     )
+    if row is None:
+        return None
+    tx.run(
+        """UPDATE drafts SET sent_at = NULL, message_id = NULL, revision = :revision
+            WHERE id = :id""",
+        id=row[0],
+        revision=row[1],
+    )
+    return row[0], row[1]
+
+
+def give_again(
+    tx: Transaction, draft_id: str, revision: int, message_id: str, now: datetime
+) -> None:
+    """A message that was cancelled goes out after all: its draft is sent, unless it is gone.
+
+    Raises:
+        Conflict: the draft was changed or sent since.
+    """
+    row = tx.one("SELECT message_id, revision FROM drafts WHERE id = :id", id=draft_id)
+    if row is None:
+        return
+    since = f"{message_id} was cancelled, and its draft {draft_id} was"
+    if row[0] is not None:
+        raise Conflict(f"{since} sent as {row[0]} since; write a new mail to send it once more")
+    if row[1] != revision:
+        raise Conflict(f"{since} changed since; send_draft sends it as it is now")
+    mark_sent(tx, draft_id, revision, message_id, now)
 
 
 def remove_draft(tx: Transaction, draft_id: str, visible: Visible) -> bool:
@@ -120,4 +184,4 @@ def remove_draft(tx: Transaction, draft_id: str, visible: Visible) -> bool:
     draft = get_draft(tx, draft_id, visible)
     if draft is None or draft.message_id is not None:
         return False
-    return tx.run("DELETE FROM drafts WHERE id = :id", id=draft_id) > 0
+    return tx.run("DELETE FROM drafts WHERE id = :id AND sent_at IS NULL", id=draft_id) > 0

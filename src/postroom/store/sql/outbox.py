@@ -21,7 +21,7 @@ from postroom.model.outbox import (
 from postroom.model.sending import AGAIN, NOT_OUT, OPEN, overall_status
 from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
-from postroom.store.sql.drafts import take_back
+from postroom.store.sql.drafts import give_again, take_back
 from postroom.store.sql.outcomes import ABOUT, set_recipients
 from postroom.store.sql.pushes import keep_a_copy, take_copy_back
 from postroom.store.sql.values import dumps, from_text, moment, seconds
@@ -85,7 +85,8 @@ NEXT = """
      WHERE o.state <> 'done'{only}
 """
 FIND = """
-    SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox FROM messages m
+    SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox, o.draft_id,
+           o.draft_revision, o.unknown FROM messages m
       JOIN inboxes i ON i.number = +m.inbox
       LEFT JOIN outbox o ON +o.inbox = +m.inbox AND o.message = m.number
      WHERE m.id = :id AND m.is_outbound = 1
@@ -361,7 +362,8 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
 
     Raises:
         NotFound: there is no such sent message.
-        Conflict: there is nobody left to send it to, or it is being handed over right now.
+        Conflict: there is nobody left to send it to, it is being handed over right now, or it was
+            cancelled and its draft changed or sent since.
     """
     row = _found(tx, message_id, visible)
     again = [r for r in _recipients(row) if r.status in AGAIN]
@@ -370,6 +372,8 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
     if row[3] in ("claimed", "handing_over"):
         raise Conflict(f"{message_id} is being handed over right now")
     inbox, number = row[5], row[0]
+    if row[6] is not None:
+        give_again(tx, row[6], row[7], message_id, now)
     changes = {r.address: Recipient(r.address, "queued") for r in again}
     set_recipients(tx, inbox, number, changes, now)
     statuses = {r.status for r in _recipients(row)}
@@ -377,10 +381,15 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
     tx.run(f"DELETE FROM outbox WHERE {_IT}", inbox=inbox, message=number)
     everyone = tuple(changes.get(r.address, r) for r in _recipients(row))
     put_in_outbox(tx, inbox, number, everyone, seconds(now), is_scheduled=True)
+    unknown = _were_unknown(row) | {r.address: r.detail for r in again if r.status == "unknown"}
+    if unknown:
+        _note(tx, row, unknown=dumps(unknown))
 
 
 def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
     """Keep a message from those who have not got it yet.
+
+    Who may have got it before it was tried again is unknown as before.
 
     Raises:
         NotFound: there is no such sent message.
@@ -392,13 +401,32 @@ def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetim
         raise Conflict(f"nobody waits for {message_id} any more; there is nothing to cancel")
     if row[3] in ("claimed", "handing_over"):
         raise Conflict(f"{message_id} is being handed over right now")
-    detail = "cancelled before it was sent"
-    cancelled = {r.address: Recipient(r.address, "failed", detail) for r in waiting}
+    unknown = _were_unknown(row)
+    cancelled = {r.address: _cancelled(r.address, unknown) for r in waiting}
     set_recipients(tx, row[5], row[0], cancelled, now)
     _keep_a_copy(tx, row[5], row[0], now)
     _wait_again(tx, row[5], row[0], seconds(now))
-    if len(cancelled) == len(_recipients(row)):
-        take_back(tx, message_id)
+    if unknown or len(cancelled) < len(_recipients(row)):
+        return
+    draft = take_back(tx, message_id)
+    if draft is not None:
+        _note(tx, row, draft_id=draft[0], draft_revision=draft[1])
+
+
+def _cancelled(address: str, unknown: Mapping[str, str | None]) -> Recipient:
+    if address in unknown:
+        return Recipient(address, "unknown", unknown[address])
+    return Recipient(address, "failed", "cancelled before it was sent")
+
+
+def _were_unknown(row: Row) -> dict[str, str | None]:
+    """Who was unknown before a message was tried again, and what was said of it."""
+    return dict(from_text(row[8] or "{}"))
+
+
+def _note(tx: Transaction, row: Row, **values: object) -> None:
+    changes = ", ".join(f"{name} = :{name}" for name in values)
+    tx.run(f"UPDATE outbox SET {changes} WHERE {_IT}", inbox=row[5], message=row[0], **values)
 
 
 def _found(tx: Transaction, message_id: str, visible: Visible) -> Row:

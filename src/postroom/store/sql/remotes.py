@@ -50,7 +50,7 @@ SENT_BY_US = """
     SELECT m.number, m.id, t.id
       FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.inbox = :inbox AND m.internet_id = :internet_id AND m.is_outbound = 1
-       AND NOT EXISTS (SELECT 1 FROM remotes r WHERE r.message = m.number)
+       AND NOT EXISTS (SELECT 1 FROM remotes r WHERE r.message = m.number AND r.is_gone = 0)
      ORDER BY m.number LIMIT 1
 """
 THREAD = """
@@ -61,7 +61,15 @@ ABANDONED = """
     SELECT DISTINCT r.message FROM remotes r
      WHERE r.account = :account AND r.is_gone = 1 AND r.message IS NOT NULL
        AND NOT EXISTS (SELECT 1 FROM remotes o WHERE o.message = r.message AND o.is_gone = 0)
+       AND r.message NOT IN (SELECT o.message FROM outbox o
+                              WHERE o.inbox = :inbox AND o.state <> 'done')
      LIMIT :limit
+"""
+FORGET_PLACES = """
+    DELETE FROM remotes
+     WHERE account = :account AND is_gone = 1
+       AND (message IS NULL OR message NOT IN (SELECT o.message FROM outbox o
+                                                WHERE o.inbox = :inbox AND o.state <> 'done'))
 """
 
 
@@ -304,15 +312,16 @@ def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) ->
 def sweep_gone(tx: Transaction, account_id: str, limit: int) -> tuple[int, tuple[BlobKey, ...]]:
     """Remove messages that are nowhere at the provider any more; call it after a whole pass.
 
-    A message that was moved is in its new place by then.
+    A message that was moved is in its new place by then. One that still waits to be sent stays
+    until it is out.
     """
     account, inbox = account_number(tx, account_id)
     unused: list[BlobKey] = []
-    rows = tx.all(ABANDONED, account=account, limit=limit)
+    rows = tx.all(ABANDONED, account=account, inbox=inbox, limit=limit)
     for (number,) in rows:
         unused += remove_number(tx, inbox, number)
         tx.run("DELETE FROM remotes WHERE message = :n", n=number)
         tx.run("DELETE FROM pushes WHERE message = :n", n=number)
     if not rows:
-        tx.run("DELETE FROM remotes WHERE account = :account AND is_gone = 1", account=account)
+        tx.run(FORGET_PLACES, account=account, inbox=inbox)
     return len(rows), tuple(unused)

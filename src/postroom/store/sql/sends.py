@@ -78,7 +78,8 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         warnings=send.warnings or None,
     )
     if send.draft_id is not None:
-        mark_sent(tx, send.draft_id, sent.message_id, send.message.received_at)
+        it = (send.draft_id, send.draft_revision)
+        mark_sent(tx, *it, sent.message_id, send.message.received_at)
     tx.put("DELETE FROM sends WHERE at <= :since", since=now - KEYS_KEPT_S)
     tx.put(
         INSERT_SEND,
@@ -94,7 +95,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
 def _earlier(tx: Transaction, send: NewSend) -> Sent | None:
     """What the same send has come to; of a draft, whoever sent it and however long ago."""
     if send.draft_id is not None:
-        message_id = sent_as(tx, send.draft_id)
+        message_id = sent_as(tx, send.draft_id, send.draft_revision)
         return None if message_id is None else _became(tx, message_id)
     return earlier_send(
         tx,

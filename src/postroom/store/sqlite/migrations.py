@@ -455,6 +455,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "UPDATE contacts SET address = as_key(address) WHERE octet_length(address) > 998",
         "DELETE FROM contact_shapes WHERE octet_length(site) > 998",
     ),
+    # A draft is changed and sent as it was read; what was cancelled knows its draft.
+    (
+        "ALTER TABLE drafts ADD COLUMN revision INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE outbox ADD COLUMN draft_id TEXT",
+        "ALTER TABLE outbox ADD COLUMN draft_revision INTEGER",
+        "ALTER TABLE outbox ADD COLUMN unknown TEXT",
+    ),
 )
 
 
