@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import apsw
 import pytest
 
 from postroom.app import App
@@ -96,6 +97,20 @@ async def test_a_send_and_its_mark_are_one(
 
 
 @pytest.mark.parametrize("name", ["idempotency_key", "wait_s", "allow_duplicate"])
+async def test_a_draft_that_an_older_version_sent_is_not_sent_again(
+    app: App, ctx: Context, inbox: Inbox
+) -> None:
+    draft = await call(ctx, create_draft, LETTER)
+    database = apsw.Connection(str(app.settings.data_dir / "postroom.db"))
+    database.execute("UPDATE drafts SET sent_at = updated_at")
+    database.close()
+
+    with pytest.raises(Conflict):
+        await call(ctx, send_draft, {"draft_id": draft.id})
+
+    assert 0 == await total(ctx)
+
+
 async def test_what_is_said_of_a_send_is_not_said_of_a_draft(
     ctx: Context, inbox: Inbox, name: str
 ) -> None:

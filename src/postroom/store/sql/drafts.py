@@ -60,7 +60,8 @@ def save_draft(tx: Transaction, draft: StoredDraft) -> None:
         tx.run(INSERT, **values, created_at=seconds(draft.created_at))
     elif not tx.run(CHANGE, **values, revision=draft.revision):
         message_id = sent_as(tx, draft.id, draft.revision)
-        raise NotFound(f"no draft {draft.id} any more: it was sent as {message_id}")
+        became = message_id or "a message of before an upgrade"
+        raise NotFound(f"no draft {draft.id} any more: it was sent as {became}")
 
 
 def get_draft(tx: Transaction, draft_id: str, visible: Visible) -> StoredDraft | None:

@@ -436,7 +436,6 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE search_segments ADD COLUMN format INTEGER NOT NULL DEFAULT 1",),
     ("ALTER TABLE accounts ADD COLUMN refusal TEXT",),
     (
-        "DELETE FROM drafts WHERE sent_at IS NOT NULL",
         "ALTER TABLE drafts ADD COLUMN message_id TEXT",
         "CREATE INDEX drafts_by_message ON drafts (message_id)",
         "CREATE INDEX drafts_unsent ON drafts (number) WHERE sent_at IS NULL",
