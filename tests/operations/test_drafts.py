@@ -97,6 +97,13 @@ async def test_a_send_and_its_mark_are_one(
 
 
 @pytest.mark.parametrize("name", ["idempotency_key", "wait_s", "allow_duplicate"])
+async def test_what_is_said_of_a_send_is_not_said_of_a_draft(
+    ctx: Context, inbox: Inbox, name: str
+) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        await call(ctx, create_draft, {**LETTER, name: 1})
+
+
 async def test_a_draft_that_an_older_version_sent_is_not_sent_again(
     app: App, ctx: Context, inbox: Inbox
 ) -> None:
@@ -109,13 +116,6 @@ async def test_a_draft_that_an_older_version_sent_is_not_sent_again(
         await call(ctx, send_draft, {"draft_id": draft.id})
 
     assert 0 == await total(ctx)
-
-
-async def test_what_is_said_of_a_send_is_not_said_of_a_draft(
-    ctx: Context, inbox: Inbox, name: str
-) -> None:
-    with pytest.raises(InvalidInput, match=name):
-        await call(ctx, create_draft, {**LETTER, name: 1})
 
 
 async def test_null_takes_a_thing_out_of_a_draft(ctx: Context, inbox: Inbox) -> None:
