@@ -434,6 +434,36 @@ async def unable(ctx: Context) -> AsyncIterator[None]:
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_who_is_stopped_while_it_claims_gives_back_what_it_gets(
+    post: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = await call(post, send_message, LETTER)
+    claim, begun, may_end = type(post.store).claim_mail, asyncio.Event(), asyncio.Event()
+
+    async def slow(self: Any, *args: Any, **options: Any) -> Claimed:
+        claimed = await claim(self, *args, **options)
+        begun.set()
+        await may_end.wait()
+        return claimed
+
+    monkeypatch.setattr(type(post.store), "claim_mail", slow)
+    outbox = Outbox(post, SmtpRelay(parse_relay_url("smtp://127.0.0.1:9"), "postroom.localhost"))
+    work = asyncio.create_task(outbox.run())
+    await begun.wait()
+    finishing = asyncio.create_task(outbox.finish(60))
+    await asyncio.sleep(0)
+    work.cancel()
+    await asyncio.sleep(0)
+    is_finished = finishing.done()
+    may_end.set()
+    await asyncio.gather(work, return_exceptions=True)
+    finishing.cancel()
+    await asyncio.gather(finishing, return_exceptions=True)
+
+    assert not is_finished
+    assert "failed" == (await call(post, cancel_message, {"message_id": sent.message_id})).status
+
+
 async def test_many_workers_hand_each_mail_over_once(post: Context) -> None:
     async with (
         relaying() as relay,

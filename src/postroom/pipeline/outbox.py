@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from postroom.errors import MailError
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
-from postroom.model.outbox import OutboxJob, Outcome
+from postroom.model.outbox import Claimed, OutboxJob, Outcome
 from postroom.pipeline.account_senders import AccountSenders, NoLogin
 from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.attendance import can_relay
@@ -92,6 +92,7 @@ class Outbox:
     at_once: int = 8
     lease: timedelta = LEASE
     _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
+    _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
     _accounts: AccountSenders = field(init=False)
     _failures: int = 0
 
@@ -120,9 +121,13 @@ class Outbox:
         """Wait until nothing is due and nothing is being handed over, but no longer than told."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                while self._active or await self._is_due():
+                while await self._is_busy():
                     rung = self.house.store.bell.rung("outbox")
                     await self._something_to_do(rung)
+
+    async def _is_busy(self) -> bool:
+        async with self._claiming:  # what is being claimed is neither due nor begun
+            return bool(self._active) or await self._is_due()
 
     async def _is_due(self) -> bool:
         next_at = await self._next_at()
@@ -137,31 +142,45 @@ class Outbox:
         free = self.at_once - len(self._active)
         if not free:
             return True
+        async with self._claiming:
+            claim = asyncio.create_task(self._claim(holder, free))
+            try:
+                claimed = await asyncio.shield(claim)
+            except MailError as error:
+                if not self._failures:
+                    log.warning("outbox.failed", extra={"error": str(error)})
+                self._failures += 1
+                return False
+            except asyncio.CancelledError:
+                await self._give_back(claim)
+                raise
+            self._failures = 0
+            for message_id, recipients in claimed.lost.items():
+                self._count("outbox_unknown", recipients, message_id)
+            for job in claimed.jobs:
+                task = asyncio.create_task(self._do(job))
+                self._active[task] = job
+                task.add_done_callback(self._active.pop)
+            return True
+
+    async def _claim(self, holder: str, free: int) -> Claimed:
         now = self.house.clock()
-        try:
-            claimed = await self.house.store.claim_mail(
-                holder,
-                now=now,
-                until=now + self.lease,
-                limit=free,
-                most_per_domain=self.house.limits.domain_sends_per_hour,
-                relays=self.sender is not None,
-                only_relays=self.only_relays,
-                active=list(self._active.values()),
-            )
-        except MailError as error:
-            if not self._failures:
-                log.warning("outbox.failed", extra={"error": str(error)})
-            self._failures += 1
-            return False
-        self._failures = 0
-        for message_id, recipients in claimed.lost.items():
-            self._count("outbox_unknown", recipients, message_id)
-        for job in claimed.jobs:
-            task = asyncio.create_task(self._do(job))
-            self._active[task] = job
-            task.add_done_callback(self._active.pop)
-        return True
+        return await self.house.store.claim_mail(
+            holder,
+            now=now,
+            until=now + self.lease,
+            limit=free,
+            most_per_domain=self.house.limits.domain_sends_per_hour,
+            relays=self.sender is not None,
+            only_relays=self.only_relays,
+            active=list(self._active.values()),
+        )
+
+    async def _give_back(self, claim: asyncio.Task[Claimed]) -> None:
+        """We are to stop, and what is claimed at this moment is not to wait for its lease."""
+        with suppress(MailError):
+            for job in (await claim).jobs:
+                await self.house.store.release_mail(job)
 
     async def _something_to_do(self, rung: int) -> None:
         """Return when the bell rings, a mail is done, or the next is due."""
