@@ -101,7 +101,10 @@ class Pager:
         """How many matches of the tail and of some segments are not before a bound."""
         above = len(self._tail) - bisect_left(self._tail, bound)
         for segment, count in holders:
-            above += count - self._before(segment, self._cut(segment, bound))
+            if segment.oldest > bound[0]:
+                above += count
+            elif segment.newest >= bound[0]:
+                above += count - self._before(segment, self._cut(segment, bound))
         return above
 
     def _newest(self, count: int, bound: Match | None) -> list[Match]:
