@@ -16,10 +16,10 @@ from postroom.model.sending import Sent
 from postroom.operations.context import Context
 from postroom.operations.enclosures import Enclosures
 from postroom.operations.inboxes import inbox_of
-from postroom.operations.letters import check_letter, send_draft_once
 from postroom.operations.messages import refuse_other_kind
 from postroom.operations.operation import operation
 from postroom.operations.outbox import sent_of
+from postroom.operations.posting import check_letter, send_draft_once
 from postroom.operations.request import (
     Id,
     Moment,

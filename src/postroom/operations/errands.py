@@ -12,16 +12,12 @@ from postroom.errors import Conflict
 from postroom.model.audit import Deed
 from postroom.model.key import Caller
 from postroom.model.rule import OWN_MARK, Errand
+from postroom.operations.answering import forward_letter, reply_recipients
 from postroom.operations.context import Context
-from postroom.operations.letters import (
-    Letter,
-    Sending,
-    forward_letter,
-    reply_recipients,
-    send_once,
-)
+from postroom.operations.letters import Letter
 from postroom.operations.loops import refuse_loop
 from postroom.operations.messages import MessageId, message_of
+from postroom.operations.posting import Sending, send_once
 
 log = logging.getLogger(__name__)
 

@@ -10,27 +10,16 @@ from postroom.mail.compose import parse_address_list
 from postroom.model.key import Scope
 from postroom.model.sending import Sent
 from postroom.operations import forms
+from postroom.operations.answering import forward_letter, reply_recipients
 from postroom.operations.context import Context
 from postroom.operations.enclosures import Enclosures
 from postroom.operations.inboxes import InboxId
-from postroom.operations.letters import (
-    Letter,
-    Sending,
-    forward_letter,
-    reply_recipients,
-    send_once,
-)
+from postroom.operations.letters import Letter
 from postroom.operations.loops import refuse_loop
 from postroom.operations.messages import MessageId, message_of
 from postroom.operations.operation import operation
-from postroom.operations.request import (
-    Accepts,
-    OptionalId,
-    Request,
-    Together,
-    not_both,
-    one_of,
-)
+from postroom.operations.posting import Sending, send_once
+from postroom.operations.request import Accepts, OptionalId, Request, Together, not_both, one_of
 
 Subject = Annotated[
     str,
