@@ -22,8 +22,8 @@ from postroom.model.key import OWNER, Scope
 from postroom.model.page import Page
 from postroom.operations.context import Context
 from postroom.operations.inboxes import ListInboxes
-from postroom.operations.messages import move_message
 from postroom.operations.operation import call, operation
+from postroom.operations.organising import move_message
 from postroom.operations.sending import send_message
 from postroom.operations.webhooks import create_webhook
 from postroom.pipeline.counts import FAILED

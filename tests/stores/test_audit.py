@@ -18,7 +18,16 @@ from postroom.config import read_settings
 from postroom.errors import Conflict, NotFound, Unstorable
 from postroom.model.audit import AuditQuery, Deed
 from postroom.model.key import OWNER, Caller
-from postroom.operations import audit, drafts, inboxes, keys, memories, messages, sending
+from postroom.operations import (
+    audit,
+    drafts,
+    inboxes,
+    keys,
+    memories,
+    messages,
+    organising,
+    sending,
+)
 from postroom.operations.operation import call
 from postroom.operations.receiving import receive_message
 from postroom.store import postgres
@@ -48,7 +57,7 @@ async def folder(tmp_path):
         added = await deliver(ctx, inbox, mail())
         for number in range(ENTRIES):
             label = {"message_ids": [added.message_id], "label": f"L{number}"}
-            await call(ctx, messages.apply_label, label)
+            await call(ctx, organising.apply_label, label)
     return data
 
 
@@ -269,9 +278,9 @@ async def test_every_act_of_a_key_is_in_the_log(app, ctx):
     added = await deliver(ctx, inbox, mail())
     agent = app.context(Caller("key_7"))
     acts = [
-        (messages.apply_label, {"message_ids": [added.message_id, "msg_no"], "label": "Work"}),
-        (messages.move_message, {"message_id": added.message_id, "destination": "Archive"}),
-        (messages.update_message, {"message_id": added.message_id, "flags": ["seen"]}),
+        (organising.apply_label, {"message_ids": [added.message_id, "msg_no"], "label": "Work"}),
+        (organising.move_message, {"message_id": added.message_id, "destination": "Archive"}),
+        (organising.update_message, {"message_id": added.message_id, "flags": ["seen"]}),
         (
             sending.send_message,
             {"to": ["x@y.example"], "subject": "S", "body_text": "secret words"},
@@ -280,7 +289,7 @@ async def test_every_act_of_a_key_is_in_the_log(app, ctx):
         (keys.create_key, {"name": "k"}),
         (inboxes.rename_inbox, {"inbox_id": inbox.id, "name": "Bo"}),
         (receive_message, {"recipient": inbox.address, "raw": mail("Third")}),
-        (messages.delete_message, {"message_id": added.message_id, "permanent": True}),
+        (organising.delete_message, {"message_id": added.message_id, "permanent": True}),
     ]
     for operation, arguments in acts:
         await call(agent, operation, arguments)
@@ -299,8 +308,8 @@ async def test_what_is_only_read_or_refused_is_not_in_the_log(ctx):
     added = await deliver(ctx, inbox, mail())
 
     await call(ctx, messages.get_message, {"message_id": added.message_id})
-    await call(ctx, messages.move_message, {"message_id": "msg_no", "destination": "Archive"})
-    await call(ctx, messages.delete_message, {"message_id": "msg_no", "permanent": True})
+    await call(ctx, organising.move_message, {"message_id": "msg_no", "destination": "Archive"})
+    await call(ctx, organising.delete_message, {"message_id": "msg_no", "permanent": True})
     with pytest.raises(NotFound):
         await call(ctx, keys.delete_key, {"key_id": "key_no"})
 
@@ -313,9 +322,9 @@ async def test_a_key_sees_of_the_log_what_is_about_its_inboxes(app, ctx):
         added = await deliver(ctx, inbox, mail())
         for text in ("a", "b"):
             label = {"message_ids": [added.message_id], "label": text}
-            await call(ctx, messages.apply_label, label)
+            await call(ctx, organising.apply_label, label)
         await call(
-            ctx, messages.delete_message, {"message_id": added.message_id, "permanent": True}
+            ctx, organising.delete_message, {"message_id": added.message_id, "permanent": True}
         )
     await call(ctx, keys.create_key, {"name": "k"})
     limited = app.context(Caller("key_1", inboxes=frozenset({own.id})))
@@ -392,7 +401,7 @@ async def test_two_processes_write_one_chain(tmp_path):
         labels = [
             call(
                 app.context(OWNER),
-                messages.apply_label,
+                organising.apply_label,
                 {"message_ids": [added.message_id], "label": f"{app is one}{n}"},
             )
             for n in range(25)

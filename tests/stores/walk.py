@@ -19,15 +19,15 @@ from postroom.app import App, open_app
 from postroom.config import Settings
 from postroom.model.key import OWNER
 from postroom.operations.inboxes import create_inbox, delete_inbox
-from postroom.operations.messages import (
+from postroom.operations.messages import search_messages
+from postroom.operations.operation import call
+from postroom.operations.organising import (
     apply_label,
     delete_message,
     list_labels,
     move_message,
-    search_messages,
     update_message,
 )
-from postroom.operations.operation import call
 from postroom.operations.receiving import receive_message
 from postroom.operations.threads import get_thread
 from postroom.pipeline.upkeep import tidy_all

@@ -9,23 +9,13 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from postroom.errors import FeatureDisabled, NotFound, TooLarge
-from postroom.model.attachment import (
-    Attachment,
-    AttachmentContent,
-    BlobKey,
-    Download,
-    DownloadLink,
-)
+from postroom.model.attachment import Attachment, AttachmentContent, BlobKey, Download, DownloadLink
 from postroom.model.key import Scope
 from postroom.model.page import Page
 from postroom.model.stored import AttachmentQuery
 from postroom.operations.context import Context
-from postroom.operations.messages import (
-    MessageId,
-    check_kinds,
-    message_of,
-    refuse_other_kind,
-)
+from postroom.operations.id_kinds import check_kinds, refuse_other_kind
+from postroom.operations.messages import MessageId, message_of
 from postroom.operations.operation import operation
 from postroom.operations.request import Id, OptionalId, Paged, Request, Together, one_of
 from postroom.ports.blobs import LinksBlobs

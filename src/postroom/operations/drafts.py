@@ -15,8 +15,8 @@ from postroom.model.page import Found, Page
 from postroom.model.sending import Sent
 from postroom.operations.context import Context
 from postroom.operations.enclosures import Enclosures
+from postroom.operations.id_kinds import refuse_other_kind
 from postroom.operations.inboxes import inbox_of
-from postroom.operations.messages import refuse_other_kind
 from postroom.operations.operation import operation
 from postroom.operations.outbox import sent_of
 from postroom.operations.posting import check_letter, send_draft_once

@@ -15,12 +15,9 @@ from postroom.model.stored import ThreadQuery
 from postroom.model.thread import Thread, ThreadRow
 from postroom.operations.confidences import recall_beside
 from postroom.operations.context import Context
-from postroom.operations.messages import (
-    IncludeMemories,
-    LabelName,
-    check_kinds,
-    refuse_other_kind,
-)
+from postroom.operations.id_kinds import check_kinds, refuse_other_kind
+from postroom.operations.messages import IncludeMemories
+from postroom.operations.names import LabelName
 from postroom.operations.operation import operation
 from postroom.operations.reading import fair_cut
 from postroom.operations.request import Id, OptionalId, Paged, Request

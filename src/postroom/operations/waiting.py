@@ -19,7 +19,7 @@ from postroom.model.key import Scope
 from postroom.model.message import Message
 from postroom.operations.context import Context
 from postroom.operations.inboxes import inbox_of
-from postroom.operations.messages import SOUGHT, folded
+from postroom.operations.message_filter import SOUGHT, folded
 from postroom.operations.operation import operation
 from postroom.operations.reading import read_message
 from postroom.operations.request import OptionalId, Request, Together, one_of

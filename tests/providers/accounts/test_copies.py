@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import messages
+from postroom.operations import organising
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.test_every_provider import ask, letter
 from tests.providers.accounts.worlds import ImapWorld
@@ -30,7 +30,7 @@ async def test_one_copy_remains_after_a_move(
     await desk.sync()
     here = await desk.message("Hello")
     assert {"Inbox", "Archive"} == set(here.mailboxes)
-    await ask(desk, messages.move_message, message_id=here.id, destination=destination)
+    await ask(desk, organising.move_message, message_id=here.id, destination=destination)
     await desk.sync()
     await desk.sync()
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from postroom.model.key import OWNER
-from postroom.operations import accounts, messages, sending
+from postroom.operations import accounts, messages, organising, sending
 from postroom.operations.operation import call
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk
@@ -86,7 +86,7 @@ async def test_flags_and_labels_reach_the_provider_and_come_back(desk: Desk, wor
     here = await desk.message("Hello")
     await ask(
         desk,
-        messages.update_message,
+        organising.update_message,
         message_id=here.id,
         flags=["seen", "flagged"],
         labels=["Work", "To do"],
@@ -97,7 +97,7 @@ async def test_flags_and_labels_reach_the_provider_and_come_back(desk: Desk, wor
     assert there is not None
     assert {"seen", "flagged"} == there.flags
     assert 2 == len(there.labels)
-    await ask(desk, messages.update_message, message_id=here.id, flags=[], labels=["Work"])
+    await ask(desk, organising.update_message, message_id=here.id, flags=[], labels=["Work"])
     await desk.sync()
     await desk.sync()
     there = world.find("Hello")
@@ -111,7 +111,7 @@ async def test_a_move_here_reaches_the_provider(desk: Desk, world: World) -> Non
     world.deliver(letter("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
-    await ask(desk, messages.move_message, message_id=here.id, destination="Archive")
+    await ask(desk, organising.move_message, message_id=here.id, destination="Archive")
     await desk.sync()
 
     there = world.find("Hello")
@@ -126,7 +126,7 @@ async def test_a_mailbox_that_is_not_there_is_made(desk: Desk, world: World) -> 
     world.deliver(letter("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
-    await ask(desk, messages.move_message, message_id=here.id, destination="Projects")
+    await ask(desk, organising.move_message, message_id=here.id, destination="Projects")
     await desk.sync()
     await desk.sync()
 
@@ -142,7 +142,7 @@ async def test_what_is_removed_here_for_good_is_removed_there(desk: Desk, world:
     world.deliver(letter("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
-    await ask(desk, messages.delete_message, message_id=here.id, permanent=True)
+    await ask(desk, organising.delete_message, message_id=here.id, permanent=True)
     await desk.sync()
     await desk.sync()
 

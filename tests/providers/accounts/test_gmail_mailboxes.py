@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import messages
+from postroom.operations import organising
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.test_every_provider import ask, letter
@@ -43,7 +43,7 @@ async def test_a_move_shows_at_once_what_the_next_look_finds(
     world.gmail.deliver(letter("Hello") if labels == RECEIVED else raw, labels)
     await desk.sync()
     here = await desk.message("Hello")
-    result = await ask(desk, messages.move_message, message_id=here.id, destination=destination)
+    result = await ask(desk, organising.move_message, message_id=here.id, destination=destination)
     at_once = await desk.message("Hello")
     await desk.sync()
     world.flag("Hello")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import messages
+from postroom.operations import organising
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.test_every_provider import ask, letter
 from tests.providers.accounts.worlds import World
@@ -22,7 +22,7 @@ async def test_labels_reach_the_provider_and_come_back(
     await desk.sync()
     here = await desk.message("Hello")
     for label in labels:
-        await ask(desk, messages.apply_label, message_ids=[here.id], label=label)
+        await ask(desk, organising.apply_label, message_ids=[here.id], label=label)
     await desk.sync()
     world.flag("Hello")
     await desk.sync()
@@ -34,7 +34,7 @@ async def test_labels_reach_the_provider_and_come_back(
     assert "flagged" in after.flags
     assert set(labels) == set(after.labels)
     for label in labels:
-        await ask(desk, messages.apply_label, message_ids=[here.id], label=label, remove=True)
+        await ask(desk, organising.apply_label, message_ids=[here.id], label=label, remove=True)
     await desk.sync()
     there = world.find("Hello")
     assert there is not None

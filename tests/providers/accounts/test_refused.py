@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import MailError
 from postroom.model.account import RefusedChange
 from postroom.model.event import Event
-from postroom.operations import accounts, messages
+from postroom.operations import accounts, organising
 from postroom.providers.imap.account import ImapProvider
 from postroom.providers.imap.client import Client
 from postroom.surfaces.shapes import answer
@@ -53,8 +53,8 @@ async def test_a_move_that_the_provider_refuses_is_undone_here_and_told(
     world.deliver(letter("Another"))
     await desk.sync()
     here, other = await desk.message("Hello"), await desk.message("Another")
-    await ask(desk, messages.move_message, message_id=here.id, destination=IMPOSSIBLE)
-    await ask(desk, messages.move_message, message_id=other.id, destination="Archive")
+    await ask(desk, organising.move_message, message_id=here.id, destination=IMPOSSIBLE)
+    await ask(desk, organising.move_message, message_id=other.id, destination="Archive")
     await desk.sync()
 
     there, after = world.find("Another"), await desk.message("Hello")
@@ -85,8 +85,8 @@ async def test_an_error_of_ours_in_one_change_stops_no_other(
         await store(self, uid, sign, flags)
 
     monkeypatch.setattr(Client, "store", stumble)
-    await ask(desk, messages.apply_label, message_ids=[here.id], label="Bad")
-    await ask(desk, messages.apply_label, message_ids=[other.id], label="Good")
+    await ask(desk, organising.apply_label, message_ids=[here.id], label="Bad")
+    await ask(desk, organising.apply_label, message_ids=[other.id], label="Good")
     world.deliver(letter("News"))
     await desk.sync()
 
@@ -110,7 +110,7 @@ async def test_a_disk_of_ours_that_fails_is_no_refusal(
         raise MailError("the disk failed; restart once it is well")
 
     monkeypatch.setattr(Client, "store", fail)
-    await ask(desk, messages.apply_label, message_ids=[here.id], label="Kept")
+    await ask(desk, organising.apply_label, message_ids=[here.id], label="Kept")
     with suppress(MailError):
         await desk.sync()
 
@@ -130,7 +130,7 @@ async def test_a_removal_that_the_provider_refuses_brings_the_mail_back(
         raise ValueError("an error of ours")
 
     monkeypatch.setattr(ImapProvider, "_expunge", stumble)
-    await ask(desk, messages.delete_message, message_id=here.id, permanent=True)
+    await ask(desk, organising.delete_message, message_id=here.id, permanent=True)
     await desk.sync()
 
     assert world.find("Hello") is not None
@@ -154,10 +154,10 @@ async def test_no_message_is_lost_in_drafts(desk: Desk, world: World) -> None:
     await desk.sync()
     here = await desk.message("Hello")
     for name in ("Drafts", "drafts"):
-        why = await told_why(desk, messages.move_message, message_id=here.id, destination=name)
+        why = await told_why(desk, organising.move_message, message_id=here.id, destination=name)
         assert "create_draft" in why
     if world.arguments["provider"] in ("gmail", "outlook"):
-        await told_why(desk, messages.update_message, message_id=here.id, flags=["draft"])
+        await told_why(desk, organising.update_message, message_id=here.id, flags=["draft"])
     await desk.sync()
 
     assert ("Inbox",) == (await desk.message("Hello")).mailboxes
@@ -173,7 +173,7 @@ async def test_a_name_that_no_mailbox_can_have_is_refused(
     await desk.sync()
     here = await desk.message("Hello")
 
-    why = await told_why(desk, messages.move_message, message_id=here.id, destination=name)
+    why = await told_why(desk, organising.move_message, message_id=here.id, destination=name)
     assert "no mailbox can be called" in why
 
 
@@ -183,7 +183,7 @@ async def test_what_gmail_never_does_is_refused(desk: Desk, world: World) -> Non
     await desk.sync()
     here = await desk.message("Hello")
 
-    move, label = messages.move_message, messages.apply_label
+    move, label = organising.move_message, organising.apply_label
     assert "Archive" in await told_why(desk, move, message_id=here.id, destination="Sent")
     for name in ("INBOX", "Trash", "Important", "CATEGORY_SOCIAL", "x/"):
         await told_why(desk, label, message_ids=[here.id], label=name)
@@ -194,7 +194,7 @@ async def test_the_name_of_a_standard_mailbox_may_be_in_any_case(desk: Desk, wor
     world.deliver(letter("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
-    await ask(desk, messages.move_message, message_id=here.id, destination="archive")
+    await ask(desk, organising.move_message, message_id=here.id, destination="archive")
     await desk.sync()
 
     there = world.find("Hello")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import messages
+from postroom.operations import organising
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.test_every_provider import ask, letter
 from tests.providers.accounts.worlds import GmailWorld, GraphWorld
@@ -29,7 +29,7 @@ async def test_where_nobody_may_remove_for_good_it_goes_to_trash_and_is_not_seen
     world.deliver(letter("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
-    await ask(desk, messages.delete_message, message_id=here.id, permanent=True)
+    await ask(desk, organising.delete_message, message_id=here.id, permanent=True)
     await desk.sync()
     await desk.sync()
     world.expire()

@@ -16,7 +16,7 @@ import pytest
 
 from postroom.model.outbox import Envelope, Outcome
 from postroom.model.sending import Sent
-from postroom.operations import accounts, drafts, inboxes, messages, outbox, sending
+from postroom.operations import accounts, drafts, inboxes, organising, outbox, sending
 from postroom.pipeline.outbox import Outbox
 from postroom.ports.sender import Accepted
 from postroom.providers.jmap.client import JmapClient
@@ -156,7 +156,7 @@ async def test_a_copy_of_what_is_removed_meanwhile_does_not_stay(
     async def removed_first(store: SqlAccounts, account_id: str, push: Any, pushed: Any) -> None:
         if push.kind == "save_sent":
             arguments = {"message_id": sent.message_id, "permanent": True}
-            await ask(desk, messages.delete_message, **arguments)
+            await ask(desk, organising.delete_message, **arguments)
         await settle(store, account_id, push, pushed)
 
     monkeypatch.setattr(SqlAccounts, "settle_push", removed_first)
@@ -220,7 +220,7 @@ async def test_a_copy_that_cannot_be_made_waits_and_blocks_nothing(
     world.deliver(letter("Another"))
     await desk.sync()
     other = await desk.message("Another")
-    await ask(desk, messages.update_message, message_id=other.id, flags=["flagged"])
+    await ask(desk, organising.update_message, message_id=other.id, flags=["flagged"])
     await desk.sync()
     there = world.find("Another")
     assert there is not None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.operations import messages
+from postroom.operations import organising
 from postroom.operations.request import argument_names
 from postroom.surfaces.mcp import toolsets
 from postroom.surfaces.mcp.listing import describe
@@ -207,7 +207,7 @@ def test_a_cursor_is_told_of_where_one_is_taken(tool):
 
 
 def test_what_destroys_says_so():
-    tool = Tool(name="delete_message", title="Delete", operation=messages.delete_message)
+    tool = Tool(name="delete_message", title="Delete", operation=organising.delete_message)
 
     assert tool.annotations["destructiveHint"]
 
@@ -237,7 +237,7 @@ def test_an_unknown_toolset_is_refused_with_a_suggestion():
 
 
 def test_two_tools_of_one_name_stop_the_start(monkeypatch):
-    impostor = Tool(name="get_message", title="Another", operation=messages.list_labels)
+    impostor = Tool(name="get_message", title="Another", operation=organising.list_labels)
     monkeypatch.setitem(toolsets.TOOLSETS, "mail", (impostor,))
 
     with pytest.raises(RuntimeError, match="two different tools are named get_message"):
@@ -279,7 +279,7 @@ def test_a_row_may_rename_hide_and_pin_arguments():
     tool = Tool(
         name="archive",
         title="Archive",
-        operation=messages.move_message,
+        operation=organising.move_message,
         rename={"id": "message_id"},
         pin={"destination": "Archive"},
     )

@@ -11,7 +11,7 @@ import pytest
 from postroom.errors import InvalidInput
 from postroom.mail.fold import fold
 from postroom.operations import forms
-from postroom.operations.messages import ApplyLabel
+from postroom.operations.organising import ApplyLabel
 from postroom.operations.request import parse_request
 
 CHARACTERS = [chr(c) for c in range(1, sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]

@@ -12,7 +12,7 @@ from postroom.app import App
 from postroom.errors import Forbidden, NotFound, RateLimited, Unauthenticated
 from postroom.model.account import Account
 from postroom.model.key import Scope
-from postroom.operations import accounts, inboxes, keys, messages
+from postroom.operations import accounts, inboxes, keys, messages, organising
 from postroom.operations.context import Context
 from postroom.operations.operation import call
 from postroom.operations.rates import Rates
@@ -63,7 +63,7 @@ async def test_what_a_key_may_not_see_does_not_exist_for_it(app: App, ctx: Conte
             await call(limited, operation, arguments)
     for permanent in (False, True):
         gone = {"message_id": hidden.message_id, "permanent": permanent}
-        result = await call(limited, messages.delete_message, gone)
+        result = await call(limited, organising.delete_message, gone)
         assert [("failed", "not_found")] == [(result.status, f.code) for f in result.failed]
     assert 0 == (await call(limited, messages.search_messages, {"q": "secret"})).total
     assert [mine.id] == [i.id for i in (await call(limited, inboxes.list_inboxes, {})).results]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput
-from postroom.operations.messages import ApplyLabel, ListMessages
+from postroom.operations.messages import ListMessages
+from postroom.operations.organising import ApplyLabel
 from postroom.operations.request import Paged, parse_request
 
 

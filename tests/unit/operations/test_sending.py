@@ -14,7 +14,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER, Caller, Scope
 from postroom.model.limits import Limits
 from postroom.model.stored import MessageQuery
-from postroom.operations import identities, messages, sending
+from postroom.operations import identities, organising, sending
 from postroom.operations.context import Context
 from postroom.operations.operation import call
 from tests.mails import deliver, mail, new_inbox
@@ -266,7 +266,7 @@ async def test_a_limited_caller_neither_sends_from_nor_reads_of_another_inbox(
         with pytest.raises(NotFound):
             await call(limited, sending.send_message, attempt)
     result = await call(
-        limited, messages.apply_label, {"message_ids": [theirs.message_id], "label": "x"}
+        limited, organising.apply_label, {"message_ids": [theirs.message_id], "label": "x"}
     )
     assert ("failed", "not_found") == (result.status, result.failed[0].code)
 
@@ -297,7 +297,7 @@ async def test_a_retry_is_answered_even_if_what_it_replied_to_is_gone(
     parent = await deliver(ctx, inbox, mail("Plan"))
     reply = {"message_id": parent.message_id, "body_text": "Yes.", "idempotency_key": "k"}
     sent = await call(ctx, sending.reply_to_message, reply)
-    await call(ctx, messages.delete_message, {"message_id": parent.message_id, "permanent": True})
+    await call(ctx, organising.delete_message, {"message_id": parent.message_id, "permanent": True})
 
     assert sent == await call(ctx, sending.reply_to_message, reply)
 

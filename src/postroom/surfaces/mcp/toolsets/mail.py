@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.operations import accounts, drafts, identities, messages, rules, sending
+from postroom.operations import accounts, drafts, identities, organising, rules, sending
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets.inbox import (
     GET_MESSAGE,
@@ -22,21 +22,21 @@ TOOLS = (
     Tool(
         name="apply_label",
         title="Label messages",
-        operation=messages.apply_label,
+        operation=organising.apply_label,
         is_idempotent=True,
         answers=DONE,
     ),
     Tool(
         name="move_message",
         title="Move a message",
-        operation=messages.move_message,
+        operation=organising.move_message,
         is_idempotent=True,
         answers=DONE,
     ),
     Tool(
         name="update_message",
         title="Set flags and labels",
-        operation=messages.update_message,
+        operation=organising.update_message,
         is_idempotent=True,
         answers=DONE,
     ),
