@@ -31,7 +31,14 @@ from postroom.store.audited import Audited, was_found
 from postroom.store.recall import mail, shelves
 from postroom.store.seal import Seal
 from postroom.store.search.find import Finder
-from postroom.store.sql import confidences, memories, memory_links
+from postroom.store.sql import (
+    confidences,
+    memories,
+    memory_links,
+    memory_listing,
+    memory_removal,
+    memory_writing,
+)
 from postroom.store.sql.finding import matching_numbers
 from postroom.store.transaction import Engine
 
@@ -63,7 +70,9 @@ class SqlMemories(Audited):
         self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
     ) -> Memory | None:
         return await self._write(
-            lambda tx: memories.put_memory(tx, change, author, now, is_new_allowed=is_new_allowed),
+            lambda tx: memory_writing.put_memory(
+                tx, change, author, now, is_new_allowed=is_new_allowed
+            ),
             is_act=was_found,
             about=change.key,
         )
@@ -71,7 +80,7 @@ class SqlMemories(Audited):
     async def put_memories(
         self, given: Sequence[Memory], author: Author, *, now: datetime
     ) -> tuple[int, int]:
-        return await self._write(lambda tx: memories.put_memories(tx, given, author, now))
+        return await self._write(lambda tx: memory_writing.put_memories(tx, given, author, now))
 
     async def memory(
         self, namespace: str, key: str, *, now: datetime, history: int
@@ -81,7 +90,7 @@ class SqlMemories(Audited):
         )
 
     async def memories(self, query: MemoryQuery) -> Found[MemoryRow]:
-        return await self._engine.read(lambda tx: memories.list_memories(tx, query))
+        return await self._engine.read(lambda tx: memory_listing.list_memories(tx, query))
 
     async def every_memory(
         self, namespaces: Sequence[str] | None, *, now: datetime
@@ -89,7 +98,7 @@ class SqlMemories(Audited):
         after = 0
         while True:
             work = partial(
-                memories.memories_after,
+                memory_listing.memories_after,
                 namespaces=namespaces,
                 after=after,
                 limit=_AT_ONCE,
@@ -104,11 +113,11 @@ class SqlMemories(Audited):
 
     async def remove_memory(self, namespace: str, key: str, *, now: datetime) -> bool:
         return await self._write(
-            lambda tx: memories.remove_memory(tx, namespace, key, now), is_act=bool, about=key
+            lambda tx: memory_removal.remove_memory(tx, namespace, key, now), is_act=bool, about=key
         )
 
     async def remove_expired(self, *, now: datetime, limit: int) -> int:
-        return await self._engine.write(lambda tx: memories.remove_expired(tx, now, limit))
+        return await self._engine.write(lambda tx: memory_removal.remove_expired(tx, now, limit))
 
     async def recall_about(
         self,
@@ -172,7 +181,7 @@ class SqlMemories(Audited):
     async def has_recall_work(self, *, now: datetime, learns: bool) -> bool:
         return await self._engine.read(
             lambda tx: (
-                memories.has_expired(tx, now)
+                memory_removal.has_expired(tx, now)
                 or mail.has_unshelved(tx)
                 or (learns and shelves.has_unlearnt(tx))
             )

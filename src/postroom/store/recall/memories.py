@@ -24,7 +24,7 @@ from postroom.store.recall.library import Library
 from postroom.store.recall.ranking import Question, Ranked, rank, rank_keywords
 from postroom.store.recall.shelf import Mask, Shelf
 from postroom.store.recall.shelves import count_unlearnt, find_shelf
-from postroom.store.sql.memories import conditions_of
+from postroom.store.sql.memory_listing import conditions_of
 from postroom.store.sql.values import any_of, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 

@@ -16,8 +16,8 @@ from postroom.store.search.sets import Move, move_messages, moving_sets
 from postroom.store.search.sets import remove_message as unindex_message
 from postroom.store.sql.adding import put_names
 from postroom.store.sql.blobs import unused_of
-from postroom.store.sql.memories import forget_without_mail
 from postroom.store.sql.memory_links import learnt_from
+from postroom.store.sql.memory_removal import forget_without_mail
 from postroom.store.sql.names import is_hidden, name_of
 from postroom.store.sql.possible import after_move, as_provider_has_it, refuse_impossible
 from postroom.store.sql.pushes import (

@@ -11,7 +11,7 @@ from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
 from postroom.model.rule import Act, Errand, RuleEffect, shown_act
 from postroom.store.sql.audit import note
 from postroom.store.sql.events import About, add_event
-from postroom.store.sql.memories import put_memory
+from postroom.store.sql.memory_writing import put_memory
 from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.sql.webhooks import tell
 from postroom.store.transaction import Row, Transaction

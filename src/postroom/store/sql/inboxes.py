@@ -13,8 +13,8 @@ from postroom.store.search.jobs import remove_inbox as unindex_inbox
 from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.changing import OF_MESSAGES
 from postroom.store.sql.identities import add_own_identity, is_taken
-from postroom.store.sql.memories import forget_without_mail
 from postroom.store.sql.memory_links import learnt_from
+from postroom.store.sql.memory_removal import forget_without_mail
 from postroom.store.sql.values import any_of, caseless, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
