@@ -67,7 +67,10 @@ from postroom.store.sql import (
     leases,
     names,
     outbox,
+    outbox_claims,
     outbox_listing,
+    outbox_retries,
+    outbox_settling,
     plans,
     reading,
     rereading,
@@ -335,7 +338,7 @@ class SqlStore(SqlMemories, SqlAccounts):
         active: Sequence[OutboxJob] = (),
     ) -> Claimed:
         return await self._write(
-            lambda tx: outbox.claim_mail(
+            lambda tx: outbox_claims.claim_mail(
                 tx,
                 holder,
                 now=now,
@@ -352,17 +355,17 @@ class SqlStore(SqlMemories, SqlAccounts):
         self, *, relays: bool = True, only_relays: bool = False
     ) -> datetime | None:
         return await self._engine.read(
-            lambda tx: outbox.next_mail_at(tx, relays=relays, only_relays=only_relays)
+            lambda tx: outbox_claims.next_mail_at(tx, relays=relays, only_relays=only_relays)
         )
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None:
-        await self._write(lambda tx: outbox.renew_mail(tx, jobs, until))
+        await self._write(lambda tx: outbox_claims.renew_mail(tx, jobs, until))
 
     async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
-        return await self._write(lambda tx: outbox.begin_handing_over(tx, job, accepted))
+        return await self._write(lambda tx: outbox_claims.begin_handing_over(tx, job, accepted))
 
     async def release_mail(self, job: OutboxJob, next_at: datetime | None = None) -> None:
-        await self._write(lambda tx: outbox.release_mail(tx, job, next_at))
+        await self._write(lambda tx: outbox_claims.release_mail(tx, job, next_at))
 
     async def settle_mail(
         self,
@@ -373,7 +376,7 @@ class SqlStore(SqlMemories, SqlAccounts):
         next_at: datetime,
     ) -> None:
         await self._write(
-            lambda tx: outbox.settle_mail(tx, job, recipients, now=now, next_at=next_at)
+            lambda tx: outbox_settling.settle_mail(tx, job, recipients, now=now, next_at=next_at)
         )
 
     async def deliver_scheduled(
@@ -384,7 +387,7 @@ class SqlStore(SqlMemories, SqlAccounts):
         now: datetime,
     ) -> bool:
         return await self._write(
-            lambda tx: outbox.deliver_scheduled(tx, job, copies, recipients, now)
+            lambda tx: outbox_settling.deliver_scheduled(tx, job, copies, recipients, now)
         )
 
     async def outbox(self, query: OutboxQuery) -> Found[OutboxEntry]:
@@ -397,10 +400,10 @@ class SqlStore(SqlMemories, SqlAccounts):
         return await self._write(lambda tx: outbox.pause_outbox(tx, paused=paused))
 
     async def retry_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
-        await self._write(lambda tx: outbox.retry_mail(tx, message_id, visible, now))
+        await self._write(lambda tx: outbox_retries.retry_mail(tx, message_id, visible, now))
 
     async def cancel_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
-        await self._write(lambda tx: outbox.cancel_mail(tx, message_id, visible, now))
+        await self._write(lambda tx: outbox_retries.cancel_mail(tx, message_id, visible, now))
 
     async def add_webhook(self, webhook: Webhook) -> None:
         await self._write(lambda tx: webhooks.add_webhook(tx, webhook), about=webhook.id)

@@ -1,0 +1,168 @@
+"""What waits in the outbox, claimed by one worker at a time and kept or given back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from postroom.model.message import Recipient
+from postroom.model.outbox import Claimed, Envelope, OutboxJob
+from postroom.model.sending import OPEN
+from postroom.store.sql.outbox import IT, copy_to_sent, is_claimed, is_paused, row_of, wait_again
+from postroom.store.sql.outbox_domains import UNCOUNT, domains_of, has_room
+from postroom.store.sql.outcomes import ABOUT, set_recipients
+from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+UNKNOWN = (
+    "it is not known whether the relay took it: the connection ended before it said so; ask the "
+    "recipient, then retry it or leave it"
+)
+_BEYOND_S = int(timedelta(hours=12).total_seconds())
+"""A retry that lies further ahead than any back-off was planned before the clock was set back."""
+
+_SEEN_AFTER = timedelta(minutes=1)
+"""So long it may take until a provider shows what it has sent."""
+
+STALE = """
+    SELECT inbox, message, state, pending FROM outbox
+     WHERE state IN ('claimed', 'handing_over') AND until <= :now
+"""
+DUE = """
+    SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
+           o.is_scheduled, i.account_id, o.inbox
+      FROM outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
+      JOIN inboxes i ON i.number = +m.inbox
+     WHERE o.state = 'waiting'
+       AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond)){only}
+     ORDER BY o.next_at, o.message LIMIT :limit
+"""
+WITHOUT_RELAY = " AND (o.state <> 'waiting' OR o.is_scheduled = 1 OR i.account_id IS NOT NULL)"
+"""What a worker can do that has no relay: who has one does the rest."""
+
+ONLY_RELAY = " AND o.state = 'waiting' AND o.is_scheduled = 0 AND i.account_id IS NULL"
+"""What a worker does that only lends its relay."""
+
+FREE = """
+    SELECT 1 FROM outbox o
+     WHERE o.inbox = :inbox AND o.message = :message AND o.state = 'waiting'
+"""
+"""Locked one by one, each in its own inbox: over several machines no lock reaches all rows."""
+
+CLAIM = """
+    UPDATE outbox SET state = 'claimed', holder = :holder, until = :until
+     WHERE inbox = :inbox AND message = :message
+"""
+NEXT = """
+    SELECT min(CASE WHEN o.state = 'waiting' THEN o.next_at ELSE o.until END)
+      FROM outbox o JOIN inboxes i ON i.number = +o.inbox
+     WHERE o.state <> 'done'{only}
+"""
+
+
+def claim_mail(
+    tx: Transaction,
+    holder: str,
+    *,
+    now: datetime,
+    until: datetime,
+    limit: int,
+    most_per_domain: int,
+    relays: bool = True,
+    only_relays: bool = False,
+    active: Sequence[OutboxJob] = (),
+) -> Claimed:
+    """Take over what is due, and what is left behind: nobody works on it, not even we."""
+    renew_mail(tx, active, until)
+    lost: dict[str, int] = {}
+    for inbox, number, state, pending in tx.all(STALE, now=seconds(now)):
+        lost |= _abandon(tx, (inbox, number), state, pending, now)
+    if is_paused(tx):
+        return Claimed((), lost)
+    only = _only(relays=relays, only_relays=only_relays)
+    due = tx.all(
+        DUE.format(only=only), now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit
+    )
+    found = [_job(row, holder) for row in due]
+    jobs = [job for job in found if tx.claimable(FREE, "o", **row_of(job))]
+    taken = [job for job in jobs if job.is_scheduled or has_room(tx, job, now, most_per_domain)]
+    for job in taken:
+        tx.run(CLAIM, **row_of(job), holder=holder, until=seconds(until))
+    return Claimed(tuple(taken), lost)
+
+
+def _only(*, relays: bool, only_relays: bool) -> str:
+    if only_relays:
+        return ONLY_RELAY
+    return "" if relays else WITHOUT_RELAY
+
+
+def _abandon(
+    tx: Transaction, at: tuple[int, int], state: str, pending: str | None, now: datetime
+) -> dict[str, int]:
+    """A worker died: what it only asked for waits again; of which message how many are unknown."""
+    addresses = from_text(pending or "[]") if state == "handing_over" else []
+    lost = {address: Recipient(address, "unknown", UNKNOWN) for address in addresses}
+    set_recipients(tx, *at, lost, now)
+    copy_to_sent(tx, *at, now + _SEEN_AFTER)
+    wait_again(tx, *at, seconds(now))
+    about = tx.one(ABOUT, inbox=at[0], number=at[1]) if lost else None
+    return {about[2]: len(lost)} if about else {}
+
+
+def _job(row: Row, holder: str) -> OutboxJob:
+    recipients = from_text(row[4])["recipients"]
+    addresses = tuple(r["address"] for r in recipients if r["status"] in OPEN)
+    return OutboxJob(
+        inbox=row[9],
+        number=row[0],
+        message_id=row[1],
+        envelope=Envelope(row[2], addresses),
+        raw=row[3],
+        attempts=row[5],
+        queued_at=moment(row[6]),
+        is_scheduled=bool(row[7]),
+        holder=holder,
+        account_id=row[8],
+    )
+
+
+def next_mail_at(
+    tx: Transaction, *, relays: bool = True, only_relays: bool = False
+) -> datetime | None:
+    """When there is something to do next."""
+    only = _only(relays=relays, only_relays=only_relays)
+    row = None if is_paused(tx) else tx.one(NEXT.format(only=only))
+    return moment(row[0]) if row and row[0] is not None else None
+
+
+def renew_mail(tx: Transaction, jobs: Sequence[OutboxJob], until: datetime) -> None:
+    """Keep what a worker has claimed and still works on."""
+    for job in jobs:
+        tx.run(
+            f"""UPDATE outbox SET until = :until
+                WHERE {IT} AND holder = :holder AND state <> 'done'""",
+            **row_of(job),
+            holder=job.holder,
+            until=seconds(until),
+        )
+
+
+def begin_handing_over(tx: Transaction, job: OutboxJob, accepted: Sequence[str]) -> bool:
+    """Write down that the mail itself goes out now; False if the claim was lost."""
+    changed = tx.run(
+        f"""UPDATE outbox SET state = 'handing_over', pending = :pending
+            WHERE {IT} AND holder = :holder AND state = 'claimed'""",
+        pending=dumps(list(accepted)),
+        **row_of(job),
+        holder=job.holder,
+    )
+    return changed > 0
+
+
+def release_mail(tx: Transaction, job: OutboxJob, next_at: datetime | None = None) -> None:
+    """Give a claim back before anything was handed over, as if it had not been taken."""
+    if is_claimed(tx, job):
+        for domain in () if job.is_scheduled else domains_of(job):
+            tx.run(UNCOUNT, domain=domain)
+        wait_again(tx, job.inbox, job.number, seconds(next_at or job.queued_at))

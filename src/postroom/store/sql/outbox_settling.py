@@ -1,0 +1,61 @@
+"""What became of claimed mail, written down in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from postroom.model.message import Recipient
+from postroom.model.outbox import OutboxJob
+from postroom.model.stored import NewMessage
+from postroom.store.sql.adding import add_message
+from postroom.store.sql.outbox import IT, copy_to_sent, is_claimed, row_of, wait_again
+from postroom.store.sql.outcomes import set_recipients
+from postroom.store.sql.values import seconds
+from postroom.store.transaction import Transaction
+
+
+def settle_mail(
+    tx: Transaction,
+    job: OutboxJob,
+    recipients: Mapping[str, Recipient],
+    *,
+    now: datetime,
+    next_at: datetime,
+) -> None:
+    """Write down what became of each recipient; who is still queued is tried again later.
+
+    Whoever took over because we seemed dead has called these recipients unknown; now we know.
+    """
+    row = tx.one(f"SELECT holder FROM outbox WHERE {IT}", **row_of(job))
+    if row is None:
+        return
+    if row[0] != job.holder:
+        recipients = {a: r for a, r in recipients.items() if r.status in ("sent", "failed")}
+    set_recipients(tx, job.inbox, job.number, recipients, now)
+    copy_to_sent(tx, job.inbox, job.number, next_at)
+    tx.run(f"UPDATE outbox SET attempts = attempts + 1 WHERE {IT}", **row_of(job))
+    if row[0] == job.holder:
+        wait_again(tx, job.inbox, job.number, seconds(next_at))
+
+
+def deliver_scheduled(
+    tx: Transaction,
+    job: OutboxJob,
+    copies: Sequence[NewMessage],
+    recipients: Mapping[str, Recipient],
+    now: datetime,
+) -> bool:
+    """The time of a scheduled mail has come: local copies arrive, the rest waits for the relay.
+
+    False if the claim was lost: then whoever has it does all this.
+    """
+    if not is_claimed(tx, job):
+        return False
+    for copy in copies:
+        add_message(tx, copy)
+    set_recipients(tx, job.inbox, job.number, recipients, now)
+    copy_to_sent(tx, job.inbox, job.number, now)
+    tx.run(f"UPDATE outbox SET is_scheduled = 0 WHERE {IT}", **row_of(job))
+    wait_again(tx, job.inbox, job.number, seconds(now))
+    return True
