@@ -31,9 +31,9 @@ from postroom.model.key import OWNER
 from postroom.model.message import MessageRow
 from postroom.model.page import Slice
 from postroom.model.stored import MessageQuery
-from postroom.operations.accounts import add_account
 from postroom.operations.inboxes import create_inbox
 from postroom.operations.messages import search_messages
+from postroom.operations.new_accounts import add_account
 from postroom.operations.operation import call
 from postroom.pipeline.importing import import_mail
 from postroom.pipeline.sources import open_source

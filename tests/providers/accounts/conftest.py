@@ -16,7 +16,7 @@ from postroom.model.account import Account
 from postroom.model.key import OWNER
 from postroom.model.message import Message, MessageRow
 from postroom.model.stored import MessageQuery
-from postroom.operations.accounts import add_account
+from postroom.operations.new_accounts import add_account
 from postroom.operations.operation import call
 from postroom.pipeline.syncing import sync_once
 from tests.providers.accounts.worlds import World, open_world

@@ -23,7 +23,7 @@ from postroom.errors import (
 )
 from postroom.model.key import OWNER
 from postroom.model.page import Slice
-from postroom.operations import accounts, drafts, identities, sending
+from postroom.operations import accounts, capabilities, drafts, identities, new_accounts, sending
 from postroom.operations.operation import call
 from postroom.providers.oauth import clients
 from tests.providers.accounts.conftest import Desk
@@ -56,10 +56,10 @@ async def test_a_password_goes_in_the_clear_to_this_machine_only(tmp_path: Path)
     async with open_world("imap") as world, a_house(tmp_path, world) as app:
         elsewhere = {**world.arguments, "smtp_host": "192.0.2.7"}
         with pytest.raises(InvalidInput, match="smtp_security"):
-            await ask(app, accounts.add_account, account_id="work", **elsewhere)
+            await ask(app, new_accounts.add_account, account_id="work", **elsewhere)
         assert await nothing_is_kept(app)
 
-        account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        account = await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
         old = replace(account, options={**account.options, "smtp_host": "192.0.2.7"})
         with pytest.raises(ProviderError, match="in the clear"):
             app.house.providers.sender(old)
@@ -80,10 +80,10 @@ async def test_a_server_that_takes_mail_is_tried_before_the_account_is_kept(
             nobody = taken.getsockname()[1]
         dead = {**world.arguments, "smtp_port": nobody}
         with pytest.raises(ProviderError, match=f"SMTP at 127.0.0.1:{nobody}"):
-            await ask(app, accounts.add_account, account_id="work", **dead)
+            await ask(app, new_accounts.add_account, account_id="work", **dead)
         wrong = {**world.arguments, "smtp_port": strict.port}
         with pytest.raises(ProviderAuthFailed) as refused:
-            await ask(app, accounts.add_account, account_id="work", **wrong)
+            await ask(app, new_accounts.add_account, account_id="work", **wrong)
 
         assert PASSWORD not in str(refused.value)
         assert await nothing_is_kept(app)
@@ -95,12 +95,12 @@ async def test_an_account_is_checked_with_its_way_out_and_how_much_that_takes(
     async with open_world("imap") as world, a_house(tmp_path, world) as app:
         async with relaying({"EHLO": EHLO}) as relay:
             small = {**world.arguments, "smtp_port": relay.port}
-            added = await ask(app, accounts.add_account, account_id="work", **small)
+            added = await ask(app, new_accounts.add_account, account_id="work", **small)
             await Desk(app, added).sync()
-            told = await ask(app, accounts.get_capabilities, account_id="work")
-            await ask(app, accounts.check_account, account_id="work")
+            told = await ask(app, capabilities.get_capabilities, account_id="work")
+            await ask(app, capabilities.check_account, account_id="work")
         with pytest.raises(ProviderError, match="SMTP at"):
-            await ask(app, accounts.check_account, account_id="work")
+            await ask(app, capabilities.check_account, account_id="work")
 
         assert 6 == told.max_attachment_size_mb
 
@@ -110,8 +110,8 @@ LETTER = {"to": ["bo@example.org"], "subject": "Hi", "body_text": "Hello."}
 
 async def test_an_account_for_reading_neither_sends_nor_drafts(house: App, world: World) -> None:
     given = {**world.arguments, "scopes": ["read"]}
-    account = await ask(house, accounts.add_account, account_id="work", **given)
-    told = await ask(house, accounts.get_capabilities, account_id="work")
+    account = await ask(house, new_accounts.add_account, account_id="work", **given)
+    told = await ask(house, capabilities.get_capabilities, account_id="work")
 
     for operation in (sending.send_message, drafts.create_draft):
         with pytest.raises(Conflict, match="was added for read only"):
@@ -124,7 +124,7 @@ async def test_an_account_for_reading_neither_sends_nor_drafts(house: App, world
 
 async def test_an_account_for_drafts_does_not_send_them(house: App, world: World) -> None:
     given = {**world.arguments, "scopes": ["draft"]}
-    account = await ask(house, accounts.add_account, account_id="work", **given)
+    account = await ask(house, new_accounts.add_account, account_id="work", **given)
     draft = await ask(house, drafts.create_draft, **LETTER)
 
     with pytest.raises(Conflict, match="was added for read, draft only"):
@@ -153,38 +153,38 @@ def test_no_more_is_asked_for_at_a_sign_in_than_is_needed(
 
 async def test_a_name_is_the_same_in_capitals_and_is_taken_once(tmp_path: Path) -> None:
     async with open_world("outlook") as world, a_house(tmp_path, world) as app:
-        added = await ask(app, accounts.add_account, account_id="Second", **world.arguments)
-        checked = await ask(app, accounts.check_account, account_id="Second")
-        told = await ask(app, accounts.get_capabilities, account_id="SECOND")
+        added = await ask(app, new_accounts.add_account, account_id="Second", **world.arguments)
+        checked = await ask(app, capabilities.check_account, account_id="Second")
+        told = await ask(app, capabilities.get_capabilities, account_id="SECOND")
         await ask(app, accounts.sync_account, account_id="Second")
 
         assert {"second"} == {added.id, checked.account_id, told.account_id}
         await ask(app, accounts.remove_account, account_id="Second")
         with pytest.raises(NotFound):
-            await ask(app, accounts.check_account, account_id="second")
+            await ask(app, capabilities.check_account, account_id="second")
 
 
 async def test_a_name_that_is_taken_is_not_said_to_be_in_the_settings(tmp_path: Path) -> None:
     async with open_world("imap") as world:
         async with a_house(tmp_path, world) as app:
-            await ask(app, accounts.add_account, account_id="work", **world.arguments)
+            await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
         async with a_house(tmp_path, world) as app:
             with pytest.raises(Conflict, match="there is an account work already"):
-                await ask(app, accounts.add_account, account_id="work", **world.arguments)
+                await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
 
 
 async def test_a_check_that_is_not_let_in_says_which_command_to_run(tmp_path: Path) -> None:
     async with open_world("outlook") as world, a_house(tmp_path, world) as app:
-        await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
         app.house.providers.keep_secret("work", {"access_token": "old"})
 
         with pytest.raises(ProviderAuthFailed, match="postroom account login work"):
-            await ask(app, accounts.check_account, account_id="work")
+            await ask(app, capabilities.check_account, account_id="work")
 
 
 async def test_an_alias_is_an_address_that_is_its_owners(tmp_path: Path) -> None:
     async with open_world("gmail") as world, a_house(tmp_path, world) as app:
-        await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
         made = [
             await ask(app, identities.create_alias, email=email)
             for email in ("alice+Sales@example.com", "sales@postroom.localhost")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from postroom.model.key import OWNER
-from postroom.operations import accounts, messages, organising, sending
+from postroom.operations import capabilities, messages, organising, sending
 from postroom.operations.operation import call
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk
@@ -196,8 +196,8 @@ async def test_mail_goes_out_through_the_provider_with_one_copy(desk: Desk, worl
 
 async def test_what_it_says_it_can_do_is_true(desk: Desk, world: World) -> None:
     await desk.sync()
-    told = await ask(desk, accounts.get_capabilities, account_id="work")
-    checked = await ask(desk, accounts.check_account, account_id="work")
+    told = await ask(desk, capabilities.get_capabilities, account_id="work")
+    checked = await ask(desk, capabilities.check_account, account_id="work")
 
     assert world.arguments["provider"] == told.provider
     assert (told.has_labels, told.can_send) == (True, True)

@@ -21,7 +21,8 @@ from postroom.errors import ProviderError
 from postroom.model.account import Account
 from postroom.model.key import OWNER
 from postroom.model.stored import Change, MessageQuery
-from postroom.operations.accounts import add_account, remove_account
+from postroom.operations.accounts import remove_account
+from postroom.operations.new_accounts import add_account
 from postroom.operations.operation import call
 from postroom.pipeline import sync
 from postroom.pipeline.syncing import sync_once

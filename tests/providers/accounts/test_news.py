@@ -17,13 +17,10 @@ from postroom.config import read_settings
 from postroom.errors import ProviderAuthFailed, RateLimited
 from postroom.model.account import Account
 from postroom.model.key import OWNER
-from postroom.operations.accounts import (
-    add_account,
-    check_account,
-    list_accounts,
-    log_in_account,
-)
+from postroom.operations.accounts import list_accounts, log_in_account
+from postroom.operations.capabilities import check_account
 from postroom.operations.messages import search_messages
+from postroom.operations.new_accounts import add_account
 from postroom.operations.operation import call
 from postroom.operations.outbox import list_outbox
 from postroom.operations.sending import send_message

@@ -12,7 +12,7 @@ import pytest
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.errors import TooLarge
-from postroom.operations import accounts, drafts, inboxes, sending
+from postroom.operations import capabilities, drafts, inboxes, sending
 from postroom.providers.gmail import provider as gmail
 from postroom.providers.graph import provider as graph
 from tests.providers.accounts import worlds
@@ -73,7 +73,7 @@ async def test_mail_over_the_limit_of_the_provider_is_refused_at_once(
         assert all(f"work takes no more than {MB}" in text for text in told), told
 
     assert [] == await desk.rows()
-    assert 1 == (await ask(desk, accounts.get_capabilities)).max_attachment_size_mb
+    assert 1 == (await ask(desk, capabilities.get_capabilities)).max_attachment_size_mb
 
 
 async def test_mail_within_the_limit_and_mail_that_stays_here_go(desk: Desk, world: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import MailError
 from postroom.model.account import RefusedChange
 from postroom.model.event import Event
-from postroom.operations import accounts, organising
+from postroom.operations import accounts, capabilities, organising
 from postroom.providers.imap.account import ImapProvider
 from postroom.providers.imap.client import Client
 from postroom.surfaces.shapes import answer
@@ -25,10 +25,10 @@ FOLDERS = ["imap", "imap-plain", pytest.param("fastmail", marks=AS_ROOT)]
 async def last_refusal(desk: Desk) -> RefusedChange:
     """What the list of accounts, a check and what it can do tell alike, over every surface."""
     listed = await ask(desk, accounts.list_accounts)
-    checked = await ask(desk, accounts.check_account, account_id="work")
-    can = await ask(desk, accounts.get_capabilities, account_id="work")
+    checked = await ask(desk, capabilities.check_account, account_id="work")
+    can = await ask(desk, capabilities.get_capabilities, account_id="work")
     (account,) = answer(accounts.list_accounts, listed)["results"]
-    shown = answer(accounts.get_capabilities, can)
+    shown = answer(capabilities.get_capabilities, can)
     assert {"at", "message_id", "change", "detail"} == set(account["last_refusal"])
     assert account["last_refusal"] == shown["last_refusal"]
     refusal: RefusedChange = listed.results[0].last_refusal

@@ -19,7 +19,7 @@ from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.errors import MailError
 from postroom.model.key import OWNER
-from postroom.operations import accounts, messages, sending
+from postroom.operations import accounts, capabilities, messages, new_accounts, sending
 from postroom.operations.operation import call
 from postroom.pipeline.syncing import sync_once
 from tests.providers.accounts.test_every_provider import letter
@@ -88,8 +88,8 @@ async def everything(app: App, parrot: Parrot | ImapParrot) -> list[str]:
     for status in (0, 400, 401, 403, 404, 500, 0):
         parrot.status = status
         await ask(accounts.list_accounts)
-        await ask(accounts.check_account, account_id="work")
-        await ask(accounts.get_capabilities)
+        await ask(capabilities.check_account, account_id="work")
+        await ask(capabilities.get_capabilities)
         await ask(accounts.log_in_account, account_id="work", password=f"{CANARY}-wrong")
         await ask(accounts.log_in_account, account_id="work", access_token=f"{CANARY}-wrong")
         await ask(messages.search_messages, q="hello")
@@ -186,7 +186,7 @@ async def test_no_login_is_told_logged_or_written(
     async with open_place(kind) as place:
         async with open_app(read_settings({**values, **place.settings}).settings) as app:
             given = {"account_id": "work", "address": ADDRESS, **place.login}
-            added = await call(app.context(OWNER), accounts.add_account, given)
+            added = await call(app.context(OWNER), new_accounts.add_account, given)
             work = asyncio.create_task(app.outbox().run())
             said = [repr(added), *await everything(app, place.parrot)]
             work.cancel()

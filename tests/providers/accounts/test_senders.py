@@ -15,7 +15,8 @@ from postroom.config import read_settings
 from postroom.model.account import Account
 from postroom.model.key import OWNER
 from postroom.model.outbox import Envelope, Outcome
-from postroom.operations.accounts import add_account, remove_account
+from postroom.operations.accounts import remove_account
+from postroom.operations.new_accounts import add_account
 from postroom.operations.operation import call
 from postroom.operations.sending import send_message
 from postroom.pipeline.account_senders import AccountSenders

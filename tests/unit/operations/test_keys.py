@@ -12,7 +12,7 @@ from postroom.app import App
 from postroom.errors import Forbidden, NotFound, RateLimited, Unauthenticated
 from postroom.model.account import Account
 from postroom.model.key import Scope
-from postroom.operations import accounts, inboxes, keys, messages, organising
+from postroom.operations import accounts, capabilities, inboxes, keys, messages, organising
 from postroom.operations.context import Context
 from postroom.operations.operation import call
 from postroom.operations.rates import Rates
@@ -176,7 +176,7 @@ async def test_a_key_for_an_account_sees_that_account_and_its_inbox_only(
         assert ["work"] == [account.id for account in listed.results]
         assert expected == {i.id for i in (await call(limited, inboxes.list_inboxes, {})).results}
         with pytest.raises(NotFound):
-            await call(limited, accounts.get_capabilities, {"account_id": "home"})
+            await call(limited, capabilities.get_capabilities, {"account_id": "home"})
         with pytest.raises(Forbidden):
             await call(limited, keys.create_key, {"name": "more"})
 

@@ -90,7 +90,7 @@ def add(
     paste: bool,
     **given: Any,
 ) -> None:
-    from postroom.operations.accounts import add_account
+    from postroom.operations.new_accounts import add_account
 
     scopes = given.pop("scopes") or ("read", "draft", "send")
     arguments = {name: value for name, value in given.items() if value is not None}

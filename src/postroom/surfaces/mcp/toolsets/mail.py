@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.operations import accounts, drafts, identities, organising, rules, sending
+from postroom.operations import capabilities, drafts, identities, organising, rules, sending
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets.inbox import (
     GET_MESSAGE,
@@ -80,7 +80,7 @@ TOOLS = (
     Tool(
         name="get_capabilities",
         title="Capabilities",
-        operation=accounts.get_capabilities,
+        operation=capabilities.get_capabilities,
         answers=("provider", "accounts"),
     ),
     Tool(
