@@ -122,7 +122,7 @@ class Accounts:
             from postroom.providers.graph.provider import GraphSender
 
             return GraphSender(self._graph(account, None))
-        from postroom.providers.jmap.provider import JmapSender
+        from postroom.providers.jmap.sender import JmapSender
 
         return JmapSender(self._jmap(account, None))
 

@@ -4,7 +4,7 @@ of us."""
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -162,6 +162,12 @@ class JmapClient:
         headers = {"Accept": "text/event-stream"}
         async with self.api.stream("GET", url, headers=headers, read_s=read_s) as response:
             yield response
+
+
+def said_of(refused: Mapping[str, Any]) -> str:
+    """What a server says of the one thing that it did not do (RFC 8620 §5.3)."""
+    said = f"{refused.get('type', 'no')} {refused.get('description') or ''}"
+    return said.strip()[:300]
 
 
 def _limit(session: dict[str, Any], path: tuple[str, ...], default: int) -> int:

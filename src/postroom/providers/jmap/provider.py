@@ -7,13 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from email.parser import BytesHeaderParser
 from typing import Any
 
 from postroom.errors import NotFound, ProviderError
 from postroom.model.account import Capabilities, RateLimits
-from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
-from postroom.model.outbox import Envelope, Outcome
+from postroom.model.inbox import ARCHIVE, DRAFTS, SENT
 from postroom.model.remote import (
     Checkpoint,
     Push,
@@ -24,12 +22,11 @@ from postroom.model.remote import (
     RemoteRef,
 )
 from postroom.ports.provider import Known
-from postroom.ports.sender import Accepted
 from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import fetch_each
-from postroom.providers.jmap.client import SUBMISSION, JmapClient, MethodRefused
+from postroom.providers.jmap.client import SUBMISSION, JmapClient, MethodRefused, said_of
+from postroom.providers.jmap.mailboxes import Mailboxes
 from postroom.providers.keywords import Labels, keyword_of, longer_keywords_of
-from postroom.providers.outcomes import handed_over
 from postroom.providers.web.sense import count_in, makes_sense
 
 POLL_S = 30.0
@@ -37,15 +34,6 @@ LISTED_AT_ONCE = 500
 MOST_BYTES = 50 * 2**20
 RATES = RateLimits(requests_per_second=10, burst=50)
 _PROPERTIES = ["id", "blobId", "mailboxIds", "keywords", "receivedAt", "size"]
-_ROLES = {
-    "inbox": INBOX,
-    "sent": SENT,
-    "drafts": DRAFTS,
-    "archive": ARCHIVE,
-    "junk": JUNK,
-    "spam": JUNK,
-    "trash": TRASH,
-}
 _FLAGS = {"seen": "$seen", "flagged": "$flagged", "answered": "$answered", "draft": "$draft"}
 _NAMES = {keyword: flag for flag, keyword in _FLAGS.items()}
 
@@ -58,13 +46,15 @@ class JmapProvider:
     client: JmapClient
     address: str
     wants_to_send: bool = True
-    _mailboxes: dict[str, str] = field(default_factory=dict)
     _blobs: dict[str, str] = field(default_factory=dict)
     _state: str | None = None
     _labels: Labels = field(default_factory=Labels)
     _can_send: bool = False
     _can_alias: bool = False
     _has_push: bool = False
+
+    def __post_init__(self) -> None:
+        self.mailboxes = Mailboxes(self.client)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -85,7 +75,7 @@ class JmapProvider:
         )
 
     async def check(self) -> None:
-        await self.learn_mailboxes()
+        await self.mailboxes.learn()
         has_submission = await self.client.can(SUBMISSION)
         self._can_send = has_submission and self.wants_to_send
         self._can_alias = has_submission and await self._sets_identities()
@@ -118,19 +108,11 @@ class JmapProvider:
         (answer,) = await self.client.call(("Identity/set", {"create": {"a": new}}))
         refused = (answer.get("notCreated") or {}).get("a")
         if refused:
-            raise ProviderError(f"the provider does not make this address: {_said(refused)}")
+            raise ProviderError(f"the provider does not make this address: {said_of(refused)}")
         return identity
 
     async def close(self) -> None:
         await self.client.api.close()
-
-    async def learn_mailboxes(self) -> None:
-        """Ask which mailboxes there are."""
-        (answer,) = await self.client.call(
-            ("Mailbox/get", {"ids": None, "properties": ["id", "name", "role", "parentId"]})
-        )
-        rows = {str(row["id"]): row for row in answer["list"]}
-        self._mailboxes = {key: _mailbox_name(row, rows) for key, row in rows.items()}
 
     # What changed.
 
@@ -138,7 +120,7 @@ class JmapProvider:
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
         self._labels.learn(await known.labels())
-        await self.learn_mailboxes()
+        await self.mailboxes.learn()
         if since is not None and not since.get("listing"):
             try:
                 async for part in self._since(since["state"]):
@@ -227,8 +209,8 @@ class JmapProvider:
             ("Email/get", {"ids": list(ids), "properties": _PROPERTIES})
         )
         found = {str(row["id"]): row for row in answer["list"]}
-        if any(box not in self._mailboxes for r in found.values() for box in r["mailboxIds"]):
-            await self.learn_mailboxes()
+        if any(box not in self.mailboxes.names for r in found.values() for box in r["mailboxIds"]):
+            await self.mailboxes.learn()
         messages = {key: self._message(row) for key, row in found.items()}
         drafts = tuple(key for key, message in messages.items() if message.mailboxes == (DRAFTS,))
         self._blobs |= {key: str(row["blobId"]) for key, row in found.items()}
@@ -237,7 +219,7 @@ class JmapProvider:
 
     def _message(self, row: Mapping[str, Any]) -> RemoteMessage:
         keywords = [str(keyword) for keyword, is_set in row["keywords"].items() if is_set]
-        names = (self._mailboxes.get(str(key), ARCHIVE) for key in row["mailboxIds"])
+        names = (self.mailboxes.names.get(str(key), ARCHIVE) for key in row["mailboxIds"])
         return RemoteMessage(
             ref=RemoteRef("", str(row["id"])),
             mailboxes=tuple(dict.fromkeys(names)) or (ARCHIVE,),
@@ -274,17 +256,17 @@ class JmapProvider:
                 patch[f"keywords/{_pointer(keyword.lower())}"] = None
         patch |= {f"keywords/{_pointer(keyword_of(n).lower())}": True for n in push.add_labels}
         if push.move_to is not None:
-            patch["mailboxIds"] = {await self.mailbox_id(push.move_to): True}
+            patch["mailboxIds"] = {await self.mailboxes.id_of(push.move_to): True}
         keys = [ref.key for ref, _ in push.refs]
         update = dict.fromkeys(keys, patch)
         (answer,) = await self.client.call(("Email/set", {"update": update}))
         for key, refused in (answer.get("notUpdated") or {}).items():
             if refused.get("type") == "notFound":
                 raise NotFound(f"the provider has no message {key} any more")
-            raise MethodRefused(f"Email/set: {_said(refused)}", str(refused.get("type")))
+            raise MethodRefused(f"Email/set: {said_of(refused)}", str(refused.get("type")))
         if push.move_to is None:
             return Pushed()
-        name = self._mailboxes[next(iter(patch["mailboxIds"]))]
+        name = self.mailboxes.names[next(iter(patch["mailboxIds"]))]
         return Pushed(entered=tuple((ref, (name,)) for ref, _ in push.refs))
 
     async def _destroy(self, push: Push) -> Pushed:
@@ -299,7 +281,10 @@ class JmapProvider:
 
     async def find(self, mailbox: str, message_id: str) -> list[str]:
         """What is in a mailbox with this Message-ID; servers look for a part of it, we compare."""
-        among = {"inMailbox": await self.mailbox_id(mailbox), "header": ["Message-ID", message_id]}
+        among = {
+            "inMailbox": await self.mailboxes.id_of(mailbox),
+            "header": ["Message-ID", message_id],
+        }
         (found,) = await self.client.call(("Email/query", {"filter": among, "limit": 10}))
         if not found.get("ids"):
             return []
@@ -312,7 +297,7 @@ class JmapProvider:
         """Put a mail into a mailbox, read (RFC 8621 §4.8). Raises MethodRefused."""
         blob = await self.client.upload(raw)
         keywords = {"$seen": True} | ({"$draft": True} if mailbox == DRAFTS else {})
-        mailboxes = {await self.mailbox_id(mailbox): True}
+        mailboxes = {await self.mailboxes.id_of(mailbox): True}
         email = {"blobId": blob, "mailboxIds": mailboxes, "keywords": keywords}
         (answer,) = await self.client.call(("Email/import", {"emails": {"m": email}}))
         created = (answer.get("created") or {}).get("m")
@@ -321,22 +306,7 @@ class JmapProvider:
         refused = (answer.get("notCreated") or {}).get("m", {})
         if refused.get("type") == "alreadyExists" and refused.get("existingId"):
             return str(refused["existingId"])
-        raise MethodRefused(f"Email/import: {_said(refused)}", str(refused.get("type")))
-
-    async def mailbox_id(self, name: str) -> str:
-        """The id of a mailbox of ours; it is made if it is not there."""
-        for key, known in self._mailboxes.items():
-            if known.casefold() == name.casefold():
-                return key
-        role = next((role for role, ours in _ROLES.items() if ours == name), None)
-        new = {"name": name, "parentId": None} | ({"role": role} if role else {})
-        (answer,) = await self.client.call(("Mailbox/set", {"create": {"m": new}}))
-        created = (answer.get("created") or {}).get("m")
-        if not created:
-            refused = (answer.get("notCreated") or {}).get("m", {})
-            raise MethodRefused(f"Mailbox/set: {_said(refused)}", str(refused.get("type")))
-        self._mailboxes[str(created["id"])] = name
-        return str(created["id"])
+        raise MethodRefused(f"Email/import: {said_of(refused)}", str(refused.get("type")))
 
     # News.
 
@@ -349,93 +319,6 @@ class JmapProvider:
         await asyncio.sleep(POLL_S)
 
 
-@dataclass(eq=False)
-class JmapSender:
-    """Takes mail out over JMAP: a draft, and a submission that names it and moves it to Sent.
-
-    A copy that we have put into Sent before is the one that is named.
-    """
-
-    provider: JmapProvider
-
-    async def hand_over(
-        self, envelope: Envelope, raw: bytes, accepted: Accepted
-    ) -> Mapping[str, Outcome]:
-        return await handed_over(envelope, accepted, lambda go: self._submit(envelope, raw, go))
-
-    async def _submit(self, envelope: Envelope, raw: bytes, go: Any) -> Outcome:
-        client, provider = self.provider.client, self.provider
-        await provider.learn_mailboxes()
-        identity = await self._identity(envelope.sender)
-        message_id = str(BytesHeaderParser().parsebytes(raw)["Message-ID"] or "none").strip()
-        found = await provider.find(SENT, message_id)
-        kept = found[0] if found else await self._draft(message_id, raw)
-        then = {"#s": await self._as_sent()}
-        await go()
-        submission = {
-            "identityId": identity,
-            "emailId": kept,
-            "envelope": {
-                "mailFrom": {"email": envelope.sender},
-                "rcptTo": [{"email": address} for address in envelope.recipients],
-            },
-        }
-        arguments = {"create": {"s": submission}, "onSuccessUpdateEmail": then}
-        (answer,) = await client.call(("EmailSubmission/set", arguments))
-        refused = (answer.get("notCreated") or {}).get("s")
-        if not refused:
-            return Outcome("sent", "the provider has it")
-        if not found:
-            await client.call(("Email/set", {"destroy": [kept]}))
-        return Outcome("failed", f"the provider does not send it: {_said(refused)}")
-
-    async def _draft(self, message_id: str, raw: bytes) -> str:
-        """The mail in Drafts, where nobody takes it for sent; what was begun before goes."""
-        begun = await self.provider.find(DRAFTS, message_id)
-        if begun:
-            await self.provider.client.call(("Email/set", {"destroy": begun}))
-        return await self.provider.import_into(DRAFTS, raw)
-
-    async def _as_sent(self) -> dict[str, Any]:
-        """What makes a sent mail of a draft, once it is sent (RFC 8621 §7.5)."""
-        sent = await self.provider.mailbox_id(SENT)
-        return {"mailboxIds": {sent: True}, "keywords/$draft": None}
-
-    async def _identity(self, sender: str) -> str:
-        (answer,) = await self.provider.client.call(("Identity/get", {"ids": None}))
-        rows = answer.get("list", [])
-        for row in rows:
-            if str(row.get("email", "")).lower() == sender.lower():
-                return str(row["id"])
-        domain = sender.rpartition("@")[2].lower()
-        for row in rows:
-            if str(row.get("email", "")).lower() in (f"*@{domain}", ""):
-                return str(row["id"])
-        if rows:
-            return str(rows[0]["id"])
-        raise ProviderError("the provider has no identity to send from")
-
-    async def close(self) -> None:
-        await self.provider.close()
-
-
-def _mailbox_name(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Our name for a mailbox: by its role, or by its path."""
-    ours = _ROLES.get(str(row.get("role") or "").lower())
-    if ours is not None:
-        return ours
-    names, parent = [str(row["name"])], row.get("parentId")
-    while parent is not None and str(parent) in rows and len(names) < 20:
-        names.insert(0, str(rows[str(parent)]["name"]))
-        parent = rows[str(parent)].get("parentId")
-    return "/".join(names)
-
-
 def _pointer(keyword: str) -> str:
     """A keyword inside a JSON pointer (RFC 6901)."""
     return keyword.replace("~", "~0").replace("/", "~1")
-
-
-def _said(refused: Mapping[str, Any]) -> str:
-    said = f"{refused.get('type', 'no')} {refused.get('description') or ''}"
-    return said.strip()[:300]

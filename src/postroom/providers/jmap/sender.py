@@ -1,0 +1,86 @@
+"""Mail that leaves over JMAP: the port `Sender`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.parser import BytesHeaderParser
+from typing import Any
+
+from postroom.errors import ProviderError
+from postroom.model.inbox import DRAFTS, SENT
+from postroom.model.outbox import Envelope, Outcome
+from postroom.ports.sender import Accepted
+from postroom.providers.jmap.client import said_of
+from postroom.providers.jmap.provider import JmapProvider
+from postroom.providers.outcomes import handed_over
+
+
+@dataclass(eq=False)
+class JmapSender:
+    """Takes mail out over JMAP: a draft, and a submission that names it and moves it to Sent.
+
+    A copy that we have put into Sent before is the one that is named.
+    """
+
+    provider: JmapProvider
+
+    async def hand_over(
+        self, envelope: Envelope, raw: bytes, accepted: Accepted
+    ) -> Mapping[str, Outcome]:
+        return await handed_over(envelope, accepted, lambda go: self._submit(envelope, raw, go))
+
+    async def _submit(self, envelope: Envelope, raw: bytes, go: Any) -> Outcome:
+        client, provider = self.provider.client, self.provider
+        await provider.mailboxes.learn()
+        identity = await self._identity(envelope.sender)
+        message_id = str(BytesHeaderParser().parsebytes(raw)["Message-ID"] or "none").strip()
+        found = await provider.find(SENT, message_id)
+        kept = found[0] if found else await self._draft(message_id, raw)
+        then = {"#s": await self._as_sent()}
+        await go()
+        submission = {
+            "identityId": identity,
+            "emailId": kept,
+            "envelope": {
+                "mailFrom": {"email": envelope.sender},
+                "rcptTo": [{"email": address} for address in envelope.recipients],
+            },
+        }
+        arguments = {"create": {"s": submission}, "onSuccessUpdateEmail": then}
+        (answer,) = await client.call(("EmailSubmission/set", arguments))
+        refused = (answer.get("notCreated") or {}).get("s")
+        if not refused:
+            return Outcome("sent", "the provider has it")
+        if not found:
+            await client.call(("Email/set", {"destroy": [kept]}))
+        return Outcome("failed", f"the provider does not send it: {said_of(refused)}")
+
+    async def _draft(self, message_id: str, raw: bytes) -> str:
+        """The mail in Drafts, where nobody takes it for sent; what was begun before goes."""
+        begun = await self.provider.find(DRAFTS, message_id)
+        if begun:
+            await self.provider.client.call(("Email/set", {"destroy": begun}))
+        return await self.provider.import_into(DRAFTS, raw)
+
+    async def _as_sent(self) -> dict[str, Any]:
+        """What makes a sent mail of a draft, once it is sent (RFC 8621 §7.5)."""
+        sent = await self.provider.mailboxes.id_of(SENT)
+        return {"mailboxIds": {sent: True}, "keywords/$draft": None}
+
+    async def _identity(self, sender: str) -> str:
+        (answer,) = await self.provider.client.call(("Identity/get", {"ids": None}))
+        rows = answer.get("list", [])
+        for row in rows:
+            if str(row.get("email", "")).lower() == sender.lower():
+                return str(row["id"])
+        domain = sender.rpartition("@")[2].lower()
+        for row in rows:
+            if str(row.get("email", "")).lower() in (f"*@{domain}", ""):
+                return str(row["id"])
+        if rows:
+            return str(rows[0]["id"])
+        raise ProviderError("the provider has no identity to send from")
+
+    async def close(self) -> None:
+        await self.provider.close()
