@@ -5,7 +5,8 @@ of `SETTINGS` and a line of `docs/settings.md`.
 """
 
 from postroom.config.reading import ConfigError, Configuration, Value, load, read_settings
-from postroom.config.table import DEFAULT_LISTEN, SETTINGS, Setting, Settings
+from postroom.config.settings import DEFAULT_LISTEN, Setting, Settings
+from postroom.config.table import SETTINGS
 
 __all__ = [
     "DEFAULT_LISTEN",

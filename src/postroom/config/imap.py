@@ -20,7 +20,7 @@ from postroom.config.readers import (
     read_truth,
     read_words,
 )
-from postroom.config.table import Setting
+from postroom.config.settings import Setting
 from postroom.model.imap import ImapAccount, ImapSettings, ImapTimeouts
 
 PREFIX = "MAIL_IMAP_"

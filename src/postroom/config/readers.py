@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+
+from postroom.providers.smtp.url import parse_relay_url
+
+_TOPIC = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w.-]{1,256}"
 
 
 def read_text(raw: object) -> str:
@@ -72,3 +77,123 @@ def read_url(raw: object) -> str:
     if not re.fullmatch(r"https?://[A-Za-z0-9.-]{1,255}(:\d{1,5})?(/[!-~]*)?", url):
         raise ValueError("must be like https://mail.example.com")
     return url
+
+
+def read_vault_kind(raw: object) -> str:
+    """Where secrets are kept. Raises ValueError."""
+    (word,) = read_words("auto|keyring|file", "auto, keyring or file", raw)
+    return word
+
+
+def read_relay(raw: object) -> str:
+    """The URL of a server that takes mail. Raises ValueError."""
+    url = read_text(raw)
+    parse_relay_url(url)
+    return url
+
+
+def read_database(raw: object) -> str:
+    """The URL of a PostgreSQL database. Raises ValueError."""
+    url = read_text(raw)
+    if not re.fullmatch(r"postgres(ql)?://[!-~]+", url):
+        raise ValueError("must be like postgresql://user:password@host:5432/postroom")
+    return url
+
+
+def read_audit_key(raw: object) -> bytes:
+    """32 bytes in hexadecimal digits. Raises ValueError."""
+    text = read_text(raw)
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
+        raise ValueError("must be 64 hexadecimal digits, like those in audit.key")
+    return bytes.fromhex(text)
+
+
+def read_blobs(raw: object) -> str:
+    """The URL of a bucket, perhaps with a prefix. Raises ValueError."""
+    url = read_text(raw).rstrip("/")
+    if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,62}(/[!-~]*)?", url):
+        raise ValueError("must be like s3://bucket/prefix")
+    return url
+
+
+def read_listen(raw: object) -> str | None:
+    """An address and a port, or None if nobody is to listen. Raises ValueError."""
+    text = read_text(raw)
+    if text.lower() in ("none", "off"):
+        return None
+    if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):\d{1,5}", text):
+        raise ValueError("must be like 127.0.0.1:8725, or none")
+    return text
+
+
+def read_address(raw: object) -> str:
+    """A mail address, in lower case. Raises ValueError."""
+    address = read_text(raw)
+    if not re.fullmatch(r"[^@\s]{1,64}@[^@\s]{1,255}", address):
+        raise ValueError("must be an address, such as catchall@example.com")
+    return address.lower()
+
+
+def read_networks(raw: object) -> tuple[IPv4Network | IPv6Network, ...]:
+    """IP networks separated by commas. Raises ValueError."""
+    items = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(items, (list, tuple)):
+        raise ValueError("must be networks, such as 10.0.0.0/8, several with commas")
+    try:
+        return tuple(ip_network(read_text(item).strip()) for item in items)
+    except ValueError:
+        raise ValueError("must be networks, such as 10.0.0.0/8, several with commas") from None
+
+
+def read_login(raw: object) -> str:
+    """A name and a password. Raises ValueError."""
+    login = read_text(raw)
+    if not re.fullmatch(r"[!-9;-~]{1,100}:[!-~]{8,100}", login):
+        raise ValueError("must be name:password, the password of 8 characters or more")
+    return login
+
+
+def read_topics(raw: object) -> tuple[str, ...]:
+    """The ARNs of SNS topics, separated by commas. Raises ValueError."""
+    items = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(items, (list, tuple)):
+        raise ValueError("must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail")
+    topics = tuple(read_text(item).strip() for item in items)
+    if not all(re.fullmatch(_TOPIC, topic) for topic in topics):
+        raise ValueError("must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail")
+    return topics
+
+
+def read_bucket(raw: object) -> str:
+    """The name of a bucket. Raises ValueError."""
+    name = read_text(raw)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name):
+        raise ValueError("must be the name of a bucket, such as mail-for-us")
+    return name
+
+
+def read_selector(raw: object) -> str:
+    """The selector of a DKIM key. Raises ValueError."""
+    selector = read_text(raw)
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?", selector):
+        raise ValueError("must be a DNS label, such as mail2026")
+    return selector
+
+
+def read_embeddings(raw: object) -> str:
+    """What finds by meaning: a word, or a URL. Raises ValueError."""
+    word = read_text(raw)
+    if word.lower() in ("bundled", "none"):
+        return word.lower()
+    try:
+        return read_url(word)
+    except ValueError:
+        raise ValueError("must be bundled, none, or like https://api.example.com/v1") from None
+
+
+def read_model(raw: object) -> str:
+    """The name of a model. Raises ValueError."""
+    name = read_text(raw)
+    if not re.fullmatch(r"[!-~]{1,128}", name):
+        raise ValueError("must be 1 to 128 visible ASCII characters without spaces")
+    return name

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from postroom.config.imap import read_imap
-from postroom.config.table import PREFIX, SETTINGS, Setting, Settings
+from postroom.config.settings import PREFIX, Setting, Settings
+from postroom.config.table import SETTINGS
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits
