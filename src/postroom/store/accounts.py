@@ -1,4 +1,4 @@
-"""The part of the store that knows of accounts and identities; see `ports.store`."""
+"""The part of the store that knows of accounts and identities; see `ports.accounts`."""
 
 from __future__ import annotations
 
