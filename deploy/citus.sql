@@ -26,6 +26,7 @@ SELECT create_distributed_table('attachments', 'inbox', colocate_with => 'messag
 SELECT create_distributed_table('mailboxes', 'inbox', colocate_with => 'messages');
 SELECT create_distributed_table('labels', 'inbox', colocate_with => 'messages');
 SELECT create_distributed_table('events', 'inbox', colocate_with => 'messages');
+SELECT create_distributed_table('removed_events', 'inbox', colocate_with => 'messages');
 SELECT create_distributed_table('contacts', 'inbox', colocate_with => 'messages');
 SELECT create_distributed_table('contact_shapes', 'inbox', colocate_with => 'messages');
 SELECT create_distributed_table('search_tail', 'inbox', colocate_with => 'messages');

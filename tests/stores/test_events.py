@@ -86,7 +86,22 @@ async def test_what_is_removed_for_good_leaves_no_event(house: House, inbox: Inb
 
     assert [] == await types(house)
     with pytest.raises(NotFound, match="leave it out"):
-        await house.store.event_number(added.message_id)
+        await house.store.event_number("evt_unknown")
+
+
+async def test_whoever_saw_a_removed_event_last_goes_on_from_there(
+    house: House, inbox: Inbox
+) -> None:
+    other = await new_inbox(house, "other")
+    added = [await deliver(house, place, mail()) for place in (inbox, inbox, other, inbox)]
+    events = await house.store.events_after(0, limit=9)
+    await house.store.remove_message(added[1].message_id, None)
+    await house.store.remove_inbox(other.id, None, force=True)
+
+    for event in events[1:3]:
+        assert event.number == await house.store.event_number(event.id)
+        assert event.number == await house.store.event_number(event.message_id or "")
+    assert [events[3]] == await house.store.events_after(events[1].number, limit=9)
 
 
 async def test_a_refused_write_announces_nothing(house: House, inbox: Inbox) -> None:

@@ -35,7 +35,10 @@ class TellsOfEvents(Protocol):
         """The id of the last event of an inbox up to a number."""
 
     async def event_number(self, since: str) -> int:
-        """The number of an event, or of the first event of a message. Raises NotFound."""
+        """The number of an event, or of the first event of a message; also of removed ones.
+
+        Raises NotFound.
+        """
 
 
 class KeepsWebhooks(Protocol):

@@ -14,6 +14,8 @@ import httpx2
 import pytest
 
 from postroom.app import App
+from postroom.operations.operation import call
+from postroom.operations.organising import delete_message
 from postroom.surfaces.rest.server import build, serve
 from tests.mails import deliver, mail, new_inbox
 
@@ -117,6 +119,23 @@ async def test_after_a_cut_the_stream_goes_on_where_it_was(app, ctx, key, port, 
         new = await stream.subjects(1)
 
     assert ["Two", "Three", "Four"] == missed + new
+
+
+async def test_a_stream_goes_on_also_when_the_last_message_seen_was_removed(
+    app, ctx, key, port, inbox
+):
+    async with listening(port, key) as stream:
+        await arrived(app)
+        added = await deliver(ctx, inbox, mail("One"))
+        first = await stream.next()
+    await left(app)
+    await deliver(ctx, inbox, mail("Two"))
+    await call(ctx, delete_message, {"message_id": added.message_id, "permanent": True})
+
+    async with listening(port, key, first["id"]) as stream:
+        missed = await stream.subjects(1)
+
+    assert ["Two"] == missed
 
 
 async def test_a_key_is_told_of_its_own_inboxes_only(app, ctx, rest, port, inbox):

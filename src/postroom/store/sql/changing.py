@@ -16,6 +16,7 @@ from postroom.store.search.sets import Move, move_messages, moving_sets
 from postroom.store.search.sets import remove_message as unindex_message
 from postroom.store.sql.adding import put_names
 from postroom.store.sql.blobs import unused_of
+from postroom.store.sql.events import remove_events
 from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.memory_removal import forget_without_mail
 from postroom.store.sql.names import is_hidden, name_of
@@ -256,7 +257,7 @@ def remove_number(tx: Transaction, inbox: int, number: int) -> tuple[BlobKey, ..
     files = tx.all(f"SELECT sha256 FROM attachments WHERE {_OF_IT}", **it)
     for table in OF_MESSAGES:
         tx.put(f"DELETE FROM {table} WHERE {_OF_IT}", **it)
-    tx.put("DELETE FROM events WHERE +inbox = :inbox AND message = :id", inbox=inbox, id=message_id)
+    remove_events(tx, "+inbox = :inbox AND message = :id", inbox=inbox, id=message_id)
     tx.put(f"DELETE FROM messages WHERE {_IT}", **it)
     unindex_message(tx, number, inbox)
     recount(tx, inbox, thread)

@@ -24,6 +24,16 @@ INSERT_EVENT = """
     VALUES (:id, :type, :at, :inbox, :thread, :message, :data) RETURNING number
 """
 FIRST_OF_MESSAGE = "SELECT min(number) FROM events WHERE message = :message"
+REMOVED = "SELECT min(number) FROM removed_events WHERE id = :id"
+KEEP_PLACES = """
+    INSERT INTO removed_events (id, inbox, number)
+    SELECT id, inbox, number FROM events WHERE {which}
+     UNION ALL
+    SELECT message, inbox, min(number) FROM events
+     WHERE {which} AND message IS NOT NULL GROUP BY message, inbox
+        ON CONFLICT DO NOTHING
+"""
+"""A message that was removed before may have had an event since."""
 
 
 class About(NamedTuple):
@@ -139,7 +149,7 @@ def last_event(tx: Transaction, inbox_id: str, until: int) -> str | None:
 
 
 def event_number(tx: Transaction, since: str) -> int:
-    """The place in the order that an event, or the first event of a message, has."""
+    """The place in the order that an event, or the first event of a message, has or had."""
     if since == FIRST:
         return 0
     if since.startswith("msg_"):
@@ -147,8 +157,16 @@ def event_number(tx: Transaction, since: str) -> int:
     else:
         row = tx.one("SELECT number FROM events WHERE id = :id", id=since)
     if row is None or row[0] is None:
-        raise NotFound(f"since: there is no {since} any more; leave it out to wait from now on")
+        row = tx.one(REMOVED, id=since)
+    if row is None or row[0] is None:
+        raise NotFound(f"since: there is no {since}; leave it out to begin with what comes now")
     return int(row[0])
+
+
+def remove_events(tx: Transaction, which: str, **params: object) -> None:
+    """Remove what is told of a message or an inbox; only the places in the order are kept."""
+    tx.put(KEEP_PLACES.format(which=which), **params)
+    tx.put(f"DELETE FROM events WHERE {which}", **params)
 
 
 def add_outcomes(

@@ -12,6 +12,7 @@ from postroom.store.recall.mail import unshelve_mail
 from postroom.store.search.jobs import remove_inbox as unindex_inbox
 from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.changing import OF_MESSAGES
+from postroom.store.sql.events import remove_events
 from postroom.store.sql.identities import add_own_identity, is_taken
 from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.memory_removal import forget_without_mail
@@ -128,7 +129,6 @@ _OF_INBOX = (
     "mailboxes",
     "contacts",
     "contact_shapes",
-    "events",
     "drafts",
     "webhook_deliveries",
     "identities",
@@ -164,6 +164,7 @@ def remove_inbox(
         "(SELECT number FROM threads WHERE inbox = :inbox)",
         inbox=number,
     )
+    remove_events(tx, "inbox = :inbox", inbox=number)
     for table in _OF_INBOX:
         tx.run(f"DELETE FROM {table} WHERE inbox = :inbox", inbox=number)
     for table in ("remotes", "pushes"):

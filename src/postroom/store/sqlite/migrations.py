@@ -461,6 +461,14 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE outbox ADD COLUMN draft_revision INTEGER",
         "ALTER TABLE outbox ADD COLUMN unknown TEXT",
     ),
+    # The places of events that went with their message: whoever saw one last goes on from there.
+    (
+        """CREATE TABLE removed_events (
+            id TEXT PRIMARY KEY,
+            inbox INTEGER NOT NULL,
+            number INTEGER NOT NULL
+        )""",
+    ),
 )
 
 
