@@ -16,7 +16,7 @@ from postroom.model.webhook import (
     WebhookRoom,
 )
 from postroom.store.audited import Audited
-from postroom.store.sql import events, webhooks
+from postroom.store.sql import events, webhook_log, webhooks
 
 
 class SqlEvents(Audited):
@@ -84,12 +84,12 @@ class SqlEvents(Audited):
         self, webhook_id: str, visible: Visible, page: Slice
     ) -> Found[WebhookDelivery]:
         return await self._engine.read(
-            lambda tx: webhooks.list_deliveries(tx, webhook_id, visible, page)
+            lambda tx: webhook_log.list_deliveries(tx, webhook_id, visible, page)
         )
 
     async def redeliver(
         self, webhook_id: str, delivery_id: str, visible: Visible, now: datetime
     ) -> WebhookDelivery:
         return await self._write(
-            lambda tx: webhooks.redeliver(tx, webhook_id, delivery_id, visible, now)
+            lambda tx: webhook_log.redeliver(tx, webhook_id, delivery_id, visible, now)
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from postroom.errors import Conflict, NotFound, no_such
+from postroom.errors import NotFound, no_such
 from postroom.model.event import Event
 from postroom.model.ids import random_id
 from postroom.model.inbox import Visible
@@ -16,7 +16,6 @@ from postroom.model.webhook import (
     EVERY_WEBHOOK,
     Posted,
     Webhook,
-    WebhookDelivery,
     WebhookJob,
     WebhookRoom,
     new_webhook_secret,
@@ -157,7 +156,8 @@ def list_webhooks(tx: Transaction, visible: Visible, page: Slice) -> Found[Webho
     return Found(tuple(shown), len(found), start, (end,) if shown and end < len(found) else None)
 
 
-def _number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
+def webhook_number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
+    """The number of a webhook that is there and may be seen. Raises NotFound."""
     row = tx.one(
         "SELECT id, url, types, inboxes, created_at, number FROM webhooks WHERE id = :id",
         id=webhook_id,
@@ -169,7 +169,7 @@ def _number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
 
 def remove_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> None:
     """Tell it nothing more. Raises NotFound."""
-    number = _number(tx, webhook_id, visible)
+    number = webhook_number(tx, webhook_id, visible)
     tx.run("DELETE FROM webhook_deliveries WHERE webhook = :number", number=number)
     tx.run("DELETE FROM webhooks WHERE number = :number", number=number)
 
@@ -178,7 +178,7 @@ def renew_webhook(
     tx: Transaction, webhook_id: str, secret: str, visible: Visible, now: datetime
 ) -> Webhook:
     """Give a webhook a new secret; the old one signs as well for a day. Raises NotFound."""
-    number = _number(tx, webhook_id, visible)
+    number = webhook_number(tx, webhook_id, visible)
     tx.run(
         """UPDATE webhooks SET old_secret = secret, secret = :secret, renewed_at = :now
             WHERE number = :number""",
@@ -294,78 +294,3 @@ def settle_webhook(
         before=seconds(now) - SEVERAL_DAYS_S,
     )
     tx.announce("webhooks")
-
-
-_DELIVERY = """
-    SELECT d.number, d.id, w.id, coalesce(e.id, ''), coalesce(e.type, ''), d.status, d.attempts,
-           d.code, d.detail, d.created_at, d.next_at, d.inbox
-      FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
-      LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event
-"""
-
-
-def list_deliveries(
-    tx: Transaction, webhook_id: str, visible: Visible, page: Slice
-) -> Found[WebhookDelivery]:
-    """The log of a webhook, newest first. Raises NotFound."""
-    number = _number(tx, webhook_id, visible)
-    counted = tx.one("SELECT count(*) FROM webhook_deliveries WHERE webhook = :n", n=number)
-    total: int = counted[0] if counted else 0
-    before = page.after[0] if page.after else 2**62
-    passed = tx.one(
-        "SELECT count(*) FROM webhook_deliveries WHERE webhook = :n AND number >= :before",
-        n=number,
-        before=before,
-    )
-    offset = passed[0] if page.after and passed else page.offset
-    rows = tx.all(
-        f"""{_DELIVERY} WHERE d.webhook = :n AND d.number < :before
-             ORDER BY d.number DESC LIMIT :limit OFFSET :skipped""",
-        n=number,
-        before=before,
-        limit=page.limit,
-        skipped=page.offset,
-    )
-    has_more = rows and offset + len(rows) < total
-    shown = tuple(_delivery(row) for row in rows)
-    return Found(shown, total, offset, (rows[-1][0],) if has_more else None)
-
-
-def _delivery(row: Row) -> WebhookDelivery:
-    next_at = moment(row[10]) if row[5] == "pending" else None
-    return WebhookDelivery(
-        id=row[1],
-        webhook_id=row[2],
-        event_id=row[3],
-        type=row[4],
-        status=row[5],
-        attempts=row[6],
-        code=row[7],
-        detail=row[8],
-        created_at=moment(row[9]),
-        next_attempt_at=next_at,
-    )
-
-
-def redeliver(
-    tx: Transaction, webhook_id: str, delivery_id: str, visible: Visible, now: datetime
-) -> WebhookDelivery:
-    """Tell it once more. Raises NotFound, or Conflict when it is about to be told anyway."""
-    number = _number(tx, webhook_id, visible)
-    row = tx.one(f"{_DELIVERY} WHERE d.webhook = :n AND d.id = :id", n=number, id=delivery_id)
-    if row is None:
-        raise NotFound(f"no delivery {delivery_id} of {webhook_id}")
-    if row[5] == "pending" and row[6] == 0:
-        raise Conflict(f"{delivery_id} is on its way already")
-    tx.run(
-        """UPDATE webhook_deliveries SET status = 'pending', first_at = :now, next_at = :now
-            WHERE inbox = :inbox AND number = :n""",
-        now=seconds(now),
-        inbox=row[11],
-        n=row[0],
-    )
-    tx.announce("webhooks")
-    which = "d.inbox = :inbox AND d.number = :n"
-    again = tx.one(f"{_DELIVERY} WHERE {which}", inbox=row[11], n=row[0])
-    assert again is not None
-    return _delivery(again)

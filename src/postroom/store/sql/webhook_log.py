@@ -1,0 +1,87 @@
+"""What became of telling webhooks: looked at, and told once more."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from postroom.errors import Conflict, NotFound
+from postroom.model.inbox import Visible
+from postroom.model.page import Found, Slice
+from postroom.model.webhook import WebhookDelivery
+from postroom.store.sql.values import moment, seconds
+from postroom.store.sql.webhooks import webhook_number
+from postroom.store.transaction import Row, Transaction
+
+_DELIVERY = """
+    SELECT d.number, d.id, w.id, coalesce(e.id, ''), coalesce(e.type, ''), d.status, d.attempts,
+           d.code, d.detail, d.created_at, d.next_at, d.inbox
+      FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
+      LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event
+"""
+
+
+def list_deliveries(
+    tx: Transaction, webhook_id: str, visible: Visible, page: Slice
+) -> Found[WebhookDelivery]:
+    """The log of a webhook, newest first. Raises NotFound."""
+    number = webhook_number(tx, webhook_id, visible)
+    counted = tx.one("SELECT count(*) FROM webhook_deliveries WHERE webhook = :n", n=number)
+    total: int = counted[0] if counted else 0
+    before = page.after[0] if page.after else 2**62
+    passed = tx.one(
+        "SELECT count(*) FROM webhook_deliveries WHERE webhook = :n AND number >= :before",
+        n=number,
+        before=before,
+    )
+    offset = passed[0] if page.after and passed else page.offset
+    rows = tx.all(
+        f"""{_DELIVERY} WHERE d.webhook = :n AND d.number < :before
+             ORDER BY d.number DESC LIMIT :limit OFFSET :skipped""",
+        n=number,
+        before=before,
+        limit=page.limit,
+        skipped=page.offset,
+    )
+    has_more = rows and offset + len(rows) < total
+    shown = tuple(_delivery(row) for row in rows)
+    return Found(shown, total, offset, (rows[-1][0],) if has_more else None)
+
+
+def _delivery(row: Row) -> WebhookDelivery:
+    next_at = moment(row[10]) if row[5] == "pending" else None
+    return WebhookDelivery(
+        id=row[1],
+        webhook_id=row[2],
+        event_id=row[3],
+        type=row[4],
+        status=row[5],
+        attempts=row[6],
+        code=row[7],
+        detail=row[8],
+        created_at=moment(row[9]),
+        next_attempt_at=next_at,
+    )
+
+
+def redeliver(
+    tx: Transaction, webhook_id: str, delivery_id: str, visible: Visible, now: datetime
+) -> WebhookDelivery:
+    """Tell it once more. Raises NotFound, or Conflict when it is about to be told anyway."""
+    number = webhook_number(tx, webhook_id, visible)
+    row = tx.one(f"{_DELIVERY} WHERE d.webhook = :n AND d.id = :id", n=number, id=delivery_id)
+    if row is None:
+        raise NotFound(f"no delivery {delivery_id} of {webhook_id}")
+    if row[5] == "pending" and row[6] == 0:
+        raise Conflict(f"{delivery_id} is on its way already")
+    tx.run(
+        """UPDATE webhook_deliveries SET status = 'pending', first_at = :now, next_at = :now
+            WHERE inbox = :inbox AND number = :n""",
+        now=seconds(now),
+        inbox=row[11],
+        n=row[0],
+    )
+    tx.announce("webhooks")
+    which = "d.inbox = :inbox AND d.number = :n"
+    again = tx.one(f"{_DELIVERY} WHERE {which}", inbox=row[11], n=row[0])
+    assert again is not None
+    return _delivery(again)
