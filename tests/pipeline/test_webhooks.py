@@ -296,6 +296,45 @@ async def test_after_a_day_it_is_given_up_and_can_be_told_by_hand(
     assert (500, 2) == (dead.code, len(receiver.got))
 
 
+async def test_what_is_told_again_by_hand_begins_anew_and_holds_nothing_up(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver
+) -> None:
+    receiver.answer = lambda count: b"500 Oops" if count == 2 else b"200 OK"
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail("old"))
+    async with telling(open_ctx):
+        await settled(open_ctx, webhook, "delivered")
+        [old] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
+        again = {"webhook_id": webhook.id, "delivery_id": old.id}
+        await call(open_ctx, redeliver, again)
+        await receiver.has(2)
+        await deliver(open_ctx, inbox, mail("new"))
+        await receiver.has(3)
+        await tried(open_ctx, webhook, 1)
+
+    _, old = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
+    assert ["old", "old", "new"] == receiver.subjects
+    assert ("pending", 1) == (old.status, old.attempts)
+
+
+async def test_what_is_retried_by_hand_keeps_its_turn(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver
+) -> None:
+    receiver.answer = lambda count: b"500 Oops" if count == 1 else b"200 OK"
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail("first"))
+    await deliver(open_ctx, inbox, mail("second"))
+    async with telling(open_ctx):
+        await tried(open_ctx, webhook, 1)
+        first = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results[-1]
+        again = {"webhook_id": webhook.id, "delivery_id": first.id}
+        told = await call(open_ctx, redeliver, again)
+        await settled(open_ctx, webhook, "delivered")
+
+    assert ("pending", 0) == (told.status, told.attempts)
+    assert ["first", "first", "second"] == receiver.subjects
+
+
 async def test_a_delivery_whose_worker_died_is_made_by_another(
     open_ctx: Context, inbox: Inbox, receiver: Receiver, clock: Clock
 ) -> None:

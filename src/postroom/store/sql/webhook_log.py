@@ -14,7 +14,7 @@ from postroom.store.transaction import Row, Transaction
 
 _DELIVERY = """
     SELECT d.number, d.id, w.id, coalesce(e.id, ''), coalesce(e.type, ''), d.status, d.attempts,
-           d.code, d.detail, d.created_at, d.next_at, d.inbox
+           d.code, d.detail, d.created_at, d.next_at, d.inbox, coalesce(d.until, 0)
       FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
       LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event
 """
@@ -66,15 +66,22 @@ def _delivery(row: Row) -> WebhookDelivery:
 def redeliver(
     tx: Transaction, webhook_id: str, delivery_id: str, visible: Visible, now: datetime
 ) -> WebhookDelivery:
-    """Tell it once more. Raises NotFound, or Conflict when it is about to be told anyway."""
+    """Tell it once more, as if for the first time. What still has its turn in the order keeps it.
+
+    Raises:
+        NotFound: there is no such delivery.
+        Conflict: it is about to be told anyway.
+    """
     number = webhook_number(tx, webhook_id, visible)
     row = tx.one(f"{_DELIVERY} WHERE d.webhook = :n AND d.id = :id", n=number, id=delivery_id)
     if row is None:
         raise NotFound(f"no delivery {delivery_id} of {webhook_id}")
-    if row[5] == "pending" and row[6] == 0:
+    if row[5] == "pending" and (row[6] == 0 or row[12] > seconds(now)):
         raise Conflict(f"{delivery_id} is on its way already")
     tx.run(
-        """UPDATE webhook_deliveries SET status = 'pending', first_at = :now, next_at = :now
+        """UPDATE webhook_deliveries
+              SET is_again = CASE WHEN status = 'pending' THEN is_again ELSE 1 END,
+                  status = 'pending', attempts = 0, first_at = :now, next_at = :now
             WHERE inbox = :inbox AND number = :n""",
         now=seconds(now),
         inbox=row[11],

@@ -38,11 +38,13 @@ INSERT_DELIVERY = """
     VALUES (:id, :webhook, :inbox, :event, 'pending', 0, :now, :now, :now, '')
 """
 _OLDEST = """
-    NOT EXISTS (
+    (d.is_again = 1 OR NOT EXISTS (
            SELECT 1 FROM webhook_deliveries b
             WHERE b.status = 'pending' AND b.webhook = d.webhook AND b.inbox = d.inbox
-              AND b.number < d.number)
+              AND b.number < d.number AND b.is_again = 0))
 """
+"""What is told once more by hand is out of the order anyway: it neither waits nor is waited for."""
+
 DUE = f"""
     SELECT d.number, w.url, w.secret, w.old_secret, w.renewed_at, d.attempts, d.first_at,
            e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data, d.inbox, d.id, d.webhook

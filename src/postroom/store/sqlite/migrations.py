@@ -469,6 +469,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
             number INTEGER NOT NULL
         )""",
     ),
+    # What is told once more by hand stands beside the order: what came later does not wait for it.
+    ("ALTER TABLE webhook_deliveries ADD COLUMN is_again INTEGER NOT NULL DEFAULT 0",),
 )
 
 
