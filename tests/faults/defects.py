@@ -18,19 +18,19 @@ from typing import Any
 
 def ack_before_commit() -> None:
     """250 is said before the mail is stored."""
-    from postroom.surfaces.smtp.session import Session
+    from postroom.surfaces.smtp.taking import Taking
 
-    stored = Session._stored
+    stored = Taking._stored
 
-    async def hasty(self: Session, mail: Any, content: Any) -> str:
+    async def hasty(self: Taking, mail: Any, content: Any) -> list[str]:
         async def later() -> None:
             await asyncio.sleep(0.2)
             await stored(self, mail, content)
 
         _tasks.append(asyncio.create_task(later()))
-        return "250 2.0.0 stored, honestly"
+        return ["250 2.0.0 stored, honestly"]
 
-    Session._stored = hasty  # type: ignore[method-assign]
+    Taking._stored = hasty  # type: ignore[method-assign]
 
 
 def forget_the_handing_over() -> None:
@@ -90,15 +90,15 @@ def answer_anyone() -> None:
 
 def accept_when_full() -> None:
     """What could not be stored for want of room is acknowledged."""
-    from postroom.surfaces.smtp.session import Session
+    from postroom.surfaces.smtp.taking import Taking
 
-    kept = Session._kept
+    answers = Taking.answers
 
-    async def polite(self: Session, mail: Any, spool: Any) -> str:
-        words = await kept(self, mail, spool)
-        return "250 2.0.0 as you like" if words.startswith("452") else words
+    async def polite(self: Taking, mail: Any, spool: Any) -> list[str]:
+        said = await answers(self, mail, spool)
+        return ["250 2.0.0 as you like" if words.startswith("452") else words for words in said]
 
-    Session._kept = polite  # type: ignore[method-assign]
+    Taking.answers = polite  # type: ignore[method-assign]
 
 
 def never_sync() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
+from postroom.errors import Unavailable
 from postroom.model.attachment import BlobKey
 from postroom.model.stored import Added
 from postroom.pipeline.house import House
@@ -20,7 +22,21 @@ from postroom.pipeline.receive import (
 _MOST_AT_ONCE = 64
 _MOST_BYTES_AT_ONCE = 64 * 2**20
 
-_Waiting = tuple[Sequence[ParsedArrival], list[BlobKey], asyncio.Future[list[Added]]]
+Taken = Added | Exception
+"""What became of a mail: it is stored, or something came in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A mail whose bytes are written, and whoever waits for the rest."""
+
+    mail: ParsedArrival
+    keys: list[BlobKey]
+    done: asyncio.Future[Taken]
+
+    def tell(self, taken: Taken) -> None:
+        if not self.done.done():
+            self.done.set_result(taken)
 
 
 @dataclass(eq=False)
@@ -36,18 +52,18 @@ class Intake:
     _waiting: list[_Waiting] = field(default_factory=list)
     _storing: asyncio.Task[None] | None = None
 
-    async def receive(self, arrivals: Sequence[Arrival]) -> list[Added]:
-        """Take in copies of one mail, all or none; when this returns, they are on disk.
+    async def receive(self, arrivals: Sequence[Arrival]) -> list[Taken]:
+        """Take in copies of one mail and say of each what became of it; what is stored is on disk.
 
-        Raises what `pipeline.receive.receive` raises.
+        Raises InvalidInput, TooLarge, and StorageFull when there is no room for its bytes.
         """
         mails = await parse_arrivals(self.house, arrivals)
-        keys = await keep_bytes(self.house, mails)
-        done: asyncio.Future[list[Added]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((mails, keys, done))
+        keys = iter(await keep_bytes(self.house, mails))
+        coming = [_waiting(mail, keys) for mail in mails]
+        self._waiting += coming
         if self._storing is None:
             self._storing = asyncio.create_task(self._store_all())
-        return await done
+        return [await waiting.done for waiting in coming]
 
     async def _store_all(self) -> None:
         while self._waiting:
@@ -59,29 +75,26 @@ class Intake:
         size = 0
         while self._waiting and len(lot) < _MOST_AT_ONCE and size < _MOST_BYTES_AT_ONCE:
             lot.append(self._waiting.pop(0))
-            size += sum(len(arrival.raw) for arrival, _ in lot[-1][0])
+            size += len(lot[-1].mail[0].raw)
         return lot
 
     async def _store(self, lot: list[_Waiting]) -> None:
         """One that cannot be stored must not take the others with it."""
         try:
-            mails = [mail for some, _, _ in lot for mail in some]
-            keys = [key for _, some, _ in lot for key in some]
-            added = await store_parsed(self.house, mails, keys)
+            keys = [key for waiting in lot for key in waiting.keys]
+            taken = await store_parsed(self.house, [waiting.mail for waiting in lot], keys)
         except Exception as error:  # noqa: BLE001 - whoever brought the mail hears of it
-            if len(lot) == 1:
-                _fail(lot[0][2], error)
+            if len(lot) == 1 or isinstance(error, Unavailable):
+                for waiting in lot:
+                    waiting.tell(error)
                 return
             for waiting in lot:
                 await self._store([waiting])
             return
-        left = iter(added)
-        for some, _, done in lot:
-            answer = [next(left) for _ in some]
-            if not done.done():
-                done.set_result(answer)
+        for waiting, added in zip(lot, taken, strict=True):
+            waiting.tell(added)
 
 
-def _fail(done: asyncio.Future[list[Added]], error: Exception) -> None:
-    if not done.done():
-        done.set_exception(error)
+def _waiting(mail: ParsedArrival, keys: Iterator[BlobKey]) -> _Waiting:
+    own = list(islice(keys, 1 + len(mail[1].attachments)))
+    return _Waiting(mail, own, asyncio.get_running_loop().create_future())

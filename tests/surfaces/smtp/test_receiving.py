@@ -30,10 +30,10 @@ from postroom.surfaces.smtp.server import Listener, listening
 from postroom.surfaces.smtp.session import (
     MOST_ERRORS,
     MOST_RECIPIENTS,
-    MOST_TEXT_LINE_BYTES,
     Session,
 )
 from postroom.surfaces.smtp.spool import KEPT_BYTES
+from postroom.surfaces.smtp.taking import MOST_TEXT_LINE_BYTES, for_all
 from tests.mails import mail, new_inbox
 from tests.servers.certificates import certificate
 from tests.surfaces.smtp.conftest import Client, connect
@@ -532,6 +532,53 @@ async def test_an_inbox_that_is_gone_harms_nobody_else_in_the_lot(
 
     assert [b"250", b"250", b"250", b"550", b"250", b"250"] == answers
     assert 5 == (await app.house.store.messages(MessageQuery())).total
+
+
+@pytest.mark.parametrize("hello", [b"LHLO me", b"EHLO me"])
+async def test_an_inbox_that_is_gone_takes_the_mail_from_no_other(
+    app: App, client: Client, inbox: Inbox, hello: bytes
+) -> None:
+    gone, other = await new_inbox(app.house, "gone"), await new_inbox(app.house, "other")
+    await client.reply()
+    await client.say(hello, b"MAIL FROM:<a@b.c>")
+    for place in (inbox, gone, other, inbox):
+        await client.say(f"RCPT TO:<{place.address}>".encode())
+    await client.say(b"DATA")
+    await app.house.store.remove_inbox(gone.id, None, force=True)
+    client.writer.write(MAIL + b".\r\n")
+    count = 4 if hello.startswith(b"LHLO") else 1
+    answers = [(await client.reply()).decode().strip() for _ in range(count)]
+
+    rows = (await app.house.store.messages(MessageQuery())).rows
+    told = {row.inbox_id: f"250 2.0.0 stored as {row.id}" for row in rows}
+    refused = {gone.id: "550 5.1.1 the inbox is gone"}
+    expected = [{**told, **refused}[place.id] for place in (inbox, gone, other, inbox)]
+    assert {inbox.id, other.id} == told.keys()
+    assert expected[:count] == answers
+    assert b"221" == (await client.say(b"QUIT"))[:3]
+
+
+async def test_mail_for_nobody_who_is_left_is_refused(
+    app: App, client: Client, inbox: Inbox
+) -> None:
+    await client.begin(inbox.address)
+    await app.house.store.remove_inbox(inbox.id, None, force=True)
+
+    assert b"550 5.1.1" == (await client.send(MAIL + b".\r\n"))[:9]
+
+
+def test_who_may_get_it_later_makes_the_sender_try_again() -> None:
+    assert "451 x" == for_all(["250 a", "451 x", "550 y"])
+    assert "250 a" == for_all(["550 y", "250 a", "250 b"])
+    assert "550 y" == for_all(["550 y", "550 y"])
+
+
+async def test_an_empty_line_is_answered(client: Client) -> None:
+    await client.reply()
+
+    assert b"500 5.5.2" == (await client.say(b""))[:9]
+    assert b"500 5.5.2" == (await client.say(b" "))[:9]
+    assert b"250" == (await client.say(b"NOOP"))[:3]
 
 
 async def test_a_mail_that_goes_in_circles_is_stopped(client: Client, inbox: Inbox) -> None:

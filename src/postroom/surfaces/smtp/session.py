@@ -8,48 +8,28 @@ from __future__ import annotations
 
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from postroom.errors import InvalidInput, MailError, NotFound, RateLimited, StorageFull, TooLarge
+from postroom.errors import MailError, RateLimited
 from postroom.operations.rates import Rates
 from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.intake import Intake
-from postroom.pipeline.receive import Arrival
-from postroom.surfaces.smtp.commands import (
-    Path,
-    has_bare_newline,
-    has_long_line,
-    hops,
-    parse_path,
-    unstuffed,
-)
+from postroom.surfaces.smtp.commands import Path, parse_path
 from postroom.surfaces.smtp.spool import Spool, Spools
+from postroom.surfaces.smtp.taking import Envelope, Taking, for_all
 from postroom.surfaces.smtp.wire import Gone, Wire
 
 IDLE_S = 300.0
 HANDSHAKE_S = 30.0
 MOST_LINE_BYTES = 2_000
-MOST_TEXT_LINE_BYTES = 1_048_576
-"""RFC 5321 §4.5.3.1.6 allows 1,000, and real mail has whole pages in a line."""
-
 MOST_RECIPIENTS = 100
 MOST_ERRORS = 20
-MOST_HOPS = 50
 _FROM_PARAMETERS = {"SIZE", "BODY", "SMTPUTF8"}
 
 
 class _Over(Exception):
     """We end the connection; the last words are said."""
-
-
-@dataclass(slots=True)
-class _Mail:
-    """A mail that is being announced."""
-
-    sender: str
-    inboxes: list[str] = field(default_factory=list)
-    """One for each recipient, in their order: LMTP answers each of them."""
 
 
 @dataclass(slots=True)
@@ -67,7 +47,7 @@ class Session:
     _greeted: bool = False
     _is_lmtp: bool = False
     _is_encrypted: bool = False
-    _mail: _Mail | None = None
+    _mail: Envelope | None = None
     _errors: int = 0
 
     async def run(self) -> None:
@@ -93,8 +73,8 @@ class Session:
         said = "".join(f"{line}\r\n" for line in lines).encode()
         await self.wire.send(said, self.idle_s)
 
-    async def _line(self) -> str:
-        """The next command. A line that is too long ends the connection."""
+    async def _line(self) -> str | None:
+        """The next command; None if it was none. A line that is too long ends the connection."""
         while (end := self.wire.buffer.find(b"\n")) < 0:
             if len(self.wire.buffer) > MOST_LINE_BYTES:
                 break
@@ -106,16 +86,17 @@ class Session:
         del self.wire.buffer[: end + 1]
         if not line.endswith(b"\r\n") or b"\0" in line or b"\r" in line[:-2]:
             await self._refuse("500 5.5.2 end lines with CR LF, without control characters")
-            return ""
+            return None
         return line[:-2].decode("utf-8", "replace")
 
-    async def _answer(self, line: str) -> None:
-        if not line:
+    async def _answer(self, line: str | None) -> None:
+        if line is None:
             return
         verb, _, argument = line.partition(" ")
         command = _COMMANDS.get(verb.upper())
         if command is None:
-            await self._refuse("500 5.5.1 there is no such command here")
+            missing = "500 5.5.2 the line is empty; say a command"
+            await self._refuse("500 5.5.1 there is no such command here" if verb else missing)
             return
         await command(self, argument.strip())
 
@@ -181,7 +162,7 @@ class Session:
             self._failed("smtp_limited", wait_s=error.retry_after)
             await self._say(f"450 4.7.1 too many mails from you; again in {error.retry_after} s")
             return
-        self._mail = _Mail(path.address)
+        self._mail = Envelope(path.address)
         await self._say("250 2.1.0 ok")
 
     def _wrong_parameters(self, path: Path) -> str | None:
@@ -214,7 +195,7 @@ class Session:
         """RFC 5321 §4.5.1: the postmaster needs no domain."""
         return address if "@" in address else f"{address}@{self.our_name}"
 
-    async def _recipient(self, mail: _Mail, address: str) -> None:
+    async def _recipient(self, mail: Envelope, address: str) -> None:
         try:
             inbox = (await inboxes_for(self.intake.house, [address])).get(address.lower())
         except MailError as error:
@@ -261,12 +242,12 @@ class Session:
         await self._say("554 5.5.0 wait for the answer to your mail; it was not taken")
         raise _Over
 
-    async def _take(self, mail: _Mail, spool: Spool) -> None:
-        words = await self._kept(mail, spool)
-        answers = [words] * (len(mail.inboxes) if self._is_lmtp else 1)
+    async def _take(self, mail: Envelope, spool: Spool) -> None:
+        answers = await Taking(self.intake, self._failed).answers(mail, spool)
+        words = for_all(answers)
         if words[0] != "4":
             self._count("accepted" if words[0] == "2" else "refused")
-        await self._say(*answers)
+        await self._say(*(answers if self._is_lmtp else [words]))
 
     def _count(self, what: str) -> None:
         self.intake.house.counts.add(f"smtp_{what}")
@@ -275,43 +256,6 @@ class Session:
         """A failure, in the words that find the connection again: never those of the mail."""
         about = {"session": self.id, "peer": self.wire.peer, **context}
         self.intake.house.counts.failed(name, about, cause=cause)
-
-    async def _kept(self, mail: _Mail, spool: Spool) -> str:
-        """Put a mail on disk and say what became of it."""
-        try:
-            content = await spool.read()
-            if content is None:
-                return _PROBLEMS[TooLarge]
-            return self._wrong_content(content) or await self._stored(mail, unstuffed(content))
-        except MailError as error:
-            words = _problem(error)
-            if words.startswith("4"):
-                self._failed("smtp_failed", error=str(error))
-            return words
-        except Exception as error:  # noqa: BLE001 - the sender tries again, the log says why
-            self._failed("smtp_failed", cause=error)
-            return "451 4.3.0 something went wrong on our side; try again later"
-
-    def _wrong_content(self, content: bytes) -> str | None:
-        if has_bare_newline(content):
-            self._failed("smtp_smuggled", reason="a bare newline")
-            return "554 5.6.0 a bare newline is in the mail; end lines with CR LF"
-        if hops(content) > MOST_HOPS:
-            self._failed("smtp_looping", hops=hops(content))
-            return "554 5.4.6 the mail goes round in circles"
-        if has_long_line(content, MOST_TEXT_LINE_BYTES):
-            return "554 5.6.0 a line of the mail is too long; encode it"
-        return None
-
-    async def _stored(self, mail: _Mail, raw: bytes) -> str:
-        if not mail.sender:
-            # RFC 5321 §4.4: only the envelope knows that nobody wants an answer to this mail.
-            raw = b"Return-Path: <>\r\n" + raw
-        inboxes = dict.fromkeys(mail.inboxes)
-        added = await self.intake.receive(
-            [Arrival(raw, inbox_id, envelope_sender=mail.sender) for inbox_id in inboxes]
-        )
-        return f"250 2.0.0 stored as {added[0].message_id}"
 
     async def rset(self, _argument: str) -> None:
         self._mail = None
@@ -345,18 +289,3 @@ _COMMANDS: dict[str, Callable[[Session, str], Awaitable[None]]] = {
     "HELP": Session.help,
     "QUIT": Session.quit,
 }
-
-_PROBLEMS: Mapping[type[MailError], str] = {
-    StorageFull: "452 4.3.1 the disk is full; try again later",
-    TooLarge: "552 5.3.4 the mail is over the limit",
-    NotFound: "550 5.1.1 the inbox is gone",
-    InvalidInput: "554 5.6.0 the mail is empty",
-}
-
-
-def _problem(error: MailError) -> str:
-    """What SMTP says of our errors."""
-    for kind, words in _PROBLEMS.items():
-        if isinstance(error, kind):
-            return words
-    return "451 4.3.0 the mail cannot be stored now; try again later"
