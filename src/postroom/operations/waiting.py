@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, Unavailable
-from postroom.mail.extracting import find_code, find_link
+from postroom.mail.action_links import find_link
+from postroom.mail.codes import find_code
 from postroom.mail.fold import fold
 from postroom.mail.parse import parse_message
 from postroom.model.event import FIRST, Event, Waited
@@ -200,8 +201,9 @@ async def _answer(ctx: Context, request: WaitForMessage, message: Message) -> Wa
 
 async def _extracted(ctx: Context, request: WaitForMessage, message: Message) -> str | None:
     if request.extract == "code":
-        return find_code(message.subject, message.new_text or message.text)
+        text = message.new_text or message.text
+        return await in_thread(find_code, message.subject, text)
     if request.extract == "link":
         parsed = await in_thread(parse_message, await ctx.blobs.read(message.raw), ctx.limits)
-        return find_link(message.text, parsed.links)
+        return await in_thread(find_link, message.text, parsed.links)
     return None

@@ -1,0 +1,160 @@
+"""The link that a mail asks to follow is found, and none that does harm or leads elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.mail.action_links import find_link
+from postroom.mail.message import Link
+from postroom.mail.parse import parse_message
+from postroom.model.limits import Limits
+
+ID = "8f3kd93kf93kd93k7q"
+
+FOUND = [
+    ("Confirm: https://a.com/verify?token=abcdefghijklmnop_", "verify?token=abcdefghijklmnop_"),
+    ("Confirm: _https://a.com/verify?t=abc_", "?t=abc"),
+    ("click (https://a.com/verify/abc_(x))", "/abc_(x)"),
+    ("https://a.com/verify?t=[1]", "?t=[1]"),
+    ("[Verify](https://a.com/verify?t=1)", "verify?t=1"),
+    ("[Verify](https://x.com/v/1(2))", "/v/1(2)"),
+    ("Verify [https://a.com/verify?t=1] now", "verify?t=1"),
+    ("Go to <https://a.com/verify/abc> now", "/verify/abc"),
+    ("Here's your link: HTTPS://A.COM/login?x=1!", "login?x=1"),
+    ("Go https://help.example.com/verify?token=abcdef\n\nhttps://example.com/", "?token=abcdef"),
+    ("https://a.com/privacy/verify?token=aaaa\n\nhttps://a.com/", "?token=aaaa"),
+    ("https://a.com/help/reset-password\n\nConfirm https://b.com/c?x=1", "b.com/c?x=1"),
+    ("Confirm https://b.com/c\n\nhttps://a.com/help/reset-your-password", "b.com/c"),
+    ("Confirm https://b.com/c\n\nhttps://a.com/confirm/unsubscribe?token=aaaa", "b.com/c"),
+    ("Reset it here: https://a.com/reset?t=abc.\nHelp: https://a.com/help", "/reset?t=abc"),
+    (f"Confirm:\nhttps://a.com/c/x.\nUnsubscribe: https://a.com/unsubscribe/{ID}", "/c/x"),
+    (f"Confirm your email address:\n\nhttps://app.box.com/c/{ID}\n\nhttps://a.com/about", ID),
+    (f"Confirm your address:\nhttps://www.dropbox.com/l/{ID}\n\nhttps://a.com/forum", ID),
+    (f"Confirm: https://max.com/c/{ID} Questions? https://netflix.com/contact", ID),
+    ("To activate your account: https://x.com/a/Zk3Q\nOur blog: https://a.com/blog", "/a/Zk3Q"),
+    (f"Please click https://a.com/x/{ID} to verify your address.", ID),
+    (f"You can unsubscribe at any time. Confirm your subscription: https://a.com/s/{ID}", ID),
+    (f"Confirm your email.\n\nPaste this link into your browser:\nhttps://a.com/x/{ID}", ID),
+    (f"Open this link in your browser to sign in: https://a.com/x/{ID}", ID),
+    (f"Unblock your account: verify it at https://a.com/x/{ID}", ID),
+    ("Accept or decline the invitation: https://a.com/invite/77", "/invite/77"),
+    ("Confirm your subscription: https://z.list-manage.com/subscribe/confirm?u=1", "confirm?u=1"),
+    (f"Bitte bestätigen Sie Ihre Adresse:\nhttps://a.de/b/{ID}\n\nAbmelden: https://a.de/x/1", ID),
+    (f"Cliquez ici pour réinitialiser votre mot de passe : https://a.fr/r/{ID}", ID),
+    (f"Confirma tu correo:\nhttps://a.es/c/{ID}\nDarse de baja: https://a.es/c/b{ID}", ID),
+    (f"Conferma il tuo indirizzo: https://a.it/c/{ID}", ID),
+    (f"Redefina sua senha: https://a.br/r/{ID}", ID),
+    (f"Bevestig je e-mailadres: https://a.nl/c/{ID}\nAfmelden: https://a.nl/a/1", ID),
+    (f"Potwierdź adres e-mail: https://a.pl/c/{ID}", ID),
+    (f"Bekräfta din e-post: https://a.se/c/{ID}", ID),
+    (f"E-postanızı doğrulayın: https://a.tr/c/{ID}", ID),
+    (f"Подтвердите адрес: https://a.ru/c/{ID}\nОтписаться: https://a.ru/u/{ID}", ID),
+    (f"请点击以下链接验证您的邮箱：\nhttps://a.cn/c/{ID}\n退订：https://a.cn/t/1", ID),
+    (
+        f"以下のURLで本登録してください。\nhttps://a.jp/c/{ID}\n\n配信停止: https://a.jp/s",
+        ID,
+    ),
+    (f"아래 링크를 눌러 이메일을 인증하세요: https://a.kr/c/{ID}", ID),
+]
+
+NONE = [
+    "no link at all",
+    "Weekly news.\n\nUnsubscribe: https://news.example/unsubscribe/u1",
+    f"Confirm that you want to unsubscribe: https://a.com/confirm/{ID}",
+    f"To stop receiving these emails, log in: https://a.com/login/{ID}",
+    f"Click https://a.com/verify/{ID} to unsubscribe.",
+    f"https://a.com/verify?action=unsub&token={ID}",
+    f"https://a.com/verify?action=un%73ubscribe&token={ID}",
+    "Hello\nhttps://news.example/logo.png",
+    "Confirm your email! https://a.com/verify/logo.png?x=1",
+    "A magical summer: https://acme.com/stories/summer",
+    "see https://acme.com/privacy and https://acme.com/terms",
+    "Read our story: https://acme.com/stories/summer",
+    "Follow us: https://x.com/acme https://www.facebook.com/acme https://youtu.be/x",
+    "Get started with our app: https://play.google.com/store/apps/details?id=a",
+    "Best password managers: https://acme.com/blog/password-managers?utm_source=mail",
+    f"If this wasn't you, let us know: https://a.com/verify/{ID}",
+    f"Did not request this? Report it: https://a.com/report-abuse/confirm?t={ID}",
+    f"Verify your account\n\nIf you didn't sign up, click here: https://a.com/x/{ID}",
+    f"Cancel your account: https://a.com/cancel-account/confirm?t={ID}",
+    f"View this email in your browser: https://a.com/login/{ID}",
+    f"Manage your preferences: https://a.com/login?t={ID}",
+    f"Newsletter abbestellen: https://a.de/bestaetigen/{ID}",
+    f"Zum Abmelden bitte bestätigen: https://a.de/x/{ID}",
+    f"Se désabonner : https://a.fr/connexion/{ID}",
+    f"Para darse de baja, confirme aquí: https://a.es/c/{ID}",
+    f"Per annullare l'iscrizione conferma: https://a.it/disiscrizione/{ID}",
+    f"Para cancelar a inscrição, confirme: https://a.br/c/{ID}",
+    f"Uitschrijven? Bevestig hier: https://a.nl/uitschrijven/{ID}",
+    f"Отписаться от рассылки: https://a.ru/confirm/{ID}",
+    f"取消订阅请确认: https://a.cn/c/{ID}",
+    f"配信停止の確認はこちら: https://a.jp/c/{ID}",
+    f"수신거부 확인: https://a.kr/c/{ID}",
+]
+
+
+@pytest.mark.parametrize(("text", "end"), FOUND)
+def test_the_link_is_found_whole(text: str, end: str) -> None:
+    found = find_link(text)
+
+    assert found is not None
+    assert found.endswith(end)
+
+
+@pytest.mark.parametrize("text", NONE)
+def test_no_other_link_is_taken_for_it(text: str) -> None:
+    assert find_link(text) is None
+
+
+def test_the_link_that_asks_for_a_click_wins() -> None:
+    links = [
+        Link("Logo", "https://example.com/"),
+        Link("Confirm your address", "https://click.example.com/c/9f8a7b6c5d4e3f2a1b0c"),
+        Link("Unsubscribe", "https://example.com/unsubscribe?token=9f8a7b6c5d4e3f2a1b0c"),
+        Link("Help", "https://example.com/help"),
+    ]
+
+    assert "https://click.example.com/c/9f8a7b6c5d4e3f2a1b0c" == find_link("", links)
+
+
+def test_what_harms_in_one_place_is_taken_from_no_other() -> None:
+    url = f"https://a.com/confirm/{ID}"
+
+    assert url == find_link("", [Link("Confirm", url)])
+    assert find_link(f"Unsubscribe: {url}", [Link("Confirm", url)]) is None
+
+
+FOOT = (
+    '<a href="https://t.com/1">Help</a> <a href="https://t.com/2">Verify</a> '
+    '<a href="https://t.com/3">Unsubscribe</a>'
+)
+PAGES = [
+    ('To verify your email, <a href="https://t.com/1">click here</a>.', "https://t.com/1"),
+    ('<a href="https://t.com/1">Click here</a> to verify your email.', "https://t.com/1"),
+    ('<a href="https://t.com/1">Click here</a> to unsubscribe.', None),
+    ('If this was not you, <a href="https://t.com/1">reset your password</a>.', None),
+    ('<a href="https://t.com/1"><img src="https://t.com/logo.png" alt="Logo"></a>Verify it!', None),
+    (
+        FOOT,
+        "https://t.com/2",
+    ),
+    (
+        '<p>Enter the code there to verify.</p><p>Unsubscribe <a href="https://t.com/1">here</a></p>',
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("page", "url"), PAGES)
+def test_a_link_of_a_page_is_told_by_its_words_or_its_sentence(page: str, url: str | None) -> None:
+    head = "Subject: x\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
+    parsed = parse_message(f"{head}<html><body>{page}</body></html>".encode(), Limits())
+
+    assert url == find_link(parsed.text, parsed.links)
+
+
+def test_a_hostile_text_takes_no_time() -> None:
+    many = [Link(f"Verify {n}", f"https://a.com/{n}") for n in range(1_000)]
+    for text in ("https://" * 100_000, "https://a/" + "([" * 100_000, "verif. " * 100_000):
+        assert find_link(text, many) is not None
+    assert find_link("https://a/help" + "/verif" * 100_000) is None
