@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 NOUN = re.compile(
-    r"\b(?:codes?|otp|one[- ]time|pass ?code|pin|token|tan|einmal\w{0,20}|\w{4,20}code"
+    r"\b(?:codes?|otp|one[- ]time|pass ?code|pin|token|(?-i:TAN)|einmal\w{0,20}|\w{4,20}code"
     r"|sicherheits\w{0,9}"
-    r"|código|codigo|clave|codice|(?:\w{4,20})?kod\w{0,5}|codul|koodi\w{0,4}|κωδικ\w{0,4}|parola"
+    r"|código|codigo|clave|codice|(?:\w{4,20})?k[oó]d\w{0,5}|codul|\w{0,20}koodi\w{0,4}|κωδικ\w{0,4}|parola"
     r"|wachtwoord)\b"
-    r"|код|пароль|验证码|校验码|动态码|動態碼|驗證碼|認証|確認コード|コード|인증|코드|رمز|קוד|कोड"
+    r"|код|пароль|验证码|校验码|动态码|動態碼|驗證碼|認証|確認コード|ワンタイム|コード|인증|코드|رمز|קוד|कोड"
     r"|รหัส|\bmã\b",
     re.IGNORECASE,
 )
@@ -58,8 +58,9 @@ OTHER_CODE = re.compile(
     r"|dress|qr|bar|source|short|tracking|booking|reservation|reference|referral|discount|promo"
     r"|promotion(?:al)?|coupon|voucher|gift(?:[- ]card)?|offer|order|customer|course|airport|sku"
     r"|colou?r)[- ]?codes?\b"
-    r"|\b(?:gutschein|rabatt|aktions|fehler|vorteils|kortings|actie|promo|rabat|bar|post|länder)"
+    r"|\b(?:gutschein|buchungs|reservierungs|kunden|artikel|produkt|rabatt|aktions|fehler|vorteils|kortings|actie|promo|rabat|bar|post|länder)"
     r"-?(?:code|kode?)[a-z]{0,2}\b"
+    r"|\bcode (?:review|base|sample|freeze|quality|owner|of conduct)s?\b"
     r"|\bcode (?:promo\w{0,9}|postal|(?:de )?(?:réduction|remise)|avantage|erreur|cadeau)\b"
     r"|\bc[oó]digo (?:postal|promocional|de (?:descuento|desconto|error|erro|barras|reserva))\b"
     r"|\bcodice (?:sconto|promozionale|fiscale|postale|di sconto)\b"
@@ -91,7 +92,7 @@ AMOUNT_BEFORE = re.compile(rf"(?:{_CURRENCY}|(?<!\w)(?:usd|rs)\.)\s?$", re.IGNOR
 AMOUNT_AFTER = re.compile(
     rf"\s?(?:{_CURRENCY}|元|円|원|%|(?:percent|prozent|dollars?|euros?|pounds?|rupees?|yen|points?"
     r"|punkte?|puntos|credits?|coins?|miles|[kmgt]b|km|kg|seconds?|min(?:ute|uto|uut|uten)?n?s?"
-    r"|hours?|stunden?|heures?|horas?|days?|tagen?|jours|días|users|people|items|customers)\b)",
+    r"|hours?|stunden?|heures?|horas?|days?|tagen?|jours|días|users|people|items|customers|lines|copies|words|files|times|members|pages)\b)",
     re.IGNORECASE,
 )
 
@@ -108,6 +109,6 @@ OTHER_NUMBER = re.compile(
     r"|konto"
     r"|commande|facture|montant|prix|pedido|factura|importe|precio|terminad[ao] en|ordine|fattura"
     r"|importo|bestelling|factuur|bedrag|zamówieni\w|faktur\w{0,3}|tilaus|sipariş)\b"
-    r"|заказ|сч[её]т|сумм|订单|金额|註文|注文|合計|주문|[*x•·]{2,})[^\n]{0,20}$",
+    r"|заказ|сч[её]т|сумм|订单|金额|註文|注文|合計|주문|[*x•·]{2,})[^\n\d]{0,20}$",
     re.IGNORECASE,
 )

@@ -150,13 +150,14 @@ def _is_word(code: str) -> bool:
 
 def _is_usual(seen: _Seen) -> bool:
     """Whether a code looks like one by itself; others count only where they are said to follow."""
+    is_shown = seen.is_alone and NOUN.search(seen.beside) is not None
     if _ODD.fullmatch(seen.code):
-        is_named = NOUN.search(seen.sentence_before.rstrip()[-20:]) is not None
-        is_spaced = " " in seen.code and not any(c.isalpha() for c in seen.code)
-        return is_spaced and (is_named or (seen.is_alone and NOUN.search(seen.beside) is not None))
+        if " " in seen.code:
+            return is_shown or NOUN.search(seen.sentence_before.rstrip()[-20:]) is not None
+        return is_shown and _has_digit(seen.code) and seen.before.rstrip().endswith((":", "："))
     if _has_digit(seen.code):
         return not _OFFERED.fullmatch(seen.code) or SURE.search(seen.sentence) is not None
-    return seen.is_alone and NOUN.search(seen.beside) is not None
+    return is_shown
 
 
 def _is_inside(before: str) -> bool:
