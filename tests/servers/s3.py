@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import Any
 
 import httpx2
-from moto.server import ThreadedMotoServer
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
 from obstore.store import S3Store
+from werkzeug.serving import make_server
+
+
+@dataclass
+class Faults:
+    """What the server was asked, and what it says instead of what it knows.
+
+    `instead` is given a request as WSGI has it, and returns a status or nothing.
+    """
+
+    instead: Callable[[dict[str, Any]], str | None] = lambda _request: None
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    def before(self, server: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+        """The server with these faults."""
+
+        def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+            method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+            path += f"?{environ['QUERY_STRING']}" if environ["QUERY_STRING"] else ""
+            self.asked.append((method, path))
+            status = self.instead(environ)
+            if status is None:
+                return server(environ, start)
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start(status, [("Content-Length", "0")])
+            return []
+
+        return answer
 
 
 @contextmanager
-def running(bucket: str = "postroom-test") -> Iterator[S3Store]:
+def running(bucket: str = "postroom-test", faults: Faults | None = None) -> Iterator[S3Store]:
     """Start the server, make the bucket, and stop in the end."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    app = (faults or Faults()).before(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
     try:
-        host, port = server.get_host_and_port()
-        url = f"http://{host}:{port}"
+        url = f"http://127.0.0.1:{server.server_port}"
         httpx2.put(f"{url}/{bucket}", timeout=60).raise_for_status()
         yield S3Store(
             bucket,
@@ -28,7 +64,9 @@ def running(bucket: str = "postroom-test") -> Iterator[S3Store]:
             client_options={"allow_http": True},
         )
     finally:
-        server.stop()
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def environment(store: S3Store) -> dict[str, str]:

@@ -41,12 +41,14 @@ class FileBlobs:
         return await in_thread(self._put_all, list(contents))
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
-        found = await in_thread(
-            lambda: frozenset(key for key in keys if not self._path(key).exists())
-        )
+        found = await self.sizes(keys)
         if self._is_broken:
             raise MailError(_BROKEN)
-        return found
+        return frozenset(keys) - found.keys()
+
+    async def sizes(self, keys: Sequence[BlobKey]) -> dict[BlobKey, int]:
+        found = await in_thread(lambda: [(key, self._size(key)) for key in keys])
+        return {key: size for key, size in found if size is not None}
 
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
         return await in_thread(self._read, key, offset, size)
@@ -110,7 +112,7 @@ class FileBlobs:
         new = {
             key: content
             for key, content in zip(keys, contents, strict=True)
-            if not self._touch(key)
+            if not self._touch(key, len(content))
         }
         with self._disk_errors():
             for key, content in new.items():
@@ -139,13 +141,21 @@ class FileBlobs:
                 raise MailError(_BROKEN) from error
             raise
 
-    def _touch(self, key: BlobKey) -> bool:
+    def _touch(self, key: BlobKey, size: int) -> bool:
         """Make an existing blob new again, so that no sweep takes it. False if there is none."""
+        if self._size(key) != size:
+            return False
         try:
             os.utime(self._path(key))
         except FileNotFoundError:
             return False
         return True
+
+    def _size(self, key: BlobKey) -> int | None:
+        try:
+            return self._path(key).stat().st_size
+        except FileNotFoundError:
+            return None
 
     def _write(self, key: BlobKey, content: bytes) -> None:
         path = self._path(key)

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import math
+import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import obstore
-from obstore import exceptions as said
 from obstore.store import S3Store
 
+from postroom.blobs.object_errors import SILENT, no_bucket, object_errors, refused
 from postroom.errors import NotFound, Unavailable
 from postroom.model.attachment import BlobKey
 from postroom.ports.blobs import UsedBlobs
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 _PATIENCE: dict[str, Any] = {
     "timeout": "60s",
@@ -32,6 +34,16 @@ _PATIENCE: dict[str, Any] = {
     "retry_config": {"max_retries": 4, "retry_timeout": timedelta(seconds=15)},
 }
 """Not as `client_options`: those would hide `AWS_ALLOW_HTTP` and its like in the environment."""
+
+_IMPATIENCE: dict[str, Any] = {
+    **_PATIENCE,
+    "read_timeout": "5s",
+    "retry_config": {"max_retries": 4, "retry_timeout": timedelta(seconds=9)},
+}
+"""For what is only read: so long a silence, twice, and nobody waits any more.
+
+Not for what is written: there, the server is silent until it has got all of it.
+"""
 
 _CHUNK_BYTES = 1024 * 1024
 _PART_BYTES = 8 * 1024 * 1024
@@ -41,14 +53,18 @@ _FRESH = timedelta(hours=6)
 """A sweep leaves newer blobs alone, by far: to put one of them again need not renew it."""
 
 _GONE = "gone/"
-_PROBE = "probe"
+_NOTHING = "nothing"
+"""There is never anything below this."""
+
+_PROBE_BYTES = 16
 _PROBE_S = 10.0
 _PROBED_S = 60.0
 """What was written so long ago still shows that the bucket takes what we write."""
 
-_SILENT = "the object store does not answer; try again"
 _AT_ONCE = 500
 _IN_FLIGHT = 8
+_COPIES_IN_FLIGHT = 32
+"""More, for the bytes do not pass through us."""
 
 
 class ObjectBlobs:
@@ -58,20 +74,23 @@ class ObjectBlobs:
     once more in the meantime stays, and one that is needed after all comes back.
     """
 
-    def __init__(self, store: S3Store, public: S3Store | None = None) -> None:
-        self._store, self._public = store, public or store
+    def __init__(
+        self, store: S3Store, public: S3Store | None = None, reading: S3Store | None = None
+    ) -> None:
+        self._store, self._public, self._reading = store, public or store, reading or store
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
+        self._copies = asyncio.Semaphore(_COPIES_IN_FLIGHT)
         self._written_s = -math.inf
 
     @classmethod
     def at(cls, url: str, public_url: str | None = None) -> ObjectBlobs:
         """The blobs under `s3://bucket/prefix`; links lead to the server at *public_url*."""
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
-        store = S3Store(bucket, prefix=prefix or None, **_PATIENCE)
+        reached = partial(S3Store, bucket, prefix=prefix or None)
+        store, reading = reached(**_PATIENCE), reached(**_IMPATIENCE)
         if public_url is None:
-            return cls(store)
-        public = S3Store(bucket, prefix=prefix or None, aws_endpoint_url_s3=public_url, **_PATIENCE)
-        return cls(store, public)
+            return cls(store, store, reading)
+        return cls(store, reached(aws_endpoint_url_s3=public_url, **_PATIENCE), reading)
 
     async def put(self, contents: Iterable[bytes]) -> list[BlobKey]:
         pairs = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
@@ -79,13 +98,19 @@ class ObjectBlobs:
         return [key for key, _ in pairs]
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
-        found = await asyncio.gather(*(self._written_at(_path(key)) for key in keys))
-        return frozenset(key for key, at in zip(keys, found, strict=True) if at is None)
+        return frozenset(keys) - (await self.sizes(keys)).keys()
+
+    async def sizes(self, keys: Sequence[BlobKey]) -> dict[BlobKey, int]:
+        found = await asyncio.gather(*(self._head(_path(key)) for key in keys))
+        if None in found:
+            await self._look_for_bucket()
+        return {key: meta["size"] for key, meta in zip(keys, found, strict=True) if meta}
 
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
         for path in (_path(key), _GONE + _path(key), _path(key)):
-            with _object_errors(), suppress(FileNotFoundError):
+            with suppress(FileNotFoundError), object_errors():
                 return await self._read(path, offset, size)
+        await self._look_for_bucket()
         raise _is_missing(key)
 
     async def stream(self, key: BlobKey) -> AsyncIterator[bytes]:
@@ -107,24 +132,17 @@ class ObjectBlobs:
         return None
 
     async def discard(self, keys: Sequence[BlobKey], used: UsedBlobs) -> None:
-        for key in keys:
-            await self._move(_path(key), _GONE + _path(key))
-        in_use = await used(keys) if keys else frozenset()
-        for key in keys:
-            await self._settle(key, in_use)
+        for start in range(0, len(keys), _AT_ONCE):
+            await self._discard(keys[start : start + _AT_ONCE], used)
 
     async def sweep(self, used: UsedBlobs, *, older_than: timedelta) -> int:
         before = datetime.now(UTC) - older_than
         removed = 0
         async for keys in self._listed(_GONE, datetime.max.replace(tzinfo=UTC)):
-            in_use = await used(keys)
-            for key in keys:
-                await self._settle(key, in_use)
+            await self._settle(keys, await used(keys))
         async for keys in self._listed("", before):
             in_use = await used(keys)
-            unused = [key for key in keys if key not in in_use]
-            await self.discard(unused, used)
-            removed += len(await self.missing(unused))
+            removed += await self._discard([key for key in keys if key not in in_use], used)
         return removed
 
     async def check(self) -> None:
@@ -132,77 +150,96 @@ class ObjectBlobs:
             return
         try:
             async with asyncio.timeout(_PROBE_S):
-                with self._writing():
-                    await obstore.put_async(self._store, _PROBE, b"", mode="overwrite")
+                [key] = await self.put([secrets.token_bytes(_PROBE_BYTES)])
+                with suppress(Unavailable):
+                    await self._delete([_path(key)])
         except TimeoutError as error:
-            raise _refused(_SILENT, error) from error
+            raise refused(SILENT, error) from error
 
     async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
         """An address under which the content can be fetched for a while, without us."""
         if await self.missing([key]):
             raise _is_missing(key)
-        with _object_errors():
+        with object_errors():
             return await obstore.sign_async(self._public, "GET", _path(key), lasting)
 
     async def _put(self, key: BlobKey, content: bytes) -> None:
+        """Write a blob that is not there; to write it over another of its name does no harm."""
         async with self._slots:
-            written_at = await self._written_at(_path(key))
-            if written_at is not None and datetime.now(UTC) - written_at < _FRESH:
-                return
-            is_new = written_at is None and len(content) <= _PART_BYTES
-            with self._writing(), suppress(said.AlreadyExistsError):
+            with self._writing():
+                meta = await self._head(_path(key))
+                if meta is not None and _is_fresh(meta, len(content)):
+                    return
                 await obstore.put_async(
                     self._store,
                     _path(key),
                     content,
-                    mode="create" if is_new else "overwrite",
                     use_multipart=len(content) > _PART_BYTES,
                     chunk_size=_PART_BYTES,
                 )
+                self._written_s = time.monotonic()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Remember when the bucket took something; it finds no place only if there is no bucket."""
-        is_taken = False
+        """Forget that the bucket took something if it does not; only a bucket can be missing."""
         try:
-            with _object_errors():
+            with object_errors():
                 yield
-            is_taken = True
-        except FileNotFoundError as error:
-            raise _no_bucket(error) from error
-        finally:
-            self._written_s = time.monotonic() if is_taken else -math.inf
+        except BaseException as error:
+            self._written_s = -math.inf
+            if isinstance(error, FileNotFoundError):
+                raise no_bucket(error) from error
+            raise
 
-    async def _written_at(self, path: str) -> datetime | None:
-        with _object_errors(), suppress(FileNotFoundError):
-            return (await obstore.head_async(self._store, path))["last_modified"]
+    async def _head(self, path: str) -> ObjectMeta | None:
+        with suppress(FileNotFoundError), object_errors():
+            return await obstore.head_async(self._reading, path)
         return None
 
+    async def _look_for_bucket(self) -> None:
+        """Raise Unavailable if it is the bucket that is missing: a HEAD has no words for that."""
+        with object_errors():
+            await obstore.list_with_delimiter_async(self._reading, _NOTHING)
+
     async def _read(self, path: str, offset: int, size: int | None) -> bytes:
-        length = (await obstore.head_async(self._store, path))["size"]
+        length = (await obstore.head_async(self._reading, path))["size"]
         end = length if size is None else min(length, offset + size)
         if offset >= end:
             return b""
-        found = await obstore.get_range_async(self._store, path, start=offset, end=end)
+        found = await obstore.get_range_async(self._reading, path, start=offset, end=end)
         return bytes(found)
 
-    async def _move(self, path: str, to: str) -> None:
-        with _object_errors(), suppress(FileNotFoundError):
-            await obstore.copy_async(self._store, path, to)
-            await obstore.delete_async(self._store, path)
+    async def _discard(self, keys: Sequence[BlobKey], used: UsedBlobs) -> int:
+        """Set blobs aside, look again, and return how many went."""
+        copied = await asyncio.gather(*(self._copy(_path(key), _GONE + _path(key)) for key in keys))
+        aside = [key for key, is_there in zip(keys, copied, strict=True) if is_there]
+        await self._delete([_path(key) for key in aside])
+        in_use = await used(aside) if aside else frozenset()
+        await self._settle(aside, in_use)
+        return len(frozenset(aside) - in_use)
 
-    async def _settle(self, key: BlobKey, in_use: frozenset[BlobKey]) -> None:
-        """Remove a blob that was set aside, or bring it back if it is needed after all."""
-        aside = _GONE + _path(key)
-        if key in in_use and await self._written_at(_path(key)) is None:
-            await self._move(aside, _path(key))
-            return
-        with _object_errors(), suppress(FileNotFoundError):
-            await obstore.delete_async(self._store, aside)
+    async def _settle(self, keys: Sequence[BlobKey], in_use: frozenset[BlobKey]) -> None:
+        """Remove blobs that were set aside, and bring those back that are needed after all."""
+        lost = await self.missing([key for key in keys if key in in_use])
+        await asyncio.gather(*(self._copy(_GONE + _path(key), _path(key)) for key in lost))
+        await self._delete([_GONE + _path(key) for key in keys])
+
+    async def _copy(self, path: str, to: str) -> bool:
+        """Copy an object; false if there is none."""
+        async with self._copies:
+            with suppress(FileNotFoundError), object_errors():
+                await obstore.copy_async(self._store, path, to)
+                return True
+        return False
+
+    async def _delete(self, paths: Sequence[str]) -> None:
+        with suppress(FileNotFoundError), object_errors():
+            if paths:
+                await obstore.delete_async(self._store, paths)
 
     async def _listed(self, prefix: str, before: datetime) -> AsyncIterator[list[BlobKey]]:
         """The keys of blobs that are older, some at a time."""
-        with _object_errors():
+        with object_errors():
             async for part in obstore.list(self._store, prefix or None, chunk_size=_AT_ONCE):
                 keys = [
                     key
@@ -211,6 +248,10 @@ class ObjectBlobs:
                 ]
                 if keys:
                     yield keys
+
+
+def _is_fresh(meta: ObjectMeta, size: int) -> bool:
+    return meta["size"] == size and datetime.now(UTC) - meta["last_modified"] < _FRESH
 
 
 def _is_missing(key: BlobKey) -> NotFound:
@@ -225,32 +266,3 @@ def _key(path: str, prefix: str) -> BlobKey | None:
     """The key of an object; None if it is not one of ours, or set aside."""
     folder, _, name = path.removeprefix(prefix).partition("/")
     return folder + name if len(folder) == 2 and len(name) == 62 else None
-
-
-@contextmanager
-def _object_errors() -> Iterator[None]:
-    """Turn what the bucket says into what we say; what is missing or there is for the caller.
-
-    All of it passes once somebody has mended the bucket, so whoever asks may come again.
-    """
-    try:
-        yield
-    except (FileNotFoundError, said.AlreadyExistsError):
-        raise
-    except (said.PermissionDeniedError, said.UnauthenticatedError) as error:
-        words = "the object store refused our login; check its key and policy"
-        raise _refused(words, error) from error
-    except said.BaseError as error:
-        if "NoSuchBucket" in str(error):
-            raise _no_bucket(error) from error
-        raise _refused(_SILENT, error) from error
-
-
-def _no_bucket(error: Exception) -> Unavailable:
-    return _refused("there is no such bucket; make it, or correct POSTROOM_BLOBS_URL", error)
-
-
-def _refused(words: str, error: Exception) -> Unavailable:
-    """What to do, for the caller; the reason, which goes on for pages, for the log."""
-    log.warning("objects.refused", extra={"error": str(error).partition("\n\nDebug")[0][:1000]})
-    return Unavailable(words, retry_after=2)

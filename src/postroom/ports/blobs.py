@@ -28,6 +28,9 @@ class BlobStore(Protocol):
         Whoever asks is about to say that the rest is kept, so nobody answers on a broken disk.
         """
 
+    async def sizes(self, keys: Sequence[BlobKey]) -> dict[BlobKey, int]:
+        """How many bytes there are under those of the keys under which there is something."""
+
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
         """Return the bytes from *offset* on, at most *size* of them.
 

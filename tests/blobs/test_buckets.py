@@ -1,0 +1,246 @@
+"""What only a bucket has: links, bad days, and a way there."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from threading import Barrier
+from typing import Any
+
+import httpx2
+import obstore
+import pytest
+from obstore.store import S3Store
+
+from postroom.blobs import objects
+from postroom.blobs.objects import ObjectBlobs
+from postroom.errors import Unavailable
+from tests.blobs.test_blobs import all_used, nothing_used
+from tests.servers.s3 import Faults, environment, running
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[S3Store]:
+    """A bucket on a server that speaks S3."""
+    with running() as store:
+        yield store
+
+
+@pytest.fixture
+def reached(bucket: S3Store, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The bucket's URL, with all that a user sets to reach its server, which has no TLS."""
+    for name, value in environment(bucket).items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{bucket.config['bucket']}/some/prefix"
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ObjectBlobs, Faults]]:
+    """A bucket of its own on a server that can be told to fail."""
+    faults = Faults()
+    with running(faults=faults) as store:
+        for name, value in environment(store).items():
+            monkeypatch.setenv(name, value)
+        faults.asked.clear()
+        yield ObjectBlobs.at("s3://postroom-test"), faults
+
+
+def answering(status: str, method: str) -> Callable[[dict[str, Any]], str | None]:
+    """A fault: what is answered to one method."""
+    return lambda request: status if request["REQUEST_METHOD"] == method else None
+
+
+async def test_an_object_that_is_sent_in_parts_is_whole(bucket: S3Store) -> None:
+    blobs = ObjectBlobs(bucket)
+    content = os.urandom(17 * 1024 * 1024)
+
+    (key,) = await blobs.put([content])
+
+    assert await blobs.damage(key, len(content)) is None
+    assert content[-5:] == await blobs.read(key, offset=len(content) - 5, size=100)
+
+
+async def test_an_object_set_aside_by_a_killed_removal_is_read_and_comes_back(
+    bucket: S3Store,
+) -> None:
+    blobs = ObjectBlobs(bucket)
+    (key,) = await blobs.put([b"needed after all"])
+    path = f"{key[:2]}/{key[2:]}"
+    await obstore.rename_async(bucket, path, f"gone/{path}")
+
+    assert b"needed after all" == await blobs.read(key)
+    await blobs.sweep(all_used, older_than=timedelta(hours=1))
+
+    assert frozenset() == await blobs.missing([key])
+
+
+async def test_a_link_leads_to_the_content_without_a_login(bucket: S3Store) -> None:
+    blobs = ObjectBlobs(bucket)
+    (key,) = await blobs.put([b"for a while"])
+
+    link = await blobs.link(key, lasting=timedelta(minutes=5))
+
+    async with httpx2.AsyncClient() as http:
+        assert b"for a while" == (await http.get(link)).content
+
+
+async def test_the_environment_says_how_a_bucket_is_reached(reached: str) -> None:
+    blobs = ObjectBlobs.at(reached)
+
+    (key,) = await blobs.put([b"over plain HTTP"])
+
+    assert b"over plain HTTP" == await blobs.read(key)
+
+
+async def test_links_lead_to_where_others_reach_the_bucket(
+    bucket: S3Store, reached: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = bucket.config["endpoint"].replace("127.0.0.1", "localhost")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", bucket.config["endpoint"])
+    blobs = ObjectBlobs.at(reached, outside)
+    (key,) = await blobs.put([b"for those outside"])
+
+    link = await blobs.link(key, lasting=timedelta(minutes=5))
+
+    assert link.startswith(f"{outside}/")
+    async with httpx2.AsyncClient() as http:
+        assert b"for those outside" == (await http.get(link)).content
+
+
+async def test_a_bucket_that_is_not_there_is_told_with_what_to_do(
+    reached: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    blobs = ObjectBlobs.at("s3://nobody-made-this")
+
+    swept = blobs.sweep(all_used, older_than=timedelta())
+    for attempt in (blobs.check(), blobs.put([b"a"]), swept):
+        with pytest.raises(Unavailable, match="POSTROOM_BLOBS_URL") as refused:
+            await attempt
+        assert "Debug" not in str(refused.value)
+
+    reasons = [vars(r)["error"] for r in caplog.records if r.name == "postroom.blobs.object_errors"]
+    assert 3 == len(reasons)
+    assert all("NoSuchBucket" in reason and "Debug" not in reason for reason in reasons)
+
+
+async def test_a_bucket_is_tried_as_it_is_used_and_not_if_it_took_something_just_now(
+    faulty: tuple[ObjectBlobs, Faults],
+) -> None:
+    blobs, faults = faulty
+
+    await blobs.check()
+    await blobs.check()
+
+    assert ["HEAD", "PUT", "POST"] == [method for method, _ in faults.asked]
+    assert "POST /postroom-test?delete" == " ".join(faults.asked[-1])
+
+
+@pytest.mark.parametrize("method", ["HEAD", "PUT"])
+async def test_a_bucket_that_refuses_a_part_of_keeping_a_mail_is_not_ready(
+    faulty: tuple[ObjectBlobs, Faults], method: str
+) -> None:
+    blobs, faults = faulty
+    await blobs.put([b"before"])
+    faults.instead = answering("403 Forbidden", method)
+
+    for attempt in (blobs.put([b"after"]), blobs.check()):
+        with pytest.raises(Unavailable, match="key and policy"):
+            await attempt
+
+
+async def test_a_bucket_that_lets_nobody_remove_anything_is_ready(
+    faulty: tuple[ObjectBlobs, Faults],
+) -> None:
+    blobs, faults = faulty
+    faults.instead = answering("403 Forbidden", "POST")
+
+    assert await blobs.check() is None
+
+
+async def test_a_server_without_conditions_keeps_blobs(
+    faulty: tuple[ObjectBlobs, Faults],
+) -> None:
+    blobs, faults = faulty
+    faults.instead = lambda request: (
+        "501 Not Implemented" if "HTTP_IF_NONE_MATCH" in request else None
+    )
+
+    (key,) = await blobs.put([b"unconditional"])
+
+    assert b"unconditional" == await blobs.read(key)
+
+
+async def test_many_objects_are_removed_side_by_side_and_in_few_requests(
+    faulty: tuple[ObjectBlobs, Faults],
+) -> None:
+    blobs, faults = faulty
+    keys = await blobs.put([b"%d" % number for number in range(40)])
+    together = Barrier(8)
+
+    def meet(request: dict[str, Any]) -> None:
+        if request["REQUEST_METHOD"] == "PUT":
+            together.wait(timeout=60)
+
+    faults.asked.clear()
+    faults.instead = meet
+    await blobs.discard(keys, nothing_used)
+
+    asked = Counter(method for method, _ in faults.asked)
+    assert {"PUT": 40, "POST": 2} == asked
+    assert frozenset(keys) == await blobs.missing(keys)
+
+
+async def test_a_bucket_that_is_gone_is_not_mail_that_is_lost(reached: str) -> None:
+    blobs, key = ObjectBlobs.at("s3://nobody-made-this"), "0" * 64
+
+    for attempt in (
+        blobs.read(key),
+        blobs.missing([key]),
+        blobs.damage(key, 4),
+        blobs.link(key, lasting=timedelta(minutes=1)),
+        blobs.discard([key], nothing_used),
+    ):
+        with pytest.raises(Unavailable, match="no such bucket"):
+            await attempt
+
+
+async def test_a_bucket_that_hangs_holds_no_reader_for_long(
+    reached: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = {"read_timeout": "50ms", "retry_config": {"max_retries": 0}}
+    monkeypatch.setattr(objects, "_IMPATIENCE", {**objects._IMPATIENCE, **quick})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        blobs = ObjectBlobs.at(reached)
+
+        for attempt in (blobs.read("0" * 64), blobs.missing(["0" * 64]), blobs.put([b"a"])):
+            with pytest.raises(Unavailable, match="does not answer"):
+                await attempt
+
+
+async def test_a_bucket_that_hangs_is_not_tried_for_long(
+    reached: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_PROBE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+        with pytest.raises(Unavailable, match="does not answer"):
+            await ObjectBlobs.at(reached).check()
+
+
+async def test_a_bucket_that_does_not_answer_is_unavailable() -> None:
+    nobody = S3Store(
+        "nobody",
+        endpoint="http://127.0.0.1:9",
+        access_key_id="a",
+        secret_access_key="b",
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
+
+    with pytest.raises(Unavailable):
+        await ObjectBlobs(nobody).read("0" * 64)
