@@ -13,6 +13,7 @@ from postroom.model.page import Page
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.request import Paged, Request
+from postroom.pipeline.discarding import discard_unused
 
 AccountId = Annotated[
     str,
@@ -127,4 +128,4 @@ async def remove_account(ctx: Context, request: RemoveAccount) -> None:
     account = await account_of(ctx, request.account_id)
     unused = await ctx.store.remove_inbox(account.inbox_id, ctx.visible, force=True)
     ctx.providers.forget_secret(account.id)
-    await ctx.blobs.discard(unused or (), ctx.store.used_blobs)
+    await discard_unused(ctx, unused or ())

@@ -17,6 +17,7 @@ from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Id, Paged, Request, Together, not_both
+from postroom.pipeline.discarding import discard_unused
 
 Name = Annotated[str, Field(max_length=256, pattern=forms.LINE)]
 
@@ -168,4 +169,4 @@ async def delete_inbox(ctx: Context, request: DeleteInbox) -> None:
     unused = await ctx.store.remove_inbox(request.inbox_id, ctx.visible, force=request.force)
     if unused is None:
         raise no_inbox(request.inbox_id)
-    await ctx.blobs.discard(unused, ctx.store.used_blobs)
+    await discard_unused(ctx, unused)

@@ -19,6 +19,7 @@ from postroom.operations.messages import MessageId
 from postroom.operations.names import LabelName, MailboxName
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Paged, Request, Together, one_of
+from postroom.pipeline.discarding import discard_unused
 
 
 class UpdateMessage(Request):
@@ -116,7 +117,7 @@ async def delete_message(ctx: Context, request: DeleteMessage) -> ActionResult:
             request.message_id, NotFound.code, no_such("message", request.message_id)
         )
         return ActionResult.of((), (missing,))
-    await ctx.blobs.discard(unused, ctx.store.used_blobs)
+    await discard_unused(ctx, unused)
     return ActionResult.of((request.message_id,), ())
 
 

@@ -31,6 +31,7 @@ from postroom.model.remote import (
     RemoteIdentity,
     RemoteMessage,
 )
+from postroom.pipeline.discarding import discard_unused
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
 from postroom.pipeline.remote_names import is_identity, name_in, storable
@@ -304,7 +305,7 @@ class Pass:
         while True:
             removed, unused = await self.house.store.sweep_gone(self.account.id, SWEEP_AT_ONCE)
             if unused:
-                await self.house.blobs.discard(unused, self.house.store.used_blobs)
+                await discard_unused(self.house, unused)
             if not removed:
                 return
 
