@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import s3
 from tests.servers.postroom import Running, command, environment, running
 from tests.surfaces.cli.test_serve import curl_in, fetch, serving
 
@@ -42,10 +43,53 @@ def ask(server: Running, path: str, body: object = None) -> dict[str, object]:
         return json.load(response)
 
 
+def fetch_bytes(said: str, url: str) -> bytes:
+    """What the curl line would get from another address."""
+    headers = dict(word.split(": ", 1) for word in curl_in(said) if "Authorization" in word)
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return bytes(answer.read())
+
+
 def test_a_crew_says_who_it_is_once_and_stops_when_told(data: Path) -> None:
     with serving(data, "--workers", "2") as said:
         assert 1 == said.count("is listening on")
         assert 0 == fetch(curl_in(said))["total"]
+
+
+def test_a_crew_with_a_demo_in_a_bucket_reads_it(data: Path) -> None:
+    with (
+        s3.running() as bucket,
+        serving(
+            data,
+            *("--workers", "2", "--demo"),
+            **{**s3.environment(bucket), "POSTROOM_BLOBS_URL": "s3://postroom-test/demo"},
+        ) as said,
+    ):
+        url = curl_in(said)[-1].partition("/v1/")[0]
+        message = fetch(curl_in(said))["results"][0]
+        raw = fetch_bytes(said, f"{url}/v1/messages/{message['id']}/raw")
+        with urllib.request.urlopen(f"{url}/readyz", timeout=30) as answer:
+            assert 200 == answer.status
+
+    assert b"Subject:" in raw
+
+
+def test_a_crew_whose_demo_cannot_be_kept_says_so_and_ends(data: Path) -> None:
+    extra = {"POSTROOM_BLOBS_URL": "s3://postroom-test/demo", "AWS_ENDPOINT_URL": "http://[::1]:9"}
+    login = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ALLOW_HTTP": "true"}
+
+    done = subprocess.run(
+        command("serve", "--port", "0", "--workers", "2", "--demo"),
+        env=environment(data, {**extra, **login}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 7 == done.returncode
+    assert "error: the object store does not answer" in done.stderr
+    assert "" == done.stdout
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])

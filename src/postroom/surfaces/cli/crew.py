@@ -20,7 +20,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Crew:
     """The parent: it starts the others, waits, and passes on that it is time to stop.
 
-    It must hold no threads and no connections when it starts them, for they would be copied.
+    It must hold no threads and no connections when it starts them, for they would be copied; what
+    needs some is done `apart`.
     """
 
     def __init__(self, count: int, work: Callable[[], object]) -> None:
@@ -85,6 +86,23 @@ class Crew:
         for process in self._started_at:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGTERM)
+
+
+def apart(work: Callable[[], int]) -> int:
+    """Do something in a process of its own and return its exit code: no thread of it stays here."""
+    sys.stdout.flush()
+    process = os.fork()
+    if process == 0:
+        code = 1
+        try:
+            _end_with_parent()
+            code = work()
+        except Exception:
+            log.exception("worker.failed")
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def _end_with_parent() -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.errors import Conflict
+from postroom.errors import Conflict, MailError
+from postroom.surfaces.cli.exits import OK, explain
 from postroom.surfaces.cli.session import Session
 
 if TYPE_CHECKING:
@@ -51,16 +52,20 @@ _read_only = click.option(
 @_toolsets
 @_read_only
 @click.pass_obj
-def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **given: Any) -> None:
-    from postroom.surfaces.cli.crew import Crew
+def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **given: Any) -> int:
+    from postroom.surfaces.cli.crew import Crew, apart
 
     settings = session.configuration(**given).settings
     ports = Ports.take(settings)
     if workers == 1:
         asyncio.run(_alone(settings, ports, no_auth=no_auth, demo=demo))
-        return
+        return OK
+    # The threads of a bucket do not outlive a fork, and whoever comes after would wait for them.
+    if demo and (code := apart(lambda: _seed(settings, as_json=session.as_json))):
+        return code
     asyncio.run(_introduce(settings, ports, no_auth=no_auth, demo=demo))
     Crew(workers, lambda: asyncio.run(_one_of_many(settings, ports, no_auth=no_auth))).run()
+    return OK
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,22 @@ async def _alone(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool)
     async with open_app(settings) as app:
         words = await _greeting(app, ports, no_auth=no_auth, demo=demo)
         await _serve(app, ports, no_auth=no_auth, ready=lambda: print(words, flush=True))
+
+
+def _seed(settings: Settings, *, as_json: bool) -> int:
+    """Make the demo, and return how that went."""
+    from postroom.app import open_app
+    from postroom.surfaces.cli.demo.seeding import seed_demo
+
+    async def seed() -> None:
+        async with open_app(settings) as app:
+            await seed_demo(app)
+
+    try:
+        asyncio.run(seed())
+    except MailError as error:
+        return explain(error, as_json=as_json)
+    return OK
 
 
 async def _introduce(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
