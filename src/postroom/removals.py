@@ -119,7 +119,8 @@ async def _copy_house(
         await in_thread(copy_database, source.data_dir / "postroom.db", new)
         async with _bare_store(target, new) as store:
             await check_source(store.engine, source.data_dir, source.audit_key)
-            copied = await _copy_blobs(store, source, target, tell)
+            # What a backup has from other nights is not read again every night.
+            copied = await _copy_blobs(store, source, target, tell, rereads=replaced is None)
             count = await store.count_messages()
         if copied.problems.keys() <= seen:
             break
@@ -132,12 +133,18 @@ async def _copy_house(
 
 
 async def _copy_blobs(
-    store: SqlStore, source: Settings, target: Settings, tell: Callable[[int], None]
+    store: SqlStore,
+    source: Settings,
+    target: Settings,
+    tell: Callable[[int], None],
+    *,
+    rereads: bool = True,
 ) -> Copied:
     """Copy the blobs that a store needs from one house to another."""
     from postroom.blobs.copying import copy_blobs
 
-    return await copy_blobs(store.every_blob(), open_blobs(source), open_blobs(target), tell)
+    old, new = open_blobs(source), open_blobs(target)
+    return await copy_blobs(store.every_blob(), old, new, tell, rereads=rereads)
 
 
 @asynccontextmanager

@@ -145,15 +145,18 @@ async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
     assert [0o700, 0o700, 0o600] == [path.stat().st_mode & 0o777 for path in paths]
 
 
-async def test_a_blob_of_another_size_is_written_anew(blobs: BlobStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("harm", "anew"), [(b"cut", False), (b"wrong", True)])
+async def test_what_is_damaged_is_written_anew(
+    blobs: BlobStore, tmp_path: Path, harm: bytes, anew: bool
+) -> None:
     (key,) = await blobs.put([b"whole"])
     if isinstance(blobs, FileBlobs):
-        (tmp_path / "files" / key[:2] / key[2:]).write_bytes(b"cut")
-    else:
-        obstore.put(blobs._store, f"{key[:2]}/{key[2:]}", b"cut")  # type: ignore[attr-defined]
-    assert {key: 3} == await blobs.sizes([key, "0" * 64])
+        (tmp_path / "files" / key[:2] / key[2:]).write_bytes(harm)
+    elif isinstance(blobs, ObjectBlobs):
+        obstore.put(blobs._store, f"{key[:2]}/{key[2:]}", harm)
+    assert {key: len(harm)} == await blobs.sizes([key, "0" * 64])
 
-    await blobs.put([b"whole"])
+    await blobs.put([b"whole"], anew=anew)
 
     assert b"whole" == await blobs.read(key)
 

@@ -37,17 +37,16 @@ class FileBlobs:
         self._folder = folder
         self._is_broken = False
 
-    async def put(self, contents: Iterable[bytes]) -> list[BlobKey]:
-        return await in_thread(self._put_all, list(contents))
+    async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
+        return await in_thread(self._put_all, list(contents), anew=anew)
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
-        found = await self.sizes(keys)
-        if self._is_broken:
-            raise MailError(_BROKEN)
-        return frozenset(keys) - found.keys()
+        return frozenset(keys) - (await self.sizes(keys)).keys()
 
     async def sizes(self, keys: Sequence[BlobKey]) -> dict[BlobKey, int]:
         found = await in_thread(lambda: [(key, self._size(key)) for key in keys])
+        if self._is_broken:
+            raise MailError(_BROKEN)
         return {key: size for key, size in found if size is not None}
 
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
@@ -106,13 +105,13 @@ class FileBlobs:
     def _path(self, key: BlobKey) -> Path:
         return self._folder / key[:2] / key[2:]
 
-    def _put_all(self, contents: Sequence[bytes]) -> list[BlobKey]:
+    def _put_all(self, contents: Sequence[bytes], *, anew: bool) -> list[BlobKey]:
         """Write and sync every new file, then give each its name, then sync the folders."""
         keys = [hashlib.sha256(content).hexdigest() for content in contents]
         new = {
             key: content
             for key, content in zip(keys, contents, strict=True)
-            if not self._touch(key, len(content))
+            if anew or not self._touch(key, len(content))
         }
         with self._disk_errors():
             for key, content in new.items():

@@ -92,9 +92,10 @@ class ObjectBlobs:
             return cls(store, store, reading)
         return cls(store, reached(aws_endpoint_url_s3=public_url, **_PATIENCE), reading)
 
-    async def put(self, contents: Iterable[bytes]) -> list[BlobKey]:
+    async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
         pairs = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
-        await asyncio.gather(*(self._put(key, content) for key, content in dict(pairs).items()))
+        puts = (self._put(key, content, anew=anew) for key, content in dict(pairs).items())
+        await asyncio.gather(*puts)
         return [key for key, _ in pairs]
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
@@ -163,11 +164,11 @@ class ObjectBlobs:
         with object_errors():
             return await obstore.sign_async(self._public, "GET", _path(key), lasting)
 
-    async def _put(self, key: BlobKey, content: bytes) -> None:
+    async def _put(self, key: BlobKey, content: bytes, *, anew: bool) -> None:
         """Write a blob that is not there; to write it over another of its name does no harm."""
         async with self._slots:
             with self._writing():
-                meta = await self._head(_path(key))
+                meta = None if anew else await self._head(_path(key))
                 if meta is not None and _is_fresh(meta, len(content)):
                     return
                 await obstore.put_async(

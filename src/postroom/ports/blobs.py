@@ -15,21 +15,23 @@ UsedBlobs = Callable[[Sequence[BlobKey]], Awaitable[frozenset[BlobKey]]]
 class BlobStore(Protocol):
     """Content-addressed bytes."""
 
-    async def put(self, contents: Iterable[bytes]) -> list[BlobKey]:
+    async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
         """Keep each content and return its key; when this returns, all of it is on disk.
+
+        What is there already is written only *anew*, over what may be damaged.
 
         Raises:
             StorageFull: there is no space; nothing that was there before is harmed.
         """
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
-        """Those of the keys under which there is nothing.
-
-        Whoever asks is about to say that the rest is kept, so nobody answers on a broken disk.
-        """
+        """Those of the keys under which there is nothing."""
 
     async def sizes(self, keys: Sequence[BlobKey]) -> dict[BlobKey, int]:
-        """How many bytes there are under those of the keys under which there is something."""
+        """How many bytes there are under those of the keys under which there is something.
+
+        Whoever asks is about to say that these are kept, so nobody answers on a broken disk.
+        """
 
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
         """Return the bytes from *offset* on, at most *size* of them.

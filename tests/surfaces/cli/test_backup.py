@@ -116,11 +116,11 @@ def test_an_interrupted_restore_goes_on(full, data, tmp_path, monkeypatch):
     real = FileBlobs.put
     calls: list[int] = []
 
-    async def fails(self, contents):
+    async def fails(self, contents, **how):
         calls.append(1)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return await real(self, contents)
+        return await real(self, contents, **how)
 
     monkeypatch.setattr(FileBlobs, "put", fails)
     interrupted = full("--data", new, "restore", kept)
@@ -141,7 +141,7 @@ def test_a_backup_that_fails_leaves_the_one_before(full, receive, tmp_path, monk
     before = subjects(kept)
     receive(mail("After"))
 
-    async def is_full(self, contents):
+    async def is_full(self, contents, **_):
         raise StorageFull("the disk is full")
 
     monkeypatch.setattr(FileBlobs, "put", is_full)
@@ -173,6 +173,31 @@ def test_a_blob_that_is_not_whole_is_named_and_the_rest_is_kept(
     assert first.parent.name + first.name in problem
     assert len(blobs(data)) - (harm == "damage") == len(blobs(new)) == ran.json["blobs"]
     assert subjects(data) == subjects(new)
+
+
+_KNOWN_BY_SIZE = [("backup", "cut"), ("restore", "cut"), ("migrate", "cut")]
+_KNOWN_BY_HASH = [("restore", "rot"), ("migrate", "rot")]
+
+
+@pytest.mark.parametrize(("command", "harm"), _KNOWN_BY_SIZE + _KNOWN_BY_HASH)
+def test_what_the_target_has_already_is_not_trusted(full, data, tmp_path, command, harm):
+    new, kept = tmp_path / "new", tmp_path / "kept"
+    full("backup", kept)
+    words = {
+        "backup": ("backup", kept),
+        "restore": ("--data", new, "restore", kept),
+        "migrate": ("migrate", "--from", data, "--to", new),
+    }
+    target = kept if command == "backup" else new
+    first = target / blobs(data)[0].relative_to(data)
+    first.parent.mkdir(parents=True, exist_ok=True)
+    content = blobs(data)[0].read_bytes()
+    first.write_bytes(content[:-1] if harm == "cut" else bytes(len(content)))
+
+    assert 0 == full(*words[command]).code
+
+    assert content == first.read_bytes()
+    assert is_whole(full, target)
 
 
 def test_a_backup_comes_back_into_a_bucket(full, data, tmp_path, monkeypatch):
