@@ -266,6 +266,16 @@ def test_an_address_with_a_typing_error_is_no_folder(full, data, place):
     assert [] == list(Path.cwd().iterdir())
 
 
+@pytest.mark.parametrize("option", ["--from-blobs", "--to-blobs"])
+def test_a_bucket_that_is_no_setting_is_no_place(full, data, tmp_path, option):
+    place = ("--from", data, "--to", tmp_path / "new")
+
+    refused = full("migrate", *place, option, "s3://postroom-test/a b")
+
+    assert (2, True) == (refused.code, "s3://bucket" in refused.err)
+    assert not (tmp_path / "new").exists()
+
+
 def test_all_blobs_are_told_of(full, data, tmp_path, monkeypatch):
     from postroom.removals import move_house
 

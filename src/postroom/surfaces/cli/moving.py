@@ -68,10 +68,19 @@ def _place(settings: Settings, place: str, blobs: str | None) -> Settings:
     if blobs is None:
         return found
     if blobs.startswith("s3://"):
-        return replace(found, blobs_url=blobs.rstrip("/"))
+        return replace(found, blobs_url=_bucket(blobs))
     if found.database_url is None:
         raise InvalidInput("blobs: those of a folder are inside it, or in a bucket: s3://…")
     return replace(found, blobs_url=None, data_dir=_folder(blobs, "s3://…"))
+
+
+def _bucket(url: str) -> str:
+    from postroom.config.readers import read_blobs
+
+    try:
+        return read_blobs(url)
+    except ValueError as error:
+        raise InvalidInput(f"blobs: {error}") from None
 
 
 def _folder(text: str, other: str) -> Path:
@@ -87,8 +96,8 @@ def _is_same(one: Path, other: Path) -> bool:
 
 @click.command(
     help="Write a backup into a folder while everything runs. The folder is a data folder: "
-    "`postroom --data FOLDER verify` checks it. Into the same folder again, only new blobs are "
-    "copied."
+    "`postroom --data FOLDER verify` checks it. Into the same folder again, only blobs are copied "
+    "that are new or of a wrong size there."
 )
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.pass_obj
