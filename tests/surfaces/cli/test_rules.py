@@ -49,6 +49,17 @@ def test_a_problem_is_told_with_its_file_line_and_column(postroom, rules):
     assert "did you mean `subject`?" in result.err
 
 
+@pytest.mark.parametrize("words", [("rule", "check"), ("rule", "create", "--file")])
+def test_a_problem_of_a_rule_is_told_in_the_words_of_rules(postroom, rules, words):
+    path = rules("a.yaml", GOOD.replace("apply_label", "label"))
+
+    result = postroom(*words, path)
+
+    assert 2 == result.code
+    assert "unknown action `label`; expected one of apply_label, remove_label" in result.err
+    assert "did you mean `apply_label`?" in result.err
+
+
 def test_rules_are_tried_on_old_mail(postroom, rules, mbox):
     result = postroom("rule", "test", rules("a.yaml", GOOD), "--mbox", mbox, "-o", "json")
 

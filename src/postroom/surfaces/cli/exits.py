@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MailError, RateLimited, Unavailable
@@ -52,13 +52,13 @@ def explain_failures(failed: Sequence[FailedAction], *, as_json: bool) -> int:
     if as_json:
         write_json({"error": {"code": failed[0].code, "message": failed[0].message}}, sys.stderr)
     else:
-        _complain([failure.message for failure in failed])
+        _complain([_with_commands(failure.message) for failure in failed])
     return EXIT_CODES[failed[0].code]
 
 
 def _complain(lines: Sequence[str]) -> None:
     for line in lines:
-        print(f"error: {_with_commands(line)}", file=sys.stderr)
+        print(f"error: {line}", file=sys.stderr)
 
 
 def _with_commands(line: str) -> str:
@@ -77,8 +77,15 @@ _OPERATION = re.compile(rf"\b(?:{'|'.join(_COMMAND)})\b")
 def _lines(error: MailError) -> list[str]:
     problems = error.details.get("problems")
     if not isinstance(problems, list):
-        return [str(error)]
-    return [f"{p['field']}: {p['problem']}" if p["field"] else str(p["problem"]) for p in problems]
+        return [_with_commands(str(error))]
+    return [_told(problem) for problem in problems]
+
+
+def _told(problem: Mapping[str, Any]) -> str:
+    """One problem; what stands at a place of a document is in the words of that document."""
+    field, words = problem["field"], str(problem["problem"])
+    line = f"{field}: {words}" if field else words
+    return line if "line" in problem else _with_commands(line)
 
 
 def _complain_in_json(error: MailError) -> None:
