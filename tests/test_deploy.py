@@ -7,16 +7,21 @@ import os
 import re
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 import yaml
+from psycopg.conninfo import conninfo_to_dict
 
+from postroom.app import open_app
 from postroom.config import SETTINGS, read_settings
 from postroom.surfaces.cli.commands import TOP
-from tests.servers.postroom import command, free_port, running
+from postroom.surfaces.rest.server import build
+from tests.servers.postroom import command, environment, free_port, running
 
 FOLDER = Path(__file__).parents[1] / "deploy"
 FILES = sorted(FOLDER.iterdir())
@@ -46,6 +51,13 @@ def compose() -> dict[str, Any]:
     return found
 
 
+def environment_of_the_compose_file(secret: str) -> dict[str, str]:
+    """What the server gets if every secret is the same and the rest is left as it is."""
+    given = compose()["services"]["postroom"]["environment"]
+    chosen = {name: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", value) for name, value in given.items()}
+    return {name: re.sub(r"\$\{.*?\}", lambda _: secret, v) for name, v in chosen.items()}
+
+
 def test_the_compose_file_fits_together() -> None:
     services, volumes = compose()["services"], compose()["volumes"]
     for service in services.values():
@@ -69,12 +81,32 @@ def test_every_secret_of_the_compose_file_is_asked_for() -> None:
     assert named == asked
 
 
-def test_the_settings_of_the_compose_file_are_accepted(tmp_path: Path) -> None:
-    given = compose()["services"]["postroom"]["environment"]
-    ours = {name: value for name, value in given.items() if name.startswith("POSTROOM_")}
-    filled = {name: re.sub(r"\$\{.*?\}", "ab" * 32, value) for name, value in ours.items()}
+def test_any_password_gets_to_the_database_of_the_compose_file() -> None:
+    password = "p/a+s=s%@:w#o$rd"
+    given = environment_of_the_compose_file(password)
 
-    settings = read_settings({**filled, "POSTROOM_DOMAIN": "x.example"}, folder=tmp_path).settings
+    read = conninfo_to_dict(given["POSTROOM_DATABASE_URL"])
+
+    assert {"user": "postroom", "host": "postgres", "dbname": "postroom"} == read
+    assert password == given["PGPASSWORD"]
+
+
+async def test_the_containers_of_the_compose_file_are_let_in(tmp_path: Path) -> None:
+    url = environment_of_the_compose_file("any")["POSTROOM_PUBLIC_URL"]
+    given = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_PUBLIC_URL": url}
+    async with open_app(read_settings(given).settings) as app:
+        transport = httpx2.ASGITransport(app=build(app))
+        async with httpx2.AsyncClient(transport=transport) as other:
+            answer = await other.get("http://postroom:8700/healthz")
+
+    assert 200 == answer.status_code
+
+
+def test_the_settings_of_the_compose_file_are_accepted(tmp_path: Path) -> None:
+    given = environment_of_the_compose_file("ab" * 32)
+    ours = {name: value for name, value in given.items() if name.startswith("POSTROOM_")}
+
+    settings = read_settings(ours, folder=tmp_path).settings
 
     assert "s3://postroom/mail" == settings.blobs_url
     assert 32 == len(settings.audit_key or b"")
@@ -113,6 +145,29 @@ def test_a_server_is_well_if_it_is_ready_and_a_worker_if_it_runs(tmp_path: Path)
         found.append(health(worker, port))
 
     assert [0, 1, 0, 1] == found
+
+
+@pytest.mark.parametrize("form", ["--port={}", "--port {}"])
+def test_a_server_is_asked_at_the_port_it_was_told(tmp_path: Path, form: str) -> None:
+    words = ("serve", *form.format(free_port()).split())
+    env = environment(tmp_path / "data")
+    server = subprocess.Popen(command(*words), env=env, stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        list(takewhile(lambda line: b"Ctrl-C" not in line, server.stdout))
+
+        assert 0 == health(server, str(free_port()))
+    finally:
+        server.terminate()
+        server.communicate()
+
+
+def test_the_unit_says_where_its_program_comes_from() -> None:
+    text = (FOLDER / "postroom.service").read_text()
+    [program] = re.findall(r"^ExecStart=(\S+)/bin/postroom", text, re.MULTILINE)
+
+    assert f"-m venv {program}\n" in text
+    assert all((FOLDER.parent / path).is_file() for path in re.findall(r"-r (\S+)", text))
 
 
 def instructions() -> list[tuple[str, str]]:
