@@ -193,6 +193,28 @@ async def test_many_objects_are_removed_side_by_side_and_in_few_requests(
     assert frozenset(keys) == await blobs.missing(keys)
 
 
+async def test_a_server_is_not_asked_for_all_blobs_at_once(
+    reached: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for its turn at the server would be taken for silence."""
+    in_flight, most = 0, 0
+    ask = obstore.head_async
+
+    async def counted(store: S3Store, path: str) -> obstore.ObjectMeta:
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
+        try:
+            return await ask(store, path)
+        finally:
+            in_flight -= 1
+
+    monkeypatch.setattr(obstore, "head_async", counted)
+    await ObjectBlobs.at(reached).missing([f"{number:064}" for number in range(80)])
+
+    assert objects._EMPTY_IN_FLIGHT == most
+
+
 async def test_a_bucket_that_is_gone_is_not_mail_that_is_lost(reached: str) -> None:
     blobs, key = ObjectBlobs.at("s3://nobody-made-this"), "0" * 64
 

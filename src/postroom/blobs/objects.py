@@ -63,8 +63,8 @@ _PROBED_S = 60.0
 
 _AT_ONCE = 500
 _IN_FLIGHT = 8
-_COPIES_IN_FLIGHT = 32
-"""More, for the bytes do not pass through us."""
+_EMPTY_IN_FLIGHT = 32
+"""More, of each kind, where no bytes pass through us."""
 
 
 class ObjectBlobs:
@@ -79,7 +79,8 @@ class ObjectBlobs:
     ) -> None:
         self._store, self._public, self._reading = store, public or store, reading or store
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
-        self._copies = asyncio.Semaphore(_COPIES_IN_FLIGHT)
+        self._copies = asyncio.Semaphore(_EMPTY_IN_FLIGHT)
+        self._heads = asyncio.Semaphore(_EMPTY_IN_FLIGHT)
         self._written_s = -math.inf
 
     @classmethod
@@ -193,8 +194,9 @@ class ObjectBlobs:
             raise
 
     async def _head(self, path: str) -> ObjectMeta | None:
-        with suppress(FileNotFoundError), object_errors():
-            return await obstore.head_async(self._reading, path)
+        async with self._heads:
+            with suppress(FileNotFoundError), object_errors():
+                return await obstore.head_async(self._reading, path)
         return None
 
     async def _look_for_bucket(self) -> None:
