@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from postroom.blocking import finish_threads
 from postroom.config import Settings
 from postroom.model.audit import Deed
 from postroom.model.key import ALL_SCOPES, Caller, Key
@@ -247,3 +248,4 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             await embedder.close()
         await parser.close()
         await store.close()
+        await finish_threads()

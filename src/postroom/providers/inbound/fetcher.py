@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from postroom.blocking import in_thread
+from postroom.blocking import in_own_thread
 from postroom.errors import ProviderError, ProviderTimeout
 from postroom.providers.webhooks.guard import Guard, Target, parse_target
 
@@ -32,7 +32,7 @@ class HttpsFetcher:
             address = await self.guard.resolve(target.host, target.port)
             if address is None:
                 raise ProviderError(f"{target.host} is not on the public Internet")
-            return await in_thread(self._read, target, str(address), dict(headers))
+            return await in_own_thread(self._read, target, str(address), dict(headers))
         except TimeoutError as error:
             raise ProviderTimeout(f"no answer from {target.host}") from error
         except (OSError, http.client.HTTPException) as error:

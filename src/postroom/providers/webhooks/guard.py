@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
+from postroom.blocking import in_own_thread
 from postroom.errors import InvalidInput
 
 Address = IPv4Address | IPv6Address
@@ -86,8 +86,7 @@ class Guard:
 
     async def resolve(self, host: str, port: int) -> Address | None:
         """The address to connect to, looked up once; None if any of them must not be."""
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await in_own_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         addresses = [ip_address(str(info[4][0]).partition("%")[0]) for info in found]
         if not addresses or not all(self.is_open(address) for address in addresses):
             return None
