@@ -28,6 +28,13 @@ class Handed:
 class Inbound(Protocol):
     """Reads the postings of one provider."""
 
+    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+        """How many bytes the provider may have sent with these headers; None if any number.
+
+        Raises:
+            Unauthenticated: the headers alone show that it does not come from the provider.
+        """
+
     async def read(self, posting: Posting) -> Sequence[Handed]:
         """The mails of a posting; none if it is about something else.
 

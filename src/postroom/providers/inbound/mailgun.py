@@ -1,23 +1,28 @@
 """Mailgun: a route forwards mail as a form, whole if the URL ends in `mime`, else in fields.
 
 The signature is over a time and a token and not over the mail. So, as Mailgun's documentation
-asks, a token is good once: here for one body, since Mailgun posts again what we could not take. It
+asks, a token is good once: here for one mail, since Mailgun posts again what we could not take. It
 is kept in the store, so that another process and one that starts anew know it, too.
+
+Whoever posts is unknown until the signature is read, so nothing else of the form is read before it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from postroom.blocking import in_thread
 from postroom.errors import Malformed
 from postroom.mail.rebuild import Header, Part, rebuild
 from postroom.ports.inbound import Handed, Posting
 from postroom.ports.store import GrantsLeases
 from postroom.providers.inbound.form import Form, read_form
 from postroom.providers.inbound.trust import check_hmac, check_time, read_json, refuse, unhex
+
+_SIGNATURE = ("timestamp", "token", "signature")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +33,47 @@ class Mailgun:
     window: timedelta
     leases: GrantsLeases
 
+    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+        """The headers say nothing: the signature is in the form."""
+        return None
+
     async def read(self, posting: Posting) -> Sequence[Handed]:
-        form = read_form(posting.headers.get("content-type", ""), posting.body)
-        await self._check(form, posting)
+        kind = posting.headers.get("content-type", "")
+        token = self._check(await in_thread(read_form, kind, posting.body, _SIGNATURE), posting.at)
+        form = await in_thread(read_form, kind, posting.body)
+        await self._spend(token, form, posting.at)
         recipients = tuple(form.text("recipient").split(","))
         raw = form.fields.get("body-mime")
-        return (Handed(raw if raw is not None else _rebuilt(form), recipients),)
+        if raw is None:
+            raw = await in_thread(_rebuilt, form)
+        return (Handed(raw, recipients),)
 
-    async def _check(self, form: Form, posting: Posting) -> None:
+    def _check(self, form: Form, at: datetime) -> str:
+        """The token, if it is signed, and not too long ago."""
         timestamp, token = form.text("timestamp"), form.text("token")
         signature = unhex(form.text("signature"))
         signed = f"{timestamp}{token}".encode("utf-8", "replace")
         check_hmac("Mailgun", self.signing_key.encode(), signed, [signature])
-        check_time("Mailgun", timestamp, posting.at, self.window)
+        check_time("Mailgun", timestamp, at, self.window)
+        return token
+
+    async def _spend(self, token: str, form: Form, at: datetime) -> None:
         name = f"mailgun:{hashlib.sha256(token.encode()).hexdigest()}"
-        mail = hashlib.sha256(posting.body).hexdigest()
-        if not await self.leases.claim(name, mail, now=posting.at, lasting=2 * self.window):
+        mail = await in_thread(_fingerprint, form)
+        if not await self.leases.claim(name, mail, now=at, lasting=2 * self.window):
             raise refuse("Mailgun", "its token was used for another mail")
+
+
+def _fingerprint(form: Form) -> str:
+    """What makes two forms the same: what they say, however they are written down."""
+    said = hashlib.sha256()
+    for name, value in sorted(form.fields.items()):
+        said.update(f"{name!r} {len(value)} ".encode())
+        said.update(value)
+    for file in form.files:
+        said.update(f"{file.name!r} {file.filename!r} {len(file.content)} ".encode())
+        said.update(file.content)
+    return said.hexdigest()
 
 
 def _rebuilt(form: Form) -> bytes:

@@ -7,10 +7,12 @@ HTTPS; there is no time to check, and a repeated posting is recognised as the ma
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
+from postroom.blocking import in_thread
 from postroom.mail.rebuild import Header, Part, rebuild
 from postroom.ports.inbound import Handed, Posting
 from postroom.providers.inbound.trust import (
@@ -30,15 +32,22 @@ class Postmark:
 
     login: str = field(repr=False)
 
-    async def read(self, posting: Posting) -> Sequence[Handed]:
-        scheme, _, given = posting.headers.get("authorization", "").partition(" ")
+    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
         is_known = hmac.compare_digest(unbase64(given.strip()), self.login.encode())
         if scheme.lower() != "basic" or not is_known:
             raise refuse("Postmark", "the name and password in the webhook's URL do not fit")
-        mail = read_json(posting.body)
-        raw = words(mail.get("RawEmail"))
-        whole = as_bytes(raw) if raw else _rebuilt(mail)
-        return (Handed(whole, tuple(_recipients(mail))),)
+        return None
+
+    async def read(self, posting: Posting) -> Sequence[Handed]:
+        self.expect(posting.headers, posting.at)
+        return (await in_thread(_handed, posting.body),)
+
+
+def _handed(body: bytes) -> Handed:
+    mail = read_json(body)
+    raw = words(mail.get("RawEmail"))
+    return Handed(as_bytes(raw) if raw else _rebuilt(mail), tuple(_recipients(mail)))
 
 
 def _recipients(mail: dict[str, Any]) -> Iterator[str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from postroom.errors import Malformed, ProviderError
 from postroom.ports.inbound import Fetcher, Handed, Posting
 from postroom.providers.inbound.trust import (
+    NOTICE_BYTES,
     check_hmac,
     check_time,
     read_json,
@@ -30,6 +31,10 @@ class Resend:
     api_key: str = field(repr=False)
     window: timedelta
     fetcher: Fetcher
+
+    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+        check_time("Resend", headers.get("svix-timestamp", ""), at, self.window)
+        return NOTICE_BYTES
 
     async def read(self, posting: Posting) -> Sequence[Handed]:
         self._check(posting)

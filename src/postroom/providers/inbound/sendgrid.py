@@ -5,15 +5,18 @@ A security policy must ask for signatures; unsigned postings are refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
+from postroom.blocking import in_thread
 from postroom.mail.rebuild import Header, Part, rebuild
 from postroom.ports.inbound import Handed, Posting
 from postroom.providers.inbound.form import Form, read_form
@@ -38,23 +41,30 @@ class SendGrid:
     public_key: ec.EllipticCurvePublicKey
     window: timedelta
 
+    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+        check_time("SendGrid", headers.get(TIMESTAMP, ""), at, self.window)
+        return None
+
     async def read(self, posting: Posting) -> Sequence[Handed]:
+        self.expect(posting.headers, posting.at)
+        return (await in_thread(self._read, posting),)
+
+    def _read(self, posting: Posting) -> Handed:
         self._check(posting)
         form = read_form(posting.headers.get("content-type", ""), posting.body)
         envelope = read_json(form.text("envelope") or "{}").get("to")
         recipients = tuple(map(words, envelope)) if isinstance(envelope, list) else ()
         raw = form.fields.get("email")
-        return (Handed(raw if raw is not None else _rebuilt(form), recipients),)
+        return Handed(raw if raw is not None else _rebuilt(form), recipients)
 
     def _check(self, posting: Posting) -> None:
-        timestamp = posting.headers.get(TIMESTAMP, "")
         signature = unbase64(posting.headers.get(SIGNATURE, ""))
-        signed = timestamp.encode("utf-8", "replace") + posting.body
+        signed = hashlib.sha256(posting.headers.get(TIMESTAMP, "").encode("utf-8", "replace"))
+        signed.update(posting.body)
         try:
-            self.public_key.verify(signature, signed, ec.ECDSA(hashes.SHA256()))
+            self.public_key.verify(signature, signed.digest(), ec.ECDSA(Prehashed(hashes.SHA256())))
         except InvalidSignature:
             raise refuse("SendGrid", "the signature does not fit") from None
-        check_time("SendGrid", timestamp, posting.at, self.window)
 
 
 def _rebuilt(form: Form) -> bytes:

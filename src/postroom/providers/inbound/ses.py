@@ -7,7 +7,7 @@ is fetched if the settings name that bucket. Any other notice is refused with wh
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from postroom.errors import InvalidInput, Malformed
 from postroom.ports.inbound import Bucket, Fetcher, Handed, Posting
 from postroom.providers.inbound.trust import (
+    NOTICE_BYTES,
     as_bytes,
     content_of,
     read_json,
@@ -39,6 +40,7 @@ _SIGNED = {
 }  # fmt: skip
 _HASHES = {"1": hashes.SHA1, "2": hashes.SHA256}
 _WHAT_TO_SET = "in the SES receipt rule use the action SNS, with the encoding Base64"
+_NOT_OUR_TOPIC = "its topic is not in POSTROOM_SES_TOPICS"
 WINDOW = timedelta(hours=1)
 """Amazon's own advice; it posts a notice again for up to an hour without signing it again."""
 
@@ -52,7 +54,12 @@ class Ses:
     bucket: Bucket | None = None
     _keys: dict[str, rsa.RSAPublicKey] = field(default_factory=dict)
 
+    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+        return NOTICE_BYTES
+
     async def read(self, posting: Posting) -> Sequence[Handed]:
+        if not any(topic.encode() in posting.body for topic in self.topics):
+            raise refuse("Amazon SES", _NOT_OUR_TOPIC)
         notice = read_json(posting.body)
         await self._check(notice, posting.at)
         if notice["Type"] == "SubscriptionConfirmation":
@@ -86,7 +93,7 @@ class Ses:
         if names is None or version is None:
             raise Malformed("this is not a notice of SNS; turn off raw message delivery")
         if notice.get("TopicArn") not in self.topics:
-            raise refuse("Amazon SES", "its topic is not in POSTROOM_SES_TOPICS")
+            raise refuse("Amazon SES", _NOT_OUR_TOPIC)
         signed = "".join(f"{name}\n{notice[name]}\n" for name in names if name in notice)
         key = await self._key(words(notice.get("SigningCertURL")))
         try:

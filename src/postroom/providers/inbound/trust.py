@@ -12,7 +12,8 @@ from typing import Any
 
 from postroom.errors import Malformed, Unauthenticated
 
-MINUTES = timedelta(minutes=5)
+NOTICE_BYTES = 1_048_576
+"""More than any provider has to say about a mail that it does not send along."""
 
 
 def refuse(provider: str, why: str) -> Unauthenticated:

@@ -1,0 +1,112 @@
+"""Forms that anybody may post: read in both ways to write one, and never for long."""
+
+from __future__ import annotations
+
+import random
+import threading
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
+
+import pytest
+
+from postroom.errors import Malformed, Unauthenticated
+from postroom.ports.inbound import Posting
+from postroom.providers.inbound import form as module
+from postroom.providers.inbound import mailgun
+from postroom.providers.inbound.form import read_form
+from postroom.providers.inbound.mailgun import Mailgun
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+URLENCODED = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data; boundary=b"
+
+
+def test_what_an_encoder_writes_is_read_back():
+    dice = random.Random(7)
+    for _ in range(300):
+        fields = {
+            "".join(dice.choices("ab-ü=&% +", k=5)) + str(n): bytes(
+                dice.choices(b"\r\n =%+&ab\xff\x00\t_.~", k=dice.randrange(200))
+            )
+            for n in range(5)
+        }
+
+        assert fields == read_form(URLENCODED, urlencode(fields).encode()).fields
+
+
+def test_the_parts_of_a_form_are_found():
+    body = (
+        b'before\r\n--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n1\r\n--bogus\r\n'
+        b'\r\n--b\r\nContent-Disposition: form-data; name="f"; filename="a\\"b.txt"\r\n'
+        b"Content-Type: text/plain\r\n\r\n\r\n--b--\r\nafter"
+    )
+    # What begins like the mark is the mark, as RFC 2046 has it: whoever writes a form avoids it.
+    with pytest.raises(Malformed):
+        read_form(MULTIPART, body)
+    form = read_form(MULTIPART, body.replace(b"--bogus", b"bogus"))
+
+    assert {"x": b"1\r\nbogus\r\n"} == form.fields
+    assert [("f", 'a"b.txt', "text/plain", b"")] == [
+        (f.name, f.filename, f.content_type, f.content) for f in form.files
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (URLENCODED, b"&" * 500),
+        (URLENCODED, b"a=\xff"),
+        (URLENCODED, b"a" * 10_000 + b"=1"),
+        (MULTIPART, b""),
+        (MULTIPART, b"--b"),
+        (MULTIPART, b"--b\r\n\r\n1"),
+        (MULTIPART, b"--b\r\n\r\n1" + b"\r\n--b\r\n\r\n1" * 500 + b"\r\n--b--"),
+        (MULTIPART, b"--b\r\nx: " + b"a" * 10_000 + b"\r\n\r\n1\r\n--b--"),
+        (MULTIPART, b"--b\r\n" + b"a:b\r\n" * 100 + b"\r\n1\r\n--b--"),
+        ("text/plain", b"a=1"),
+    ],
+)
+def test_what_is_too_much_to_read_is_refused(kind, body):
+    with pytest.raises(Malformed):
+        read_form(kind, body)
+
+
+@pytest.mark.parametrize("kind", [URLENCODED, MULTIPART])
+def test_only_what_is_asked_for_is_read_and_it_must_be_short(kind):
+    def body(size):
+        if kind == URLENCODED:
+            return b"mail=x&token=" + b"%41" * size
+        return (
+            b'--b\r\nContent-Disposition: form-data; name="mail"\r\n\r\nx\r\n'
+            b'--b\r\nContent-Disposition: form-data; name="token"\r\n\r\n'
+            + b"A" * size
+            + b"\r\n--b--"
+        )
+
+    assert {"token": b"AAA"} == read_form(kind, body(3), ["token"]).fields
+    with pytest.raises(Malformed, match="token are short"):
+        read_form(kind, body(10_000), ["token"])
+
+
+async def test_before_the_signature_is_known_to_be_good_nothing_else_is_decoded(monkeypatch):
+    decoded, threads = [], set()
+    unquoted, read = module._unquoted, mailgun.read_form
+
+    def watched(data):
+        decoded.append(len(data))
+        return unquoted(data)
+
+    def reading(*args):
+        threads.add(threading.current_thread())
+        return read(*args)
+
+    monkeypatch.setattr(module, "_unquoted", watched)
+    monkeypatch.setattr(mailgun, "read_form", reading)
+    body = b"timestamp=1&token=x&signature=00&body-mime=" + b"%41" * 100_000
+    reader = Mailgun("key-123456", timedelta(minutes=5), leases=None)
+
+    with pytest.raises(Unauthenticated):
+        await reader.read(Posting({"content-type": URLENCODED}, body, NOW))
+
+    assert max(decoded) < 100
+    assert threading.main_thread() not in threads
