@@ -23,16 +23,17 @@ from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
 from postroom.model.limits import Limits
 from postroom.model.stored import MessageQuery
+from postroom.operations import keeping
+from postroom.operations.keeping import KEPT_BYTES
 from postroom.operations.operation import call
 from postroom.operations.sending import reply_to_message
-from postroom.surfaces.smtp import server, spool
+from postroom.surfaces.smtp import server
 from postroom.surfaces.smtp.server import Listener, listening
 from postroom.surfaces.smtp.session import (
     MOST_ERRORS,
     MOST_RECIPIENTS,
     Session,
 )
-from postroom.surfaces.smtp.spool import KEPT_BYTES
 from postroom.surfaces.smtp.taking import MOST_TEXT_LINE_BYTES, for_all
 from tests.mails import mail, new_inbox
 from tests.servers.certificates import certificate
@@ -329,7 +330,7 @@ async def test_a_mail_that_never_ends_is_not_held_in_memory(
 async def test_large_mails_are_taken_one_after_the_other_where_memory_is_short(
     app: App, listener: Listener, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool, "MOST_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(keeping, "MOST_BYTES_AT_ONCE", 1)
     body = b"x\r\n" * KEPT_BYTES + b".\r\n"
     clients = [await connect(listener) for _ in range(5)]
     for number, client in enumerate(clients):

@@ -41,7 +41,7 @@ class Listener:
         self._rates = Rates(per_second=per_minute / 60, burst=per_minute)
         # Dots before dots make a mail longer on its way; its own size is checked when it is whole.
         most = self.app.house.limits.message_bytes + _STUFFED_BYTES
-        self._spools = Spools(self.app.settings.data_dir, most)
+        self._spools = Spools(folder=self.app.settings.data_dir, most=most)
 
     def accept(self) -> Wire:
         """A wire for a connection that is about to be made."""
