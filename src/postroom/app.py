@@ -13,6 +13,7 @@ from postroom.blocking import finish_threads
 from postroom.config import Settings
 from postroom.model.audit import Deed
 from postroom.model.key import ALL_SCOPES, Caller, Key
+from postroom.operations.arrivals import Arrivals
 from postroom.operations.context import Context
 from postroom.operations.cursors import Cursors
 from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, new_secret
@@ -50,6 +51,7 @@ class App:
     house: House
     cursors: Cursors
     rates: Rates
+    arrivals: Arrivals
     room: Room = field(default_factory=Room)
     turns: Turns = field(default_factory=Turns)
 
@@ -240,7 +242,8 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
         )
         limits = settings.limits
         rates = Rates(per_second=limits.requests_per_second, burst=limits.requests_burst)
-        yield App(settings, house, Cursors(await store.secret()), rates)
+        arrivals = Arrivals(settings.data_dir)
+        yield App(settings, house, Cursors(await store.secret()), rates, arrivals)
     finally:
         if imap is not None:
             await imap.close()

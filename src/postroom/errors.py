@@ -10,6 +10,7 @@
     ├── FeatureDisabled       feature_disabled   switched off by a setting
     ├── Conflict              conflict           the world is not as the request assumes
     ├── TooLarge              too_large          too many bytes
+    ├── TooSlow               too_slow           a request that did not come to its end
     ├── RateLimited           rate_limited       too fast; `retry_after` says when
     ├── ProviderError         provider_error     the other side failed
     │   ├── ProviderAuthFailed    provider_auth
@@ -89,6 +90,13 @@ class TooLarge(MailError):
     """Too many bytes. Counts and lengths are `InvalidInput`."""
 
     code = "too_large"
+
+
+class TooSlow(MailError):
+    """The other side began to send a request and did not finish it in time."""
+
+    code = "too_slow"
+    retryable = True
 
 
 class RateLimited(MailError):

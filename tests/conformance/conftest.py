@@ -65,7 +65,9 @@ def postroom(settings: Settings) -> ASGIApp:
             # Ours take no arguments in headers, so the SDK need not look; the suite's do.
             server.get_tool_input_schema = None
             door = Door.of(app, no_auth=True)
-            endpoint = McpEndpoint(server, door, settings.limits.request_bytes)
+            endpoint = McpEndpoint(
+                server, door, settings.limits.request_bytes, app.room, app.arrivals
+            )
             opened.append(build(app, mounts={"/mcp": endpoint}, no_auth=True))
             async with endpoint.lifespan():
                 yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Literal
 
@@ -20,7 +20,7 @@ from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Request
 from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.receive import Arrival, check_size, receive, receive_many
-from postroom.ports.inbound import Posting
+from postroom.ports.inbound import Inbound, Posting
 
 
 class ReceiveMessage(Request):
@@ -78,12 +78,30 @@ class ReceivePosting(Request):
     raw: Annotated[bytes, Field(description="What the provider posts, as it is.")]
 
 
+def expect_posting(ctx: Context, provider: str, headers: Mapping[str, str]) -> int:
+    """How many bytes a provider may post, before any of them is read.
+
+    Raises:
+        InvalidInput: there is no such provider.
+        FeatureDisabled: it may not post here.
+        Unauthenticated: the headers alone show that it is not the provider.
+    """
+    if provider not in _SETTINGS:
+        raise InvalidInput(f"provider: must be one of {', '.join(_SETTINGS)}")
+    most = _provider(ctx, provider).expect(headers, ctx.clock())
+    return min(most or ctx.limits.request_bytes, ctx.limits.request_bytes)
+
+
+def _provider(ctx: Context, name: str) -> Inbound:
+    provider = ctx.inbound.get(name)
+    if provider is None:
+        raise FeatureDisabled(f"{name} may not post here; set {_SETTINGS[name]} to allow it")
+    return provider
+
+
 @operation(Scope.WRITE)
 async def receive_posting(ctx: Context, request: ReceivePosting) -> ReceivedPosting:
-    provider = ctx.inbound.get(request.provider)
-    if provider is None:
-        name = _SETTINGS[request.provider]
-        raise FeatureDisabled(f"{request.provider} may not post here; set {name} to allow it")
+    provider = _provider(ctx, request.provider)
     posting = Posting(request.headers, request.raw, ctx.clock())
     arrivals: list[Arrival] = []
     for handed in await provider.read(posting):

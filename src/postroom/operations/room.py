@@ -16,7 +16,8 @@ MOST_AT_ONCE = 128
 class Room:
     """Places for those that are being answered.
 
-    More at once would make each of them wait longer, and none be answered sooner.
+    More at once would make each of them wait longer, and none be answered sooner. Nobody has a
+    place whose body is still on its way (`arrivals.py`).
     """
 
     most: int = MOST_AT_ONCE

@@ -254,7 +254,9 @@ def postmark(**more: object) -> Post:
     return Post("postmark", json.dumps(body).encode(), headers)
 
 
-def resend(at: datetime = NOW, kind: str = "email.received") -> Post:
+def resend(
+    at: datetime = NOW, kind: str = "email.received", to: str = "bo@postroom.localhost"
+) -> Post:
     body = json.dumps(
         {
             "type": kind,
@@ -262,7 +264,7 @@ def resend(at: datetime = NOW, kind: str = "email.received") -> Post:
             "data": {
                 "email_id": "56761188",
                 "from": "Ana <ana@example.com>",
-                "to": ["bo@postroom.localhost"],
+                "to": [to],
                 "cc": [],
                 "bcc": [],
                 "subject": "Hello from afar",
@@ -282,10 +284,10 @@ def resend(at: datetime = NOW, kind: str = "email.received") -> Post:
     return Post("resend", body, headers)
 
 
-def sns(at: datetime = NOW, **more: str) -> Post:
+def sns(at: datetime = NOW, to: str = "bo@postroom.localhost", **more: str) -> Post:
     content = base64.b64encode(RAW).decode()
     receipt = {
-        "recipients": ["bo@postroom.localhost"],
+        "recipients": [to],
         "action": {"type": "SNS", "topicArn": TOPIC, "encoding": "BASE64"},
     }
     received = {"notificationType": "Received", "mail": {}, "receipt": receipt, "content": content}
@@ -619,8 +621,7 @@ async def test_what_is_not_about_received_mail_is_taken_and_left_alone(stranger)
         (lambda: replace(postmark(), body=b"{" * 100_000), 400),
         (lambda: replace(mailgun(), body=b"--xYzZY\r\n\r\n"), 400),
         (lambda: replace(mailgun(), headers={"Content-Type": "text/plain"}), 400),
-        (lambda: postmark(ToFull=[], OriginalRecipient="nobody@postroom.localhost"), 404),
-        (lambda: postmark(ToFull="x", Attachments=7, Headers=[1], TextBody=[]), 404),
+        (lambda: postmark(ToFull="x", Attachments=7, Headers=[1], TextBody=[]), 403),
         (lambda: postmark(Attachments=[{"Name": "x", "Content": "!!not base64"}]), 400),
         (lambda: replace(postmark(), provider="unheard-of"), 422),
         (lambda: replace(postmark(), query="?format=pdf"), 422),
@@ -630,6 +631,54 @@ async def test_what_cannot_be_read_is_refused(stranger, post, status):
     answer = await post().to(stranger)
 
     assert status == answer.status_code, answer.text
+
+
+def for_nobody(post: Post) -> Post:
+    return replace(post, body=post.body.replace(b"bo@postroom", b"no@postroom"))
+
+
+FOR_NOBODY = {
+    "mailgun": (406, lambda: for_nobody(mailgun())),
+    "postmark": (403, lambda: for_nobody(postmark())),
+    "resend": (200, lambda: resend(to="no@postroom.localhost")),
+    "sendgrid": (404, lambda: signed_sendgrid(for_nobody(sendgrid_raw()), NOW)),
+    "ses": (404, lambda: sns(to="no@postroom.localhost")),
+}
+
+
+@pytest.mark.parametrize("provider", FOR_NOBODY)
+async def test_a_mail_for_nobody_is_refused_in_the_code_after_which_a_provider_stops(
+    stranger, provider
+):
+    status, post = FOR_NOBODY[provider]
+
+    answer = await post().to(stranger)
+
+    assert (status, status) == (answer.status_code, answer.json()["status"])
+    assert "no inbox has an address" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("provider", WHOLE)
+async def test_what_we_have_no_time_for_is_never_dropped_by_a_provider(house, stranger, provider):
+    house.rates.per_second, house.rates.burst = 1e9, 1
+    house.rates.take("inbound")
+    house.rates.per_second = 0.5
+
+    answer = await WHOLE[provider]().to(stranger)
+
+    assert (503, "rate_limited") == (answer.status_code, answer.json()["code"])
+
+
+async def test_a_token_of_mailgun_is_for_the_mail_however_it_is_written_down(stranger):
+    first, again = mailgun(), mailgun()
+    other = again.body.replace(b"xYzZY", b"another")
+    kind = {"Content-Type": "multipart/form-data; boundary=another"}
+
+    answers = [
+        await post.to(stranger) for post in (first, replace(again, body=other, headers=kind))
+    ]
+
+    assert ["received", "duplicate"] == [answer.json()["status"] for answer in answers]
 
 
 async def test_a_header_of_a_mail_in_fields_cannot_make_another(house, stranger):

@@ -29,6 +29,7 @@ STATUSES = {
     errors.FeatureDisabled: 404,
     errors.Conflict: 409,
     errors.TooLarge: 413,
+    errors.TooSlow: 408,
     errors.RateLimited: 429,
     errors.ProviderError: 502,
     errors.ProviderAuthFailed: 502,

@@ -28,6 +28,7 @@ EXIT_CODES = {
     "write_disabled": 4,
     "conflict": 5,
     "too_large": 6,
+    "too_slow": 7,
     "rate_limited": 7,
     "provider_error": 8,
     "provider_auth": 8,

@@ -17,6 +17,7 @@ CODES = {
     "feature_disabled": "NOT_FOUND",
     "conflict": "INVALID_REQUEST",
     "too_large": "INVALID_REQUEST",
+    "too_slow": "INVALID_REQUEST",
     "rate_limited": "RATE_LIMIT_EXCEEDED",
     "provider_error": "PROVIDER_ERROR",
     "provider_auth": "PROVIDER_ERROR",

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Protocol
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from postroom.errors import TooLarge
 from postroom.model.key import Caller
+from postroom.operations.arrivals import Arrivals, known
 from postroom.operations.room import Room
 from postroom.surfaces.mcp.exchange import answer, plain_call
 
@@ -52,11 +52,12 @@ class McpEndpoint:
         server: Server[Any],
         door: Door,
         most_bytes: int,
-        room: Room | None = None,
+        room: Room,
+        arrivals: Arrivals,
         waiting: Collection[str] = (),
     ) -> None:
         self._server, self._door, self._most_bytes = server, door, most_bytes
-        self._room = room or Room()
+        self._room, self._arrivals = room, arrivals
         self._waiting = tuple(f'"{name}"'.encode() for name in waiting)
         self._plain = _manager(server, most_bytes, json_response=True)
         self._streaming = _manager(server, most_bytes, json_response=False)
@@ -70,16 +71,19 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         self._door.check_origin(headers)
-        with ExitStack() as stack:
-            stack.enter_context(self._room.place())
+        with self._room.place():
             caller = await self._door.caller(headers, scope)
-            if scope["method"] != "POST":
-                await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
-                return
-            body = await _read_body(receive, self._most_bytes)
-            if any(name in body for name in self._waiting):
-                stack.close()
-            await self._serve({**scope, _CALLER: caller}, body, receive, send)
+        if scope["method"] != "POST":
+            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            return
+        bearer, chunks = known(caller.key_id), _chunks(receive)
+        async with self._arrivals.body(chunks, bearer, self._most_bytes) as body:
+            with self._place(body):
+                await self._serve({**scope, _CALLER: caller}, body, receive, send)
+
+    def _place(self, body: bytes) -> AbstractContextManager[None]:
+        is_waiting = any(name in body for name in self._waiting)
+        return nullcontext() if is_waiting else self._room.place()
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         wants_progress = b'"progressToken"' in body
@@ -99,15 +103,15 @@ def _manager(
     )
 
 
-async def _read_body(receive: Receive, most_bytes: int) -> bytes:
-    body = bytearray()
-    while True:
+async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
+    """What comes, piece by piece. Raises ClientDisconnect."""
+    more = True
+    while more:
         message = await receive()
-        body += message.get("body", b"")
-        if len(body) > most_bytes:
-            raise TooLarge(f"the body of the request is over the limit of {most_bytes} bytes")
-        if not message.get("more_body"):
-            return bytes(body)
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -133,4 +133,5 @@ def http_app(
     tools = _tools(app, toolsets, read_only=read_only)
     waiting = frozenset(tool.name for tool in tools if tool.operation.waits)
     server = make_server(app, tools, caller_of)
-    return McpEndpoint(server, door, app.settings.limits.request_bytes, app.room, waiting)
+    most_bytes = app.settings.limits.request_bytes
+    return McpEndpoint(server, door, most_bytes, app.room, app.arrivals, waiting)

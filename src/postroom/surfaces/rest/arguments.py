@@ -13,8 +13,8 @@ from starlette.requests import Request
 from postroom.errors import Conflict, InvalidInput, Malformed
 from postroom.operations.request import Repeatable
 from postroom.operations.request import Request as Arguments
-from postroom.surfaces.rest.body import read_body, read_object, refuse_body
-from postroom.surfaces.rest.route import WITHOUT_BODY, Place, Route
+from postroom.surfaces.rest.body import read_object
+from postroom.surfaces.rest.route import Place, Route
 
 _MOST_PARAMETERS = 2_000
 
@@ -50,20 +50,19 @@ def choose(rows: Sequence[Route], query: dict[str, list[str]]) -> Route:
     return plain
 
 
-async def read_arguments(
-    route: Route, request: Request, path: dict[str, str], query: dict[str, list[str]], most: int
+def read_arguments(
+    route: Route, request: Request, path: dict[str, str], query: dict[str, list[str]], body: bytes
 ) -> dict[str, Any]:
     """Bring together what path, query, headers and body say.
 
     Raises:
         InvalidInput: an argument is given twice, or in the wrong place.
-        Malformed, TooLarge: the body cannot be taken.
+        Malformed: the body cannot be read.
         Conflict: a header and the body say different things.
     """
-    body = await _read_body(route, request, most)
     arguments: dict[str, Any] = dict(path)
     _add(arguments, route, "query", _values(route, query))
-    _add(arguments, route, "raw" if route.raw else "body", body)
+    _add(arguments, route, "raw" if route.raw else "body", _said(route, request, body))
     if route.posted:
         arguments["headers"] = dict(request.headers)
     for header, name in route.headers.items():
@@ -73,13 +72,10 @@ async def read_arguments(
     return arguments
 
 
-async def _read_body(route: Route, request: Request, most: int) -> dict[str, Any]:
+def _said(route: Route, request: Request, body: bytes) -> dict[str, Any]:
     if route.raw:
-        return {route.raw: await read_body(request, most)}
-    if route.has_json_body or route.method not in WITHOUT_BODY:
-        return await read_object(request, most)
-    await refuse_body(request)
-    return {}
+        return {route.raw: body}
+    return read_object(body, request.headers.get("content-type", "application/json"))
 
 
 def _values(route: Route, query: dict[str, list[str]]) -> dict[str, Any]:

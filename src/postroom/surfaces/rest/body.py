@@ -1,51 +1,58 @@
-"""The body of a request, read no further than the limit."""
+"""The body of a request: how it is taken in, and what it says."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import DecodeError
 from msgspec.json import decode
 from starlette.requests import Request
 
-from postroom.errors import Malformed, TooLarge
+from postroom.errors import Malformed
+from postroom.operations.arrivals import Arrivals, Bearer, too_large
+from postroom.surfaces.rest.route import Route
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """Read all of it.
+@asynccontextmanager
+async def whole_body(
+    request: Request, route: Route, arrivals: Arrivals, bearer: Bearer, most: int
+) -> AsyncIterator[bytes]:
+    """All of it, for as long as the block lasts.
 
     Raises:
+        Malformed: there is one that nobody would look at; its sender means something by it.
         TooLarge: it is over the limit; the rest was not read.
+        TooSlow, RateLimited, Unavailable, StorageFull: it cannot be taken in now.
     """
-    stated = request.headers.get("content-length", "")
+    stated = request.headers.get("content-length", "0")
+    if stated == "0" and "transfer-encoding" not in request.headers:
+        yield b""
+        return
+    if not route.takes_body and stated != "0":
+        raise _no_body(request)
     if stated.isdecimal() and int(stated) > most:
-        raise _too_large(most)
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > most:
-            raise _too_large(most)
-        chunks.append(chunk)
-    return b"".join(chunks)
+        raise too_large(most)
+    async with arrivals.body(aiter(request.stream()), bearer, most) as body:
+        if body and not route.takes_body:
+            raise _no_body(request)
+        yield body
 
 
-def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"the body of the request is over the limit of {most} bytes")
+def _no_body(request: Request) -> Malformed:
+    return Malformed(f"{request.method} takes no body; give the arguments in the query")
 
 
-async def read_object(request: Request, most: int) -> dict[str, Any]:
+def read_object(body: bytes, content_type: str) -> dict[str, Any]:
     """Read a JSON object; no body at all is an empty one.
 
     Raises:
         Malformed: it is not JSON, or not an object.
-        TooLarge: it is over the limit.
     """
-    body = await read_body(request, most)
     if not body:
         return {}
-    stated = request.headers.get("content-type", "application/json")
-    if stated.partition(";")[0].strip().lower() != "application/json":
+    if content_type.partition(";")[0].strip().lower() != "application/json":
         raise Malformed("send JSON, and say so: `Content-Type: application/json`")
     try:
         value = decode(body)
@@ -58,17 +65,3 @@ async def read_object(request: Request, most: int) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Malformed("the body must be a JSON object, such as {}")
     return value
-
-
-async def refuse_body(request: Request) -> None:
-    """Refuse a body that nobody would look at; its sender means something by it.
-
-    Raises:
-        Malformed: there is one.
-    """
-    stated = request.headers.get("content-length", "0")
-    if stated == "0" and "transfer-encoding" not in request.headers:
-        return
-    async for chunk in request.stream():
-        if chunk:
-            raise Malformed(f"{request.method} takes no body; give the arguments in the query")

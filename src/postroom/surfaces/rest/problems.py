@@ -11,6 +11,7 @@ from msgspec.json import encode
 from starlette.responses import Response
 
 from postroom.errors import InvalidInput, MailError, RateLimited, Unavailable
+from postroom.surfaces.rest.postings import status_for
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_PATH = 1_000
@@ -33,6 +34,7 @@ KINDS = {
     "not_found": Kind(404, "Not found", "It does not exist, or not for this key."),
     "feature_disabled": Kind(404, "Switched off", "A setting has switched this off."),
     "method_not_allowed": Kind(405, "Method not allowed", "`Allow` lists the methods there are."),
+    "too_slow": Kind(408, "Too slow", "The body of the request did not come in time."),
     "conflict": Kind(409, "Conflict", "The world is not as the request assumes."),
     "too_large": Kind(413, "Too large", "Too many bytes."),
     "rate_limited": Kind(429, "Too fast", "Try again after `retry_after` seconds."),
@@ -52,21 +54,23 @@ def problem(
     scope: Mapping[str, Any],
     *,
     headers: Mapping[str, str] | None = None,
+    status: int | None = None,
     **more: object,
 ) -> Response:
     """An error as an answer; *more* are members beside those that every problem has."""
     kind = KINDS[code]
+    status = status or kind.status
     body = {
         "type": f"/docs#{code}",
         "title": kind.title,
-        "status": kind.status,
+        "status": status,
         "detail": detail,
         "instance": quote(scope["path"][:_MOST_PATH]),
         "code": code,
         "request_id": scope["request_id"],
         **more,
     }
-    return Response(encode(body), kind.status, headers, MEDIA_TYPE)
+    return Response(encode(body), status, headers, MEDIA_TYPE)
 
 
 def as_problem(error: MailError, scope: Mapping[str, Any]) -> Response:
@@ -80,7 +84,10 @@ def as_problem(error: MailError, scope: Mapping[str, Any]) -> Response:
         headers["Retry-After"] = str(error.retry_after)
     if error.code == "unauthenticated":
         headers["WWW-Authenticate"] = 'Bearer realm="postroom"'
-    return problem(error.code, str(error), scope, headers=headers, **more)
+    if error.code == "too_slow":
+        headers["Connection"] = "close"
+    status = status_for(error, scope)
+    return problem(error.code, str(error), scope, headers=headers, status=status, **more)
 
 
 def bad_fields(error: InvalidInput) -> list[dict[str, object]]:

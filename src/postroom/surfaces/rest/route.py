@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from postroom.operations.context import Context
 from postroom.operations.operation import Operation
 from postroom.operations.request import argument_names
 
@@ -27,7 +28,7 @@ class Route:
     `single` means that the path names the one message the action is about: if it failed, the
     request failed. `produces` is the media type of a download. `posted` are the media types of
     what a provider posts to us, for which it has no key: its argument `headers` gets the headers it
-    came with.
+    came with, and `expect` says by these how many bytes may come.
     """
 
     method: str
@@ -42,6 +43,7 @@ class Route:
     single: bool = False
     produces: str = "*/*"
     posted: tuple[str, ...] = ()
+    expect: Callable[[Context, str, Mapping[str, str]], int] | None = None
 
     @cached_property
     def path_arguments(self) -> tuple[str, ...]:
@@ -64,6 +66,11 @@ class Route:
     @cached_property
     def has_json_body(self) -> bool:
         return "body" in self.places.values()
+
+    @property
+    def takes_body(self) -> bool:
+        """Whether a body is looked at, even if no argument is in it."""
+        return self.has_json_body or self.method not in WITHOUT_BODY
 
     def at(self, place: Place) -> list[str]:
         """The arguments that are given in one place."""

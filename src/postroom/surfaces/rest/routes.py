@@ -95,6 +95,7 @@ ROUTES = (
         raw="raw",
         query=("format",),
         posted=("multipart/form-data", "application/x-www-form-urlencoded", "application/json"),
+        expect=receiving.expect_posting,
     ),
     Route("GET", "/v1/labels", organising.list_labels),
     Route("POST", "/v1/drafts", drafts.create_draft, status=201),

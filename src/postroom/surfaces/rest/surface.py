@@ -15,6 +15,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,13 +25,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.app import App
 from postroom.errors import MailError, NotFound, RateLimited
-from postroom.model.key import POSTING, Caller
+from postroom.model.key import POSTING
+from postroom.operations.arrivals import Bearer, known, stranger
+from postroom.operations.context import Context
 from postroom.operations.operation import call
 from postroom.surfaces.rest.answers import respond
 from postroom.surfaces.rest.arguments import choose, read_arguments, read_query
+from postroom.surfaces.rest.body import whole_body
 from postroom.surfaces.rest.door import Door
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.paths import Paths, segments_of
+from postroom.surfaces.rest.postings import POSTED_BY
 from postroom.surfaces.rest.problems import as_problem, problem
 from postroom.surfaces.rest.route import Route
 
@@ -157,27 +162,40 @@ class Surface:
     def _answer(self, rows: Sequence[Route]) -> Answer:
         """The answer that one or several rows of the table give."""
 
-        async def answer(request: Request, values: dict[str, str]) -> Response:
-            if any(row.operation.waits for row in rows):
-                return await work(request, values)
-            with self._app.room.place():
-                return await work(request, values)
+        waits = any(row.operation.waits for row in rows)
 
-        async def work(request: Request, values: dict[str, str]) -> Response:
-            is_posted = any(row.posted for row in rows)
-            caller = POSTING if is_posted else await self._caller(request)
-            query = read_query(request)
-            route = choose(rows, query)
-            most = self._app.settings.limits.request_bytes
-            arguments = await read_arguments(route, request, values, query, most)
-            asked = call(self._app.context(caller), route.operation, arguments)
-            result = await (_while_there(request, asked) if route.operation.waits else asked)
-            return await respond(route, result, is_head=request.method == "HEAD")
+        def place() -> AbstractContextManager[None]:
+            return nullcontext() if waits else self._app.room.place()
+
+        async def answer(request: Request, values: dict[str, str]) -> Response:
+            with place():
+                ctx = await self._context(request, rows)
+                query = read_query(request)
+                route = choose(rows, query)
+                bearer, most = self._expected(ctx, route, request, values)
+            async with whole_body(request, route, self._app.arrivals, bearer, most) as body:
+                with place():
+                    arguments = read_arguments(route, request, values, query, body)
+                    asked = call(ctx, route.operation, arguments)
+                    result = await (_while_there(request, asked) if waits else asked)
+                    return await respond(route, result, is_head=request.method == "HEAD")
 
         return answer
 
-    async def _caller(self, request: Request) -> Caller:
-        return await self._door.caller(request.headers, request.scope)
+    async def _context(self, request: Request, rows: Sequence[Route]) -> Context:
+        if any(row.posted for row in rows):
+            return self._app.context(POSTING)
+        return self._app.context(await self._door.caller(request.headers, request.scope))
+
+    def _expected(
+        self, ctx: Context, route: Route, request: Request, values: dict[str, str]
+    ) -> tuple[Bearer, int]:
+        """Who brings the body, as far as we know, and how long it may be."""
+        if route.expect is None:
+            return known(ctx.caller.key_id), self._app.settings.limits.request_bytes
+        request.scope[POSTED_BY] = values["provider"]
+        address = request.client.host if request.client else ""
+        return stranger(address), route.expect(ctx, values["provider"], request.headers)
 
 
 async def _while_there(request: Request, asked: Coroutine[Any, Any, T]) -> T:

@@ -23,6 +23,7 @@ CODES = {
     "feature_disabled": "not_found",
     "conflict": "conflict",
     "too_large": "invalid_input",
+    "too_slow": "invalid_input",
     "rate_limited": "internal",
     "provider_error": "internal",
     "provider_auth": "auth_failed",

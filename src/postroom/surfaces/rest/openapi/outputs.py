@@ -116,7 +116,7 @@ def _problem_statuses(route: Route) -> list[int]:
     if route.posted or any(name.endswith(_NAMES_SOMETHING) for name in route.places):
         statuses.add(404)
     if route.has_json_body or route.raw or route.method == "POST":
-        statuses |= {409, 413}
+        statuses |= {408, 409, 413}
     if route.method == "DELETE":
         statuses.add(409)
     return sorted(statuses)

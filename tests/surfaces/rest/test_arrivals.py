@@ -1,0 +1,130 @@
+"""Whoever lets us wait for the body of a request keeps nobody else waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import httpx2
+import pytest
+
+from postroom.app import open_app
+from postroom.config import read_settings
+from postroom.operations.room import MOST_AT_ONCE
+from postroom.surfaces.mcp.server import http_app
+from postroom.surfaces.rest import surface
+from postroom.surfaces.rest.server import Door, build
+from tests.surfaces.rest.conftest import visiting
+
+STALLED = MOST_AT_ONCE + 2
+
+
+@pytest.fixture
+async def house(tmp_path):
+    """A Postroom that two providers may post to."""
+    values = {
+        "DATA_DIR": str(tmp_path / "data"),
+        "MAILGUN_SIGNING_KEY": "key-3ax6xnjp29jd6fds4gc373sgvjxteol0",
+        "POSTMARK_LOGIN": "postmark:canary-of-postmark",
+        "SES_TOPICS": "arn:aws:sns:eu-west-1:123456789012:mail",
+    }
+    settings = read_settings({f"POSTROOM_{name}": value for name, value in values.items()}).settings
+    async with open_app(settings) as app:
+        yield app
+
+
+@asynccontextmanager
+async def stalled(port, path, key=None, count=STALLED):
+    """Connections that announce a body and never send it."""
+    login = f"Authorization: Bearer {key}\r\n" if key else ""
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{login}Content-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\nContent-Length: 100\r\n\r\n{"
+    )
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
+    for _, writer in opened:
+        writer.write(head.encode())
+        await writer.drain()
+    try:
+        yield [reader for reader, _ in opened]
+    finally:
+        for _, writer in opened:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "has_key"),
+    [
+        ("/v1/inbound/mailgun", False),
+        ("/v1/inbound/sendgrid", False),
+        ("/v1/messages", True),
+        ("/mcp", True),
+    ],
+)
+async def test_bodies_that_do_not_come_shut_nobody_out(house, serving, path, has_key):
+    owner = await house.owner_key() or ""
+    endpoint = http_app(house, Door.of(house, no_auth=False))
+    asgi = build(house, mounts={"/mcp": endpoint}, lifespans=[endpoint.lifespan])
+    async with visiting(house, owner) as rest:
+        reader = await rest.post("/v1/keys", name="reader", scopes=["read"])
+    async with (
+        serving(asgi) as port,
+        stalled(port, path, reader["key"] if has_key else None),
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {owner}"}) as client,
+    ):
+        async with asyncio.timeout(10):
+            for _ in range(50):
+                await _answered(client, f"http://127.0.0.1:{port}/v1/inboxes")
+
+
+async def _answered(client, url):
+    """Ask until there is room: for as long as we look at the keys of the others, there is none."""
+    while (response := await client.get(url)).status_code == 503:
+        pass
+    assert 200 == response.status_code
+
+
+async def test_a_body_that_does_not_come_is_given_up_and_the_connection_ends(
+    house, serving, monkeypatch
+):
+    def impatient(key_id):
+        return replace(known(key_id), silence_s=0.01)
+
+    known = surface.known
+    monkeypatch.setattr(surface, "known", impatient)
+    key = await house.owner_key()
+    async with (
+        serving(build(house)) as port,
+        stalled(port, "/v1/messages", key, count=1) as (reader,),
+    ):
+        answer = await asyncio.wait_for(reader.read(), 10)
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"code":"too_slow"' in answer
+
+
+@pytest.mark.parametrize(
+    ("provider", "headers", "status"),
+    [
+        ("sendgrid", {}, 404),
+        ("unheard-of", {}, 422),
+        ("postmark", {"Authorization": "Basic Og=="}, 401),
+        ("ses", {"Content-Length": "2000000"}, 413),
+    ],
+)
+async def test_what_the_headers_give_away_is_refused_before_the_body_is_read(
+    house, provider, headers, status
+):
+    read = []
+
+    async def content():
+        read.append(1)
+        yield b"{}"
+
+    async with visiting(house, None) as rest:
+        problem = await rest.problem(
+            "POST", f"/v1/inbound/{provider}", content=content(), headers=headers
+        )
+
+    assert (status, []) == (problem["status"], read)

@@ -1,0 +1,161 @@
+"""Bodies on their way: how many, how much, how long, and of whom."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+
+from postroom.errors import RateLimited, StorageFull, TooLarge, TooSlow, Unavailable
+from postroom.operations import arrivals as module
+from postroom.operations import keeping
+from postroom.operations.arrivals import MOST_AT_ONCE, Arrivals, known, stranger
+from postroom.operations.keeping import KEPT_BYTES
+
+MB = 1024 * 1024
+ANA = known("key_ana")
+
+
+@pytest.fixture
+def arrivals(tmp_path):
+    return Arrivals(tmp_path)
+
+
+async def pieces(*chunks):
+    for chunk in chunks:
+        yield chunk
+
+
+async def endless(chunk=b""):
+    yield chunk
+    await asyncio.Event().wait()
+
+
+async def whole(arrivals, chunks, bearer=ANA, most=10 * MB):
+    async with arrivals.body(chunks, bearer, most) as body:
+        return body
+
+
+class Stalled:
+    """Bodies that begin and never end."""
+
+    def __init__(self, arrivals):
+        self.arrivals, self.tasks = arrivals, []
+
+    async def __aenter__(self):
+        return self
+
+    async def begin(self, count, bearer_of):
+        for number in range(count):
+            bearer = bearer_of(number)
+            coming = whole(self.arrivals, endless(), bearer)
+            self.tasks.append(asyncio.create_task(coming))
+        await asyncio.sleep(0)
+
+    async def __aexit__(self, *_):
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("size", [0, 1, KEPT_BYTES, KEPT_BYTES + 1, 3 * KEPT_BYTES + 5])
+async def test_a_body_is_what_came(arrivals, size):
+    data = bytes(number % 251 for number in range(size))
+    chunks = [data[at : at + 50_000] for at in range(0, size, 50_000)]
+
+    assert data == await whole(arrivals, pieces(*chunks))
+    assert ({}, {}) == (arrivals.coming, arrivals.held)
+
+
+async def test_of_a_large_body_little_is_in_memory_while_it_comes(arrivals):
+    seen = []
+
+    async def chunks():
+        for _ in range(128):
+            yield bytes(65_536)
+        seen.append(tracemalloc.get_traced_memory()[0])
+
+    tracemalloc.start()
+    try:
+        await whole(arrivals, chunks())
+    finally:
+        tracemalloc.stop()
+
+    assert seen[0] < 2 * MB
+
+
+async def test_a_body_is_not_read_beyond_its_limit(arrivals):
+    with pytest.raises(TooLarge, match="over the limit of 10 bytes"):
+        await whole(arrivals, endless(b"x" * 11), most=10)
+
+
+@pytest.mark.parametrize(("silence_s", "whole_s"), [(0.01, 60), (60, 0.01)])
+async def test_a_body_that_does_not_come_is_given_up(arrivals, silence_s, whole_s):
+    bearer = replace(ANA, silence_s=silence_s, whole_s=whole_s)
+
+    with pytest.raises(TooSlow):
+        await whole(arrivals, endless(b"x"), bearer)
+
+    assert ({}, {}) == (arrivals.coming, arrivals.held)
+
+
+async def test_a_key_with_too_many_bodies_on_their_way_keeps_nobody_else_out(arrivals):
+    async with Stalled(arrivals) as stalled:
+        await stalled.begin(MOST_AT_ONCE, lambda _: ANA)
+
+        with pytest.raises(RateLimited):
+            await whole(arrivals, pieces(b"x"))
+        assert b"x" == await whole(arrivals, pieces(b"x"), known("key_bo"))
+        assert b"x" == await whole(arrivals, pieces(b"x"), stranger("192.0.2.1"))
+
+
+async def test_one_address_cannot_keep_the_other_strangers_out(arrivals):
+    async with Stalled(arrivals) as stalled:
+        await stalled.begin(32, lambda n: stranger(f"2001:db8::{n:x}"))
+
+        with pytest.raises(RateLimited):
+            await whole(arrivals, pieces(b"x"), stranger("2001:db8::ffff"))
+        assert b"x" == await whole(arrivals, pieces(b"x"), stranger("2001:db8:0:1::1"))
+
+
+async def test_strangers_hold_so_much_together_and_no_more(arrivals):
+    async with Stalled(arrivals) as stalled:
+        await stalled.begin(MOST_AT_ONCE, lambda n: stranger(f"192.0.2.{n}"))
+
+        with pytest.raises(RateLimited):
+            await whole(arrivals, pieces(b"x"), stranger("198.51.100.1"))
+        assert b"x" == await whole(arrivals, pieces(b"x"))
+
+
+async def test_bytes_count_until_the_answer_is_there(arrivals, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    async with arrivals.body(pieces(b"x" * 60), stranger("192.0.2.1"), MB):
+        with pytest.raises(RateLimited):
+            await whole(arrivals, pieces(b"x" * 60), stranger("192.0.2.2"))
+        assert b"x" * 60 == await whole(arrivals, pieces(b"x" * 60))
+
+    assert b"x" * 60 == await whole(arrivals, pieces(b"x" * 60), stranger("192.0.2.2"))
+
+
+async def test_large_bodies_are_in_memory_one_after_the_other(arrivals, monkeypatch):
+    monkeypatch.setattr(keeping, "MOST_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(module, "TURN_S", 0.01)
+    large = [bytes(KEPT_BYTES)] * 2
+
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(arrivals.body(pieces(*large), ANA, MB))
+        with pytest.raises(Unavailable):
+            await whole(arrivals, pieces(*large))
+        assert b"small" == await whole(arrivals, pieces(b"small"))
+
+    assert 2 * KEPT_BYTES == len(await whole(arrivals, pieces(*large)))
+
+
+async def test_a_full_disk_is_said(tmp_path):
+    arrivals = Arrivals(tmp_path / "not there")
+
+    with pytest.raises(StorageFull):
+        await whole(arrivals, pieces(*[bytes(KEPT_BYTES)] * 2))
