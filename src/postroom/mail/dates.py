@@ -10,19 +10,19 @@ _DAY_NAMES = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 _MONTHS = {name.lower(): number for number, name in enumerate(_MONTH_NAMES, 1)}
 _USUAL = re.compile(
     r"\s*(?:[A-Za-z]{3},)?\s{0,9}(\d{1,2})\s([A-Za-z]{3})\s(\d{4})\s"
-    r"(\d\d):(\d\d)(?::(\d\d))?\s([+-])(\d\d)(\d\d)\b"
+    r"(\d\d):(\d\d)(?::(\d\d))?\s([+-])(\d\d):?(\d\d)\b"
 )
 _ISO = re.compile(
     r"(\d{4})[-/](\d\d)[-/](\d\d)(?:(?:T|[ ]{1,9}(?:[A-Za-z]{3} )?)(\d\d):(\d\d)(?::(\d\d)"
     r"(?:[.,]\d{1,9})?)?)?"
     r"\s{0,9}(Z|[+-]\d\d:?\d\d)?"
 )
-
-
 _LOOSE = re.compile(
     r"\b(\d{1,2})[\s-]{1,3}([A-Za-z]{3,9})[\s,.-]{1,3}(\d{4}|\d\d)(?:[\s,]{1,3}(?:at )?"
     r"(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s{0,3}([+-])(\d\d):?(\d\d)\b)?)?"
 )
+_ZONE = re.compile(r"(?:GMT|UTC)?([+-]\d\d):?(\d\d)\b(?!:)", re.IGNORECASE)
+"""As the standard library does not know it: with a colon, or after a name. It would drop it."""
 
 
 def parse_date(value: str) -> datetime | None:
@@ -67,7 +67,7 @@ def _lenient(value: str) -> datetime | None:
     from email.utils import parsedate_tz  # a large import for a rare date
 
     try:
-        parts = parsedate_tz(value)
+        parts = parsedate_tz(_ZONE.sub(r"\1\2", value))
     except (ValueError, IndexError, TypeError, OverflowError):
         return None
     if parts is None:

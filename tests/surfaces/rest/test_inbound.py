@@ -365,6 +365,28 @@ async def test_a_mail_in_fields_is_put_together_again(house, stranger, provider)
     assert "application/pdf" == files["invoice.pdf"]
 
 
+async def test_postmark_tells_the_name_where_answers_go_and_the_hour_apart_from_the_mail(
+    house, stranger
+):
+    """As its documentation shows it: the address alone, and a colon in the zone."""
+    post = postmark(
+        From="support@postmarkapp.com",
+        FromName='Jürgen "J", Support',
+        FromFull={"Email": "support@postmarkapp.com", "Name": "Jürgen", "MailboxHash": ""},
+        ReplyTo="replyto@postmarkapp.com",
+        Date="Fri, 1 Aug 2014 16:45:32 -04:00",
+    )
+
+    message = await stored(house, await post.to(stranger))
+
+    assert ('Jürgen "J", Support', "support@postmarkapp.com") == (
+        message.from_name,
+        message.from_address,
+    )
+    assert ("replyto@postmarkapp.com",) == message.reply_to_addresses
+    assert datetime(2014, 8, 1, 20, 45, 32, tzinfo=UTC) == message.date
+
+
 async def test_an_image_in_the_html_stays_inline(house, stranger):
     message = await stored(house, await mailgun().to(stranger))
 

@@ -96,6 +96,11 @@ def test_the_limit_of_addresses_holds_at_the_limit_and_past_it() -> None:
         "10 October 2026 08:00",
         "10 Oct 2026 at 08:00:00  GMT",
         "Sat, 10 Oct 26 04:00:00 EDT",
+        "Sat, 10 Oct 2026 04:00:00 -04:00",
+        "Sat Oct 10 04:00:00 2026 -04:00",
+        "Saturday, 10-Oct-26 10:00:00 +02:00",
+        "Sat, 10 Oct 2026 10:00:00 GMT+02:00",
+        "Sat Oct 10 2026 04:00:00 GMT-0400 (Eastern Daylight Time)",
     ],
 )
 def test_dates_are_read_in_the_forms_that_are_sent(raw: str) -> None:

@@ -7,12 +7,14 @@ HTTPS; there is no time to check, and a repeated posting is recognised as the ma
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from postroom.blocking import in_thread
+from postroom.mail.encoding import phrase
 from postroom.mail.rebuild import Header, Part, rebuild
 from postroom.ports.inbound import Handed, Posting
 from postroom.providers.inbound.trust import (
@@ -24,6 +26,8 @@ from postroom.providers.inbound.trust import (
     unbase64,
     words,
 )
+
+_BARE = re.compile(r"[^<>\s]{1,320}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,16 @@ def _rebuilt(mail: dict[str, Any]) -> bytes:
     return rebuild(_headers(mail), text or None, html or None, files)
 
 
+def _sender(mail: dict[str, Any]) -> str:
+    """`From` is the address alone; the name is beside it."""
+    written, name = words(mail.get("From")).strip(), words(mail.get("FromName")).strip()
+    return f"{phrase(name)} <{written}>" if name and _BARE.fullmatch(written) else written
+
+
 def _headers(mail: dict[str, Any]) -> list[Header]:
     """`Headers` leaves out those that have a field of their own; `MessageID` is Postmark's id."""
-    own = [(name, words(mail.get(name))) for name in ("From", "To", "Cc", "Subject", "Date")]
+    own = [(name, words(mail.get(name))) for name in ("To", "Cc", "Subject", "Date")]
+    own += [("From", _sender(mail)), ("Reply-To", words(mail.get("ReplyTo")))]
     more = [(words(h.get("Name")), words(h.get("Value"))) for h in rows(mail.get("Headers"))]
     known = {name.lower() for name, _ in more}
     return [*((n, v) for n, v in own if v and n.lower() not in known), *more]
