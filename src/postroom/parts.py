@@ -76,7 +76,7 @@ def make_inbound(settings: Settings, leases: GrantsLeases) -> dict[str, Inbound]
     """The providers that may post mail to us. Raises InvalidInput for a key that is none."""
     from postroom.providers.inbound.mailgun import Mailgun
     from postroom.providers.inbound.postmark import Postmark
-    from postroom.providers.inbound.resend import Resend
+    from postroom.providers.inbound.resend import Resend, key_of
 
     window = timedelta(seconds=settings.inbound_window_s)
     found: dict[str, Inbound] = {}
@@ -87,9 +87,8 @@ def make_inbound(settings: Settings, leases: GrantsLeases) -> dict[str, Inbound]
     if settings.resend_signing_secret is not None:
         if settings.resend_api_key is None:
             raise InvalidInput("POSTROOM_RESEND_API_KEY: is needed too; it fetches the mail")
-        found["resend"] = Resend(
-            settings.resend_signing_secret, settings.resend_api_key, window, _fetcher(settings)
-        )
+        key = key_of(settings.resend_signing_secret)
+        found["resend"] = Resend(key, settings.resend_api_key, window, _fetcher(settings))
     if settings.sendgrid_public_key is not None:
         from postroom.providers.inbound.sendgrid import SendGrid, load_public_key
 

@@ -71,6 +71,24 @@ def read_key(raw: object) -> str:
     return key
 
 
+def read_signing_secret(raw: object) -> str:
+    """The secret of Resend's webhook. Raises ValueError."""
+    from postroom.providers.inbound.resend import key_of
+
+    secret = read_key(raw)
+    key_of(secret)
+    return secret
+
+
+def read_public_key(raw: object) -> str:
+    """A public key as SendGrid shows it. Raises ValueError."""
+    from postroom.providers.inbound.sendgrid import load_public_key
+
+    key = read_key(raw)
+    load_public_key(key)
+    return key
+
+
 def read_url(raw: object) -> str:
     """The beginning of URLs. Raises ValueError."""
     url = read_text(raw).rstrip("/")

@@ -21,13 +21,22 @@ from postroom.providers.inbound.trust import (
 
 API = "https://api.resend.com"
 PREFIX = "whsec_"
+_LEAST_KEY_BYTES = 16
+
+
+def key_of(secret: str) -> bytes:
+    """The key in a signing secret as Resend shows it. Raises ValueError."""
+    key = unbase64(secret.removeprefix(PREFIX))
+    if len(key) < _LEAST_KEY_BYTES:
+        raise ValueError("must be the whole signing secret, such as whsec_ and base64 after it")
+    return key
 
 
 @dataclass(frozen=True, slots=True)
 class Resend:
     """Reads notices of received mail; the signature is that of Standard Webhooks."""
 
-    signing_secret: str = field(repr=False)
+    signing_key: bytes = field(repr=False)
     api_key: str = field(repr=False)
     window: timedelta
     fetcher: Fetcher
@@ -52,8 +61,7 @@ class Resend:
         signed = ".".join([*said, ""]).encode("utf-8", "replace") + posting.body
         listed = posting.headers.get("svix-signature", "").split(" ")
         given = [unbase64(word[3:]) for word in listed if word.startswith("v1,")]
-        key = unbase64(self.signing_secret.removeprefix(PREFIX))
-        check_hmac("Resend", key, signed, given)
+        check_hmac("Resend", self.signing_key, signed, given)
         check_time("Resend", said[1], posting.at, self.window)
 
     async def _fetch(self, email_id: str) -> bytes:

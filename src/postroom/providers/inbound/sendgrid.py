@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
@@ -28,9 +28,12 @@ TIMESTAMP = "x-twilio-email-event-webhook-timestamp"
 
 def load_public_key(written: str) -> ec.EllipticCurvePublicKey:
     """The key as SendGrid shows it: base64 of DER. Raises ValueError."""
-    key = load_der_public_key(unbase64(written))
+    try:
+        key = load_der_public_key(unbase64(written))
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise ValueError("the key is not one of an elliptic curve")
+        raise ValueError("must be the public key of SendGrid's security policy, in base64")
     return key
 
 
