@@ -13,8 +13,12 @@ from postroom.errors import InvalidInput
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-_NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
+_TRANSLATED = (ip_network("64:ff9b::/96"), ip_network("::ffff:0:0:0/96"))
+"""An address of IPv4 in its last bits: NAT64 (RFC 6052), SIIT (RFC 2765)."""
+
 _NOT_OURS_TO_ASK = (
+    ip_network("64:ff9b:1::/48"),  # RFC 8215: each house decides where in it IPv4 is
+    ip_network("192.0.0.0/24"),
     ip_network("100.64.0.0/10"),
     ip_network("192.88.99.0/24"),
     ip_network("198.18.0.0/15"),
@@ -115,6 +119,6 @@ def _inside(address: Address) -> Address | None:
         return address.sixtofour
     if address.teredo is not None:
         return address.teredo[1]
-    if any(address in network for network in _NAT64):
+    if any(address in network for network in _TRANSLATED):
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return None
