@@ -36,7 +36,7 @@ from postroom.surfaces.rest.door import Door
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.paths import Paths, segments_of
 from postroom.surfaces.rest.postings import POSTED_BY
-from postroom.surfaces.rest.problems import as_problem, problem
+from postroom.surfaces.rest.problems import KINDS, as_problem, problem
 from postroom.surfaces.rest.route import Route
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class Surface:
             error = MailError("something went wrong on our side; it is in the log")
         self._metrics.errors[error.code] += 1
         response = as_problem(error, visit.scope)
-        if response.status_code >= 500:
+        if KINDS[error.code].status >= 500:
             context = {**visit.context, "code": error.code, "error": str(error)}
             log.error("request.failed", extra=context, exc_info=cause)
         return response
