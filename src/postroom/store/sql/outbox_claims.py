@@ -10,7 +10,7 @@ from postroom.model.outbox import Claimed, Envelope, OutboxJob
 from postroom.model.sending import OPEN
 from postroom.store.sql.outbox import IT, copy_to_sent, is_claimed, is_paused, row_of, wait_again
 from postroom.store.sql.outbox_domains import UNCOUNT, domains_of, has_room
-from postroom.store.sql.outcomes import ABOUT, set_recipients
+from postroom.store.sql.outcomes import ABOUT, set_outcomes
 from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -103,11 +103,11 @@ def _abandon(
     """A worker died: what it only asked for waits again; of which message how many are unknown."""
     addresses = from_text(pending or "[]") if state == "handing_over" else []
     lost = {address: Recipient(address, "unknown", UNKNOWN) for address in addresses}
-    set_recipients(tx, *at, lost, now)
+    count = set_outcomes(tx, *at, lost, now)
     copy_to_sent(tx, *at, now + _SEEN_AFTER)
     wait_again(tx, *at, seconds(now))
-    about = tx.one(ABOUT, inbox=at[0], number=at[1]) if lost else None
-    return {about[2]: len(lost)} if about else {}
+    about = tx.one(ABOUT, inbox=at[0], number=at[1]) if count else None
+    return {about[2]: count} if about else {}
 
 
 def _job(row: Row, holder: str) -> OutboxJob:

@@ -10,7 +10,7 @@ from postroom.model.outbox import OutboxJob
 from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.outbox import IT, copy_to_sent, is_claimed, row_of, wait_again
-from postroom.store.sql.outcomes import set_recipients
+from postroom.store.sql.outcomes import set_outcomes, set_recipients
 from postroom.store.sql.values import seconds
 from postroom.store.transaction import Transaction
 
@@ -32,7 +32,7 @@ def settle_mail(
         return
     if row[0] != job.holder:
         recipients = {a: r for a, r in recipients.items() if r.status in ("sent", "failed")}
-    set_recipients(tx, job.inbox, job.number, recipients, now)
+    set_outcomes(tx, job.inbox, job.number, recipients, now)
     copy_to_sent(tx, job.inbox, job.number, next_at)
     tx.run(f"UPDATE outbox SET attempts = attempts + 1 WHERE {IT}", **row_of(job))
     if row[0] == job.holder:

@@ -23,6 +23,28 @@ REPORTED = """
      WHERE inbox = :inbox AND internet_id = :internet_id AND is_outbound = 1
      ORDER BY number DESC LIMIT 1
 """
+HANDED_OVER = """
+    SELECT pending FROM outbox
+     WHERE inbox = :inbox AND message = :number AND state = 'handing_over'
+"""
+_REPORTABLE = ("sent", "unknown")
+_BY_REPORT = ("bounced", "delivered")
+"""What is said of whom a mail is on its way to only if a report was faster than the relay."""
+
+
+def set_outcomes(
+    tx: Transaction, inbox: int, number: int, outcomes: Mapping[str, Recipient], now: datetime
+) -> int:
+    """Write down what became of those a mail was handed over for, and return of how many.
+
+    Of whom a report has spoken already, that stands: it knows more than the relay.
+    """
+    row = tx.one(ABOUT, inbox=inbox, number=number)
+    recipients = from_text(row[3])["recipients"] if row else ()
+    reported = {r["address"] for r in recipients if r["status"] in _BY_REPORT}
+    news = {address: r for address, r in outcomes.items() if address not in reported}
+    set_recipients(tx, inbox, number, news, now)
+    return len(news)
 
 
 def set_recipients(
@@ -60,15 +82,21 @@ def set_recipients(
 
 
 def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datetime) -> None:
-    """Tie a delivery report to the message it speaks of, if the inbox sent one."""
+    """Tie a delivery report to the message it speaks of, if the inbox sent one.
+
+    It may be here before the relay has said that it has the mail, or though we never heard it.
+    """
     row = tx.one(REPORTED, inbox=inbox, internet_id=report.internet_message_id)
     if row is None:
         return
+    pending = tx.one(HANDED_OVER, inbox=inbox, number=row[0])
+    handed_over = from_text(pending[0] or "[]") if pending else ()
     recipients = {r["address"].lower(): r for r in from_text(row[1])["recipients"] or ()}
     changes = {
         r["address"]: Recipient(r["address"], fate.status, fate.detail)
         for fate in report.fates
-        if (r := _meant(recipients, fate, report)) and r["status"] in ("sent", "unknown")
+        if (r := _meant(recipients, fate, report))
+        and (r["status"] in _REPORTABLE or r["address"] in handed_over)
     }
     set_recipients(tx, inbox, row[0], changes, now)
 
