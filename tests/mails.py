@@ -10,6 +10,7 @@ from itertools import count
 
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
+from postroom.model.outbox import WAYS
 from postroom.model.stored import Added
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, receive
@@ -19,6 +20,9 @@ from postroom.store.transaction import Transaction
 
 Attached = tuple[str, str, bytes]
 """A filename, a type and the content."""
+
+SOME = dict.fromkeys(WAYS, 5)
+"""How much a worker may take: a few mails of each way."""
 
 _numbers = count(1)
 

@@ -39,7 +39,7 @@ from postroom.store.store import SqlStore
 from postroom.surfaces.mcp.calling import call_tool
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.smtp.server import listening
-from tests.mails import deliver, mail, new_inbox
+from tests.mails import SOME, deliver, mail, new_inbox
 from tests.providers.accounts.conftest import open_desk
 from tests.providers.accounts.worlds import open_world
 from tests.servers.relay import CUT, Script, relaying
@@ -188,7 +188,7 @@ async def a_worker_that_died(scene: Scene) -> None:
     await sent(scene)
     until = scene.now + timedelta(seconds=30)
     claimed = await scene.ctx.store.claim_mail(
-        "dead", now=scene.now, until=until, limit=1, most_per_domain=9
+        "dead", now=scene.now, until=until, free=SOME, most_per_domain=9
     )
     assert await scene.ctx.store.begin_handing_over(claimed.jobs[0], ["ana@example.com"])
     scene.now = until

@@ -37,7 +37,7 @@ from postroom.pipeline.outbox import Outbox, claim_again_s, wait_after
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.signing import load_signer
 from postroom.providers.smtp.url import parse_relay_url
-from tests.mails import new_inbox
+from tests.mails import SOME, new_inbox
 from tests.servers import dkimpy
 from tests.servers.certificates import certificate
 from tests.servers.relay import CUT, HANG, Relay, relaying
@@ -187,6 +187,62 @@ async def test_after_two_days_we_give_up_and_say_so(post: Context, clock: Clock)
     assert [] == relay.mails
 
 
+async def test_mail_that_was_held_back_for_days_is_tried_as_often_as_any(
+    post: Context, clock: Clock
+) -> None:
+    is_grey = True
+
+    def rcpt(_: str) -> bytes:
+        return b"450 4.7.1 later" if is_grey else b"250 ok"
+
+    await post.store.pause_outbox(paused=True)
+    sent = await send(post)
+    clock.now += timedelta(hours=49)
+    async with relaying({"RCPT": rcpt}) as relay, working(post, relay):
+        await post.store.pause_outbox(paused=False)
+
+        async def is_deferred() -> bool:
+            return "message.deferred" in await types(post, sent)
+
+        await until(post, is_deferred)
+        is_grey = False
+        clock.now += timedelta(minutes=1)
+        await post.store.pause_outbox(paused=False)
+        await until(post, lambda: are_out(post, [sent]))
+
+    assert 1 == len(relay.mails)
+
+
+async def test_a_relay_that_hangs_holds_up_no_mail_of_the_house(
+    post: Context, clock: Clock
+) -> None:
+    await new_inbox(post, "bo")
+    letter = {**LETTER, "to": ["bo@postroom.localhost"], "from": "me@postroom.localhost"}
+    begun = asyncio.Semaphore(0)
+
+    def hang(_: str) -> object:
+        begun.release()
+        return HANG
+
+    async with relaying({"DOT": hang}) as relay, working(post, relay) as outbox:
+        for number in range(outbox.at_once + 1):
+            await send(post, subject=f"Mail {number}", **{"from": "me@postroom.localhost"})
+        for _ in range(outbox.at_once):
+            await asyncio.wait_for(begun.acquire(), 10)
+        at = (clock() + timedelta(seconds=10)).isoformat()
+        draft = await call(post, create_draft, {**letter, "send_at": at})
+        sent = await call(post, send_draft, {"draft_id": draft.id})
+        clock.now += timedelta(seconds=10)
+        await post.store.pause_outbox(paused=False)
+
+        async def is_there() -> bool:
+            return {"bo@postroom.localhost": "delivered"} == await statuses(post, sent)
+
+        await until(post, is_there)
+
+    assert outbox.at_once == len(relay.mails)
+
+
 async def test_a_refusal_is_final(post: Context) -> None:
     async with relaying({"RCPT": b"550 5.1.1 no such user"}) as relay, working(post, relay):
         sent = await send(post, wait_s=10)
@@ -270,7 +326,7 @@ async def test_a_worker_that_died_before_the_mail_went_out_is_replaced(
 ) -> None:
     sent = await send(post)
     await post.store.claim_mail(
-        "dead", now=clock(), until=clock() + timedelta(30), limit=5, most_per_domain=9
+        "dead", now=clock(), until=clock() + timedelta(30), free=SOME, most_per_domain=9
     )
     clock.now += timedelta(days=31)
     async with relaying() as relay, working(post, relay):
@@ -288,7 +344,7 @@ async def test_a_worker_that_died_while_the_mail_went_out_leaves_it_unknown(
 ) -> None:
     sent = await send(post, to=["a@x.org", "b@x.org"])
     claimed = await post.store.claim_mail(
-        "dead", now=clock(), until=clock() + timedelta(seconds=30), limit=5, most_per_domain=9
+        "dead", now=clock(), until=clock() + timedelta(seconds=30), free=SOME, most_per_domain=9
     )
     [job] = claimed.jobs
     assert await post.store.begin_handing_over(job, ["a@x.org"])
@@ -309,10 +365,10 @@ async def test_a_claim_that_was_lost_stops_the_mail_before_it_goes_out(
 ) -> None:
     await send(post)
     slow = await post.store.claim_mail(
-        "slow", now=clock(), until=clock(), limit=5, most_per_domain=9
+        "slow", now=clock(), until=clock(), free=SOME, most_per_domain=9
     )
     quick = await post.store.claim_mail(
-        "quick", now=clock(), until=clock() + timedelta(1), limit=5, most_per_domain=9
+        "quick", now=clock(), until=clock() + timedelta(1), free=SOME, most_per_domain=9
     )
 
     assert not await post.store.begin_handing_over(slow.jobs[0], ["ana@example.com"])
@@ -365,7 +421,7 @@ async def test_a_worker_takes_up_again_what_it_could_not_give_back(
 ) -> None:
     """A claim of its own that it no longer works on is as stale as that of a dead one."""
     await send(post)
-    lease = {"until": clock() + timedelta(seconds=30), "limit": 5, "most_per_domain": 9}
+    lease = {"until": clock() + timedelta(seconds=30), "free": SOME, "most_per_domain": 9}
     first = await post.store.claim_mail("one", now=clock(), **lease)
     clock.now += timedelta(seconds=30)
     lease["until"] = clock() + timedelta(seconds=30)
@@ -383,7 +439,7 @@ async def test_a_worker_that_lost_a_scheduled_mail_does_not_deliver_it_again(
     draft = await call(post, create_draft, {**LETTER, "send_at": at})
     sent = await call(post, send_draft, {"draft_id": draft.id})
     clock.now += timedelta(minutes=1)
-    lease = {"now": clock(), "limit": 5, "most_per_domain": 9}
+    lease = {"now": clock(), "free": SOME, "most_per_domain": 9}
     slow = await post.store.claim_mail("slow", until=clock(), **lease)
     queued = {"ana@example.com": Recipient("ana@example.com", "queued")}
     async with relaying() as relay, working(post, relay):
@@ -504,7 +560,7 @@ async def test_a_mail_that_is_given_back_does_not_count_for_its_domain(
     post: Context, clock: Clock
 ) -> None:
     sent = await send(post)
-    few = {"limit": 5, "most_per_domain": 1}
+    few = {"free": SOME, "most_per_domain": 1}
     until = clock() + timedelta(seconds=30)
     first = await post.store.claim_mail("one", now=clock(), until=until, **few)
     await post.store.release_mail(first.jobs[0], clock() + timedelta(seconds=10))

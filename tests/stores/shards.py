@@ -20,7 +20,7 @@ HEAD = """\
 # Every test of a store that runs on PostgreSQL looks for others. To write the list anew, remove it
 # and run `pytest tests/stores --update-golden`.
 """
-_CLAIMED = r"(outbox( o .*)?|errands( e .*)?|webhook_deliveries( d .*)?) WHERE .*(state|status) "
+_CLAIMED = r"(outbox( o\b.*)?|errands( e .*)?|webhook_deliveries( d .*)?) WHERE .*(state|status) "
 _INDEXED = r"search_tail|messages ORDER BY number DESC|m\.number IN .*BY m\.number$"
 _CHECKED = r"NOT EXISTS \(SELECT|LEFT JOIN \(SELECT thread|FROM messages$|parser_version = |BETWEEN"
 REASONS = (

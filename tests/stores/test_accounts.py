@@ -18,7 +18,7 @@ from postroom.model.remote import Pushed, Refusal, RemoteChanges, RemoteMessage,
 from postroom.model.stored import Change, MessageQuery
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away, receive
-from tests.mails import mail, new_inbox
+from tests.mails import SOME, mail, new_inbox
 from tests.stores.test_sends import a_send
 
 
@@ -109,7 +109,7 @@ async def test_a_mail_that_still_waits_to_be_sent_outlives_its_copy_at_the_provi
     early = [(await house.store.sweep_gone(account.id, 10))[0] for _ in range(2)]
     waiting = await house.store.message(sent.message_id, None)
     now = house.clock()
-    lease = {"now": now, "until": now, "limit": 5, "most_per_domain": 9}
+    lease = {"now": now, "until": now, "free": SOME, "most_per_domain": 9}
     (job,) = (await house.store.claim_mail("worker", **lease)).jobs
     told = {"later@example.com": Recipient("later@example.com", "sent")}
     await house.store.settle_mail(job, told, now=now, next_at=now)

@@ -14,11 +14,11 @@ from postroom.model.outbox import OutboxJob
 from postroom.model.stored import DeliveryReport, Fate
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
-from tests.mails import mail
+from tests.mails import SOME, mail
 from tests.stores.test_sends import a_send
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-LEASE = {"until": NOW + timedelta(seconds=30), "limit": 5, "most_per_domain": 9}
+LEASE = {"until": NOW + timedelta(seconds=30), "free": SOME, "most_per_domain": 9}
 ANA, BO = "ana@example.com", "bo@example.com"
 
 

@@ -20,7 +20,7 @@ from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, as_sent, put_away
 from postroom.store.sql.drafts import list_drafts
 from postroom.store.transaction import Row, Transaction
-from tests.mails import mail
+from tests.mails import SOME, mail
 from tests.stores.conftest import OpenAgain
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -302,7 +302,7 @@ async def test_who_was_unknown_is_unknown_again_when_the_retry_is_cancelled(
 ) -> None:
     draft = await keep_draft(house, inbox)
     sent = await house.store.record_send(await a_draft_send(house, inbox, draft, "key_1"))
-    lease = {"now": NOW, "until": NOW, "limit": 5, "most_per_domain": 9}
+    lease = {"now": NOW, "until": NOW, "free": SOME, "most_per_domain": 9}
     (job,) = (await house.store.claim_mail("worker", **lease)).jobs
     lost = Recipient("x@example.com", "unknown", "who knows")
     await house.store.settle_mail(job, {lost.address: lost}, now=NOW, next_at=NOW)
@@ -322,11 +322,12 @@ async def test_who_has_no_relay_is_given_nothing_that_needs_one(house: House, in
     queued = (Recipient("x@example.com", "queued"),)
     message = dataclasses.replace(send.message, recipients=queued)
     await house.store.record_send(dataclasses.replace(send, message=message))
-    lease = {"now": NOW, "until": NOW + timedelta(minutes=1), "limit": 5, "most_per_domain": 9}
+    lease = {"now": NOW, "until": NOW + timedelta(minutes=1), "free": SOME, "most_per_domain": 9}
 
-    assert await house.store.next_mail_at(relays=False) is None
-    assert () == (await house.store.claim_mail("poor", relays=False, **lease)).jobs
-    assert NOW == await house.store.next_mail_at()
+    assert await house.store.next_mail_at(["house", "account"]) is None
+    poor = {**lease, "free": {"house": 5, "account": 5}}
+    assert () == (await house.store.claim_mail("poor", **poor)).jobs
+    assert NOW == await house.store.next_mail_at(["relay"])
     assert 1 == len((await house.store.claim_mail("rich", **lease)).jobs)
 
 

@@ -26,7 +26,7 @@ from postroom.ports.store import Store
 from postroom.store.postgres import open_store
 from postroom.store.sql.reading import PLACE
 from postroom.store.sql.threading import NAMED
-from tests.mails import deliver, mail, new_inbox
+from tests.mails import SOME, deliver, mail, new_inbox
 from tests.stores import shards
 from tests.stores.conftest import OpenAgain
 from tests.stores.test_sends import a_send
@@ -102,7 +102,7 @@ async def send_one(house: House, inbox: Inbox) -> None:
     await store.record_send(dataclasses.replace(send, message=message))
     await store.outbox(OutboxQuery())
     claimed = await store.claim_mail(
-        "me", now=now, until=now + timedelta(minutes=1), limit=9, most_per_domain=100
+        "me", now=now, until=now + timedelta(minutes=1), free=SOME, most_per_domain=100
     )
     for job in claimed.jobs:
         await store.renew_mail([job], now + timedelta(minutes=2))

@@ -13,6 +13,10 @@ from postroom.model.message import Recipient
 from postroom.model.page import Slice
 
 Verdict = Literal["sent", "deferred", "failed", "unknown"]
+Way = Literal["house", "relay", "account"]
+WAYS: tuple[Way, ...] = ("house", "relay", "account")
+"""Who does the next step: we, once the time of a mail has come; the relay; or the provider of the
+account that it is from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,10 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class OutboxJob:
-    """A message that one worker hands over now, by the numbers of its inbox and its own."""
+    """A message that one worker hands over now, by the numbers of its inbox and its own.
+
+    `tried_since` is when it was tried for the first time.
+    """
 
     inbox: int
     number: int
@@ -45,6 +52,13 @@ class OutboxJob:
     is_scheduled: bool
     holder: str
     account_id: str | None = None
+    tried_since: datetime | None = None
+
+    @property
+    def way(self) -> Way:
+        if self.is_scheduled:
+            return "house"
+        return "relay" if self.account_id is None else "account"
 
 
 @dataclass(frozen=True, slots=True)

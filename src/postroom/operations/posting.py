@@ -29,8 +29,8 @@ from postroom.operations.origins import identity_of, origin_of
 from postroom.operations.oversize import refuse_oversize
 from postroom.operations.request import Request
 from postroom.pipeline.addressing import inboxes_for
-from postroom.pipeline.outbox import route_all
 from postroom.pipeline.receive import Arrival, as_sent, check_size, put_away
+from postroom.pipeline.routing import route_all
 
 S = TypeVar("S", bound="Sending")
 

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from postroom.errors import MailError
-from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
-from postroom.model.outbox import Claimed, OutboxJob, Outcome
+from postroom.model.outbox import WAYS, Claimed, OutboxJob, Outcome, Way
 from postroom.pipeline.account_senders import AccountSenders, NoLogin
 from postroom.pipeline.addressing import inboxes_for
-from postroom.pipeline.attendance import can_relay
 from postroom.pipeline.counts import HAPPENED
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
+from postroom.pipeline.routing import route_all
 from postroom.ports.sender import Sender
 
 log = logging.getLogger(__name__)
@@ -42,27 +41,6 @@ GRACE_S = 1.5
 """How long a mail that is being handed over may take when we are asked to stop."""
 
 
-async def route_all(
-    house: House,
-    addresses: Sequence[str],
-    local: Mapping[str, Inbox],
-    account_id: str | None = None,
-) -> dict[str, Recipient]:
-    """Where each copy goes: to an inbox of ours, the account's provider, the relay, or nowhere."""
-    goes_out = account_id is not None or await can_relay(house)
-    return {address: _route(house, address, local, goes_out=goes_out) for address in addresses}
-
-
-def _route(house: House, address: str, local: Mapping[str, Inbox], *, goes_out: bool) -> Recipient:
-    if address.lower() in local:
-        return Recipient(address, "delivered")
-    if address.rpartition("@")[2].lower() in house.domains:
-        return Recipient(address, "failed", "no inbox has this address")
-    if goes_out:
-        return Recipient(address, "queued")
-    return Recipient(address, "captured", "no relay is configured, so it was not sent")
-
-
 def wait_after(attempts: int) -> timedelta:
     """How long to wait after so many attempts: a minute, then twice as long each time."""
     return min(FIRST_WAIT * (1 << min(attempts, 16)), LONGEST_WAIT)
@@ -81,6 +59,7 @@ class ClaimLost(MailError):
 class Outbox:
     """One worker: it hands over several mails at once and renews its claims while it does.
 
+    Each way out has as many places of its own, so that a relay that hangs holds up only its own.
     Several processes may run one; a message is claimed by one of them. Without a sender it takes
     nothing that needs the relay: another process may have one. One that *only relays* leaves the
     rest to those.
@@ -130,16 +109,24 @@ class Outbox:
             return bool(self._active) or await self._is_due()
 
     async def _is_due(self) -> bool:
-        next_at = await self._next_at()
+        next_at = await self.house.store.next_mail_at(self._ways())
         return next_at is not None and next_at <= self.house.clock()
 
-    async def _next_at(self) -> datetime | None:
-        relays = self.sender is not None
-        return await self.house.store.next_mail_at(relays=relays, only_relays=self.only_relays)
+    def _ways(self) -> tuple[Way, ...]:
+        if self.only_relays:
+            return ("relay",)
+        if self.sender is None:
+            return ("house", "account")
+        return WAYS
+
+    def _free(self) -> dict[Way, int]:
+        """How many more mails can be begun, by each way that has room."""
+        taken = Counter(job.way for job in self._active.values())
+        return {w: self.at_once - taken[w] for w in self._ways() if taken[w] < self.at_once}
 
     async def _start_due(self, holder: str) -> bool:
         """Begin with what is due; False if it cannot be claimed now, which is told once."""
-        free = self.at_once - len(self._active)
+        free = self._free()
         if not free:
             return True
         async with self._claiming:
@@ -163,16 +150,14 @@ class Outbox:
                 task.add_done_callback(self._active.pop)
             return True
 
-    async def _claim(self, holder: str, free: int) -> Claimed:
+    async def _claim(self, holder: str, free: Mapping[Way, int]) -> Claimed:
         now = self.house.clock()
         return await self.house.store.claim_mail(
             holder,
             now=now,
             until=now + self.lease,
-            limit=free,
+            free=free,
             most_per_domain=self.house.limits.domain_sends_per_hour,
-            relays=self.sender is not None,
-            only_relays=self.only_relays,
             active=list(self._active.values()),
         )
 
@@ -195,11 +180,12 @@ class Outbox:
             bell.cancel()
 
     async def _until_next(self) -> float:
+        free = self._free()
         try:
-            next_at = await self._next_at()
+            next_at = await self.house.store.next_mail_at(free) if free else None
         except MailError:
             return LOOK_AGAIN_S
-        if next_at is None or len(self._active) == self.at_once:
+        if next_at is None:
             return LOOK_AGAIN_S
         ahead = (next_at - self.house.clock()).total_seconds()
         return min(max(ahead, 0.05 if not self._active else 1.0), LOOK_AGAIN_S)
@@ -285,7 +271,7 @@ class Outbox:
         """
         now = self.house.clock()
         recipients = {
-            address: settled(address, outcome, job.queued_at, now)
+            address: settled(address, outcome, job.tried_since, now)
             for address, outcome in outcomes.items()
         }
         next_at = now + wait_after(job.attempts)
@@ -317,10 +303,12 @@ class Outbox:
                 raise ClaimLost(f"{job.message_id} was taken over by another worker")
 
 
-def settled(address: str, outcome: Outcome, queued_at: datetime, now: datetime) -> Recipient:
-    """What we say of a recipient after an attempt; in the end we give up."""
+def settled(
+    address: str, outcome: Outcome, tried_since: datetime | None, now: datetime
+) -> Recipient:
+    """What we say of a recipient after an attempt; so long after the first we give up."""
     if outcome.verdict != "deferred":
         return Recipient(address, outcome.verdict, outcome.detail)
-    if now - queued_at >= GIVE_UP_AFTER:
+    if tried_since is not None and now - tried_since >= GIVE_UP_AFTER:
         return Recipient(address, "bounced", f"given up after 48 hours: {outcome.detail}")
     return Recipient(address, "queued", outcome.detail)

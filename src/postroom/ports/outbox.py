@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from postroom.model.draft import StoredDraft
 from postroom.model.inbox import Visible
 from postroom.model.message import Recipient
-from postroom.model.outbox import Claimed, OutboxEntry, OutboxJob, OutboxQuery, OutboxState
+from postroom.model.outbox import (
+    WAYS,
+    Claimed,
+    OutboxEntry,
+    OutboxJob,
+    OutboxQuery,
+    OutboxState,
+    Way,
+)
 from postroom.model.page import Found, Slice
 from postroom.model.stored import NewMessage
 
@@ -43,22 +51,18 @@ class KeepsOutbox(Protocol):
         *,
         now: datetime,
         until: datetime,
-        limit: int,
+        free: Mapping[Way, int],
         most_per_domain: int,
-        relays: bool = True,
-        only_relays: bool = False,
         active: Sequence[OutboxJob] = (),
     ) -> Claimed:
         """Take what is due and keep what is *active*; what nobody hands over any more is lost.
 
-        Mail to a domain that has had its share of the hour waits for the next. Who does not relay
-        gets only what needs no relay.
+        *free* says how many more the worker can take of each way; of others it gets none. Mail to a
+        domain that has had its share of the hour waits for the next.
         """
 
-    async def next_mail_at(
-        self, *, relays: bool = True, only_relays: bool = False
-    ) -> datetime | None:
-        """When there is something to do next for a worker that relays, or for one that does not."""
+    async def next_mail_at(self, ways: Collection[Way] = WAYS) -> datetime | None:
+        """When there is something to do next for a worker that knows these ways."""
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None: ...
     async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:

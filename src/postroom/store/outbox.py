@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from postroom.model.draft import StoredDraft
 from postroom.model.inbox import Visible
 from postroom.model.message import Recipient
-from postroom.model.outbox import Claimed, OutboxEntry, OutboxJob, OutboxQuery, OutboxState
+from postroom.model.outbox import (
+    WAYS,
+    Claimed,
+    OutboxEntry,
+    OutboxJob,
+    OutboxQuery,
+    OutboxState,
+    Way,
+)
 from postroom.model.page import Found, Slice
 from postroom.model.stored import NewMessage
 from postroom.store.audited import Audited
@@ -45,10 +53,8 @@ class SqlOutbox(Audited):
         *,
         now: datetime,
         until: datetime,
-        limit: int,
+        free: Mapping[Way, int],
         most_per_domain: int,
-        relays: bool = True,
-        only_relays: bool = False,
         active: Sequence[OutboxJob] = (),
     ) -> Claimed:
         return await self._write(
@@ -57,20 +63,14 @@ class SqlOutbox(Audited):
                 holder,
                 now=now,
                 until=until,
-                limit=limit,
+                free=free,
                 most_per_domain=most_per_domain,
-                relays=relays,
-                only_relays=only_relays,
                 active=active,
             )
         )
 
-    async def next_mail_at(
-        self, *, relays: bool = True, only_relays: bool = False
-    ) -> datetime | None:
-        return await self._engine.read(
-            lambda tx: outbox_claims.next_mail_at(tx, relays=relays, only_relays=only_relays)
-        )
+    async def next_mail_at(self, ways: Collection[Way] = WAYS) -> datetime | None:
+        return await self._engine.read(lambda tx: outbox_claims.next_mail_at(tx, ways))
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None:
         await self._write(lambda tx: outbox_claims.renew_mail(tx, jobs, until))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from postroom.model.message import Recipient
-from postroom.model.outbox import Claimed, Envelope, OutboxJob
+from postroom.model.outbox import WAYS, Claimed, Envelope, OutboxJob, Way
 from postroom.model.sending import OPEN
 from postroom.store.sql.outbox import IT, copy_to_sent, is_claimed, is_paused, row_of, wait_again
 from postroom.store.sql.outbox_domains import UNCOUNT, domains_of, has_room
@@ -30,18 +30,22 @@ STALE = """
 """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
-           o.is_scheduled, i.account_id, o.inbox
-      FROM outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
+           o.is_scheduled, i.account_id, o.inbox, o.tried_since
+      FROM {source} JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
       JOIN inboxes i ON i.number = +m.inbox
-     WHERE o.state = 'waiting'
-       AND (o.next_at <= :now OR (o.is_scheduled = 0 AND o.next_at > :beyond)){only}
+     WHERE o.state = 'waiting' AND {which}
+       AND (o.next_at <= :now OR (+o.is_scheduled = 0 AND o.next_at > :beyond))
      ORDER BY o.next_at, o.message LIMIT :limit
 """
-WITHOUT_RELAY = " AND (o.state <> 'waiting' OR o.is_scheduled = 1 OR i.account_id IS NOT NULL)"
-"""What a worker can do that has no relay: who has one does the rest."""
-
-ONLY_RELAY = " AND o.state = 'waiting' AND o.is_scheduled = 0 AND i.account_id IS NULL"
-"""What a worker does that only lends its relay."""
+_OF_ACCOUNTS = "SELECT number FROM inboxes WHERE account_id IS NOT NULL"
+HOUSE = ("outbox o", "o.is_scheduled = 1")
+RELAY = ("outbox o", f"o.is_scheduled = 0 AND o.inbox NOT IN ({_OF_ACCOUNTS})")
+ACCOUNT = (
+    f"({_OF_ACCOUNTS}) a CROSS JOIN outbox o",
+    "o.inbox = a.number AND +o.is_scheduled = 0",
+)
+WHICH: Mapping[Way, tuple[str, str]] = {"house": HOUSE, "relay": RELAY, "account": ACCOUNT}
+"""Where the mail of each way is found, so that what waits for one keeps no other waiting."""
 
 FREE = """
     SELECT 1 FROM outbox o
@@ -54,10 +58,10 @@ CLAIM = """
      WHERE inbox = :inbox AND message = :message
 """
 NEXT = """
-    SELECT min(CASE WHEN o.state = 'waiting' THEN o.next_at ELSE o.until END)
-      FROM outbox o JOIN inboxes i ON i.number = +o.inbox
-     WHERE o.state <> 'done'{only}
+    SELECT o.next_at FROM {source} WHERE o.state = 'waiting' AND {which}
+     ORDER BY o.next_at LIMIT 1
 """
+NEXT_LEFT = "SELECT min(until) FROM outbox WHERE state IN ('claimed', 'handing_over')"
 
 
 def claim_mail(
@@ -66,10 +70,8 @@ def claim_mail(
     *,
     now: datetime,
     until: datetime,
-    limit: int,
+    free: Mapping[Way, int],
     most_per_domain: int,
-    relays: bool = True,
-    only_relays: bool = False,
     active: Sequence[OutboxJob] = (),
 ) -> Claimed:
     """Take over what is due, and what is left behind: nobody works on it, not even we."""
@@ -79,11 +81,7 @@ def claim_mail(
         lost |= _abandon(tx, (inbox, number), state, pending, now)
     if is_paused(tx):
         return Claimed((), lost)
-    only = _only(relays=relays, only_relays=only_relays)
-    due = tx.all(
-        DUE.format(only=only), now=seconds(now), beyond=seconds(now) + _BEYOND_S, limit=limit
-    )
-    found = [_job(row, holder) for row in due]
+    found = [_job(row, holder) for way, most in free.items() for row in _due(tx, way, most, now)]
     jobs = [job for job in found if tx.claimable(FREE, "o", **row_of(job))]
     taken = [job for job in jobs if job.is_scheduled or has_room(tx, job, now, most_per_domain)]
     for job in taken:
@@ -91,10 +89,10 @@ def claim_mail(
     return Claimed(tuple(taken), lost)
 
 
-def _only(*, relays: bool, only_relays: bool) -> str:
-    if only_relays:
-        return ONLY_RELAY
-    return "" if relays else WITHOUT_RELAY
+def _due(tx: Transaction, way: Way, most: int, now: datetime) -> list[Row]:
+    source, which = WHICH[way]
+    times = {"now": seconds(now), "beyond": seconds(now) + _BEYOND_S}
+    return tx.all(DUE.format(source=source, which=which), **times, limit=most)
 
 
 def _abandon(
@@ -124,16 +122,25 @@ def _job(row: Row, holder: str) -> OutboxJob:
         is_scheduled=bool(row[7]),
         holder=holder,
         account_id=row[8],
+        tried_since=_tried_since(row),
     )
 
 
-def next_mail_at(
-    tx: Transaction, *, relays: bool = True, only_relays: bool = False
-) -> datetime | None:
-    """When there is something to do next."""
-    only = _only(relays=relays, only_relays=only_relays)
-    row = None if is_paused(tx) else tx.one(NEXT.format(only=only))
-    return moment(row[0]) if row and row[0] is not None else None
+def _tried_since(row: Row) -> datetime | None:
+    """Since when a mail is tried; a version before this wrote down only how often it was."""
+    if row[10] is not None:
+        return moment(row[10])
+    return moment(row[6]) if row[5] else None
+
+
+def next_mail_at(tx: Transaction, ways: Collection[Way] = WAYS) -> datetime | None:
+    """When there is something to do next for one of these ways, or something may be left."""
+    if is_paused(tx):
+        return None
+    of_ways = [NEXT.format(source=WHICH[way][0], which=WHICH[way][1]) for way in ways]
+    asked = (*of_ways, NEXT_LEFT)
+    rows = [row for sql in asked if (row := tx.one(sql)) is not None]
+    return min((moment(row[0]) for row in rows if row[0] is not None), default=None)
 
 
 def renew_mail(tx: Transaction, jobs: Sequence[OutboxJob], until: datetime) -> None:

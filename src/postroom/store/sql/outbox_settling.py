@@ -14,6 +14,12 @@ from postroom.store.sql.outcomes import set_outcomes, set_recipients
 from postroom.store.sql.values import seconds
 from postroom.store.transaction import Transaction
 
+TRIED = f"""
+    UPDATE outbox SET attempts = attempts + 1,
+           tried_since = coalesce(tried_since, CASE attempts WHEN 0 THEN :now ELSE queued_at END)
+     WHERE {IT}
+"""
+
 
 def settle_mail(
     tx: Transaction,
@@ -34,7 +40,7 @@ def settle_mail(
         recipients = {a: r for a, r in recipients.items() if r.status in ("sent", "failed")}
     set_outcomes(tx, job.inbox, job.number, recipients, now)
     copy_to_sent(tx, job.inbox, job.number, next_at)
-    tx.run(f"UPDATE outbox SET attempts = attempts + 1 WHERE {IT}", **row_of(job))
+    tx.run(TRIED, now=seconds(now), **row_of(job))
     if row[0] == job.holder:
         wait_again(tx, job.inbox, job.number, seconds(next_at))
 

@@ -471,6 +471,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     # What is told once more by hand stands beside the order: what came later does not wait for it.
     ("ALTER TABLE webhook_deliveries ADD COLUMN is_again INTEGER NOT NULL DEFAULT 0",),
+    # A mail is given up so long after it was tried; each way out looks for what is its own.
+    (
+        "ALTER TABLE outbox ADD COLUMN tried_since INTEGER",
+        "CREATE INDEX outbox_by_way ON outbox (is_scheduled, state, next_at, message)",
+        "CREATE INDEX outbox_by_inbox ON outbox (inbox, state, next_at)",
+        "CREATE INDEX inboxes_of_accounts ON inboxes (number) WHERE account_id IS NOT NULL",
+    ),
 )
 
 
