@@ -29,7 +29,7 @@ from postroom.operations.drafts import (
 )
 from postroom.operations.operation import call
 from postroom.operations.outbox import cancel_message, retry_message
-from postroom.operations.sending import forward_message
+from postroom.operations.sending import forward_message, send_message
 from postroom.pipeline.outbox import Outbox
 from tests.mails import deliver, mail, new_inbox, took_over
 
@@ -77,6 +77,27 @@ async def test_a_draft_is_sent_once_whoever_sends_it_and_however_late(
         await call(ctx, update_draft, {"draft_id": draft.id, "subject": "x"})
     with pytest.raises(NotFound, match=late.message_id):
         await call(ctx, delete_draft, {"draft_id": draft.id})
+
+
+async def test_a_key_sends_a_draft_once_even_if_it_is_a_draft_again(
+    ctx: Context, inbox: Inbox
+) -> None:
+    at = (ctx.clock() + timedelta(hours=1)).isoformat()
+    draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
+    other = await call(ctx, create_draft, {**LETTER, "subject": "Another"})
+    asked = {"draft_id": draft.id, "idempotency_key": "k"}
+    first = await call(ctx, send_draft, asked)
+    await call(ctx, cancel_message, {"message_id": first.message_id})
+    late = await call(ctx, send_draft, asked)
+    with pytest.raises(Conflict, match="used for another mail"):
+        await call(ctx, send_draft, {**asked, "draft_id": other.id})
+    with pytest.raises(Conflict, match="used for another mail"):
+        await call(ctx, send_message, {**LETTER, "idempotency_key": "k"})
+
+    assert (first.message_id, "failed") == (late.message_id, late.status)
+    assert 1 == await total(ctx)
+    new = await call(ctx, send_draft, {**asked, "idempotency_key": "k2"})
+    assert first.message_id != new.message_id
 
 
 async def test_a_send_and_its_mark_are_one(

@@ -19,7 +19,12 @@ from postroom.operations.id_kinds import refuse_other_kind
 from postroom.operations.inboxes import inbox_of
 from postroom.operations.operation import operation
 from postroom.operations.outbox import sent_of
-from postroom.operations.posting import check_letter, send_draft_once
+from postroom.operations.posting import (
+    IdempotencyKey,
+    check_letter,
+    send_draft_once,
+    sent_with_key,
+)
 from postroom.operations.request import (
     Id,
     Moment,
@@ -191,17 +196,21 @@ class SendDraft(Request):
     """Send a draft, at its send_at if that is still to come. Repeated, it is sent once."""
 
     draft_id: DraftId
+    idempotency_key: IdempotencyKey = None
 
 
 @operation(Scope.SEND)
 async def send_draft(ctx: Context, request: SendDraft) -> Sent:
     draft = await _draft_of(ctx, request.draft_id)
+    key = request.idempotency_key
+    if key is not None and (earlier := await sent_with_key(ctx, draft.id, key)):
+        return earlier
     if draft.message_id is not None:
         return await _sent_before(ctx, draft.id, draft.message_id)
     letter = await letter_of(ctx, parse_request(Composed, draft.arguments))
     if draft.send_at is not None and draft.send_at > ctx.clock():
         letter.send_at = draft.send_at
-    return await send_draft_once(ctx, letter, draft)
+    return await send_draft_once(ctx, letter, draft, key)
 
 
 async def _sent_before(ctx: Context, draft_id: str, message_id: str) -> Sent:

@@ -35,18 +35,21 @@ from postroom.pipeline.routing import route_all
 S = TypeVar("S", bound="Sending")
 
 
+IdempotencyKey = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        max_length=256,
+        description="Your key for this send: repeated, the mail goes out once.",
+        examples=["order-1042"],
+    ),
+]
+
+
 class Sending(Request):
     """What every send takes beside the mail itself."""
 
-    idempotency_key: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            max_length=256,
-            description="Your key for this send: repeated, the mail goes out once.",
-            examples=["order-1042"],
-        ),
-    ] = None
+    idempotency_key: IdempotencyKey = None
     allow_duplicate: Annotated[
         bool,
         Field(
@@ -111,13 +114,35 @@ async def _current(ctx: Context, sent: Sent) -> Sent:
     return replace(sent, status=overall_status(recipients), recipients=recipients)
 
 
-async def send_draft_once(ctx: Context, letter: Letter, draft: StoredDraft) -> Sent:
+async def sent_with_key(ctx: Context, draft_id: str, key: str) -> Sent | None:
+    """What became of a draft that was sent with this key, even if it is a draft again since.
+
+    Raises:
+        Conflict: the key was used for another mail.
+    """
+    earlier = await ctx.store.earlier_send(
+        ctx.caller.key_id,
+        _draft_payload(draft_id),
+        idempotency_key=key,
+        allow_duplicate=False,
+        now=ctx.clock(),
+    )
+    return None if earlier is None else await _current(ctx, earlier)
+
+
+async def send_draft_once(
+    ctx: Context, letter: Letter, draft: StoredDraft, key: str | None = None
+) -> Sent:
     """Send what a draft says; whoever has sent it before, there is one mail.
 
     Raises what `send_once` raises for a letter that is wrong, and Conflict when it was changed.
     """
-    payload = hashlib.sha256(f"draft {draft.id}".encode()).digest()
-    return await _send(ctx, letter, Sending(), payload, draft)
+    request = Sending(idempotency_key=key)
+    return await _send(ctx, letter, request, _draft_payload(draft.id), draft)
+
+
+def _draft_payload(draft_id: str) -> bytes:
+    return hashlib.sha256(f"draft {draft_id}".encode()).digest()
 
 
 async def _send(

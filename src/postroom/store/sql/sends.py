@@ -94,17 +94,18 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
 
 def _earlier(tx: Transaction, send: NewSend) -> Sent | None:
     """What the same send has come to; of a draft, whoever sent it and however long ago."""
-    if send.draft_id is not None:
-        message_id = sent_as(tx, send.draft_id, send.draft_revision)
-        return None if message_id is None else _became(tx, message_id)
-    return earlier_send(
+    earlier = earlier_send(
         tx,
         send.caller,
         send.payload,
         idempotency_key=send.idempotency_key,
-        allow_duplicate=send.allow_duplicate,
+        allow_duplicate=send.allow_duplicate or send.draft_id is not None,
         now=send.message.received_at,
     )
+    if earlier is not None or send.draft_id is None:
+        return earlier
+    message_id = sent_as(tx, send.draft_id, send.draft_revision)
+    return None if message_id is None else _became(tx, message_id)
 
 
 def _became(tx: Transaction, message_id: str) -> Sent:

@@ -103,7 +103,7 @@ ROUTES = (
     Route("GET", "/v1/drafts/{draft_id}", drafts.get_draft),
     Route("PATCH", "/v1/drafts/{draft_id}", drafts.update_draft),
     Route("DELETE", "/v1/drafts/{draft_id}", drafts.delete_draft, status=204),
-    Route("POST", "/v1/drafts/{draft_id}/send", drafts.send_draft, status=201),
+    Route("POST", "/v1/drafts/{draft_id}/send", drafts.send_draft, status=201, headers=ONCE),
     Route("GET", "/v1/outbox", outbox.list_outbox),
     Route("POST", "/v1/outbox/pause", outbox.pause_outbox),
     Route("POST", "/v1/outbox/resume", outbox.resume_outbox),

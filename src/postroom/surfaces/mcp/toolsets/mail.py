@@ -64,6 +64,7 @@ TOOLS = (
         operation=drafts.send_draft,
         is_idempotent=True,
         answers=SENT,
+        hide=frozenset({"idempotency_key"}),
     ),
     Tool(
         name="list_identities",
