@@ -14,6 +14,7 @@ from postroom.mail.encoding import (
     encode_base64,
     encode_text,
     fold_tokens,
+    is_7bit,
     parameter,
     phrase,
     unstructured,
@@ -151,7 +152,7 @@ def _body(outgoing: Outgoing, boundary: str) -> bytes:
     body = texts[0] if len(texts) == 1 else _multipart("alternative", texts, f"{boundary}a")
     if not outgoing.attachments:
         return body
-    files = [_file(attachment, index) for index, attachment in enumerate(outgoing.attachments)]
+    files = [_file(file, n, boundary) for n, file in enumerate(outgoing.attachments)]
     return _multipart("mixed", [body, *files], f"{boundary}m")
 
 
@@ -179,7 +180,7 @@ def _refuse_unsendable(text: str, field: str) -> None:
         raise InvalidInput(f"{field}: it holds a NUL character; remove it", field=field)
 
 
-def _file(attachment: OutgoingAttachment, index: int) -> bytes:
+def _file(attachment: OutgoingAttachment, index: int, boundary: str) -> bytes:
     field = f"attachments[{index}]"
     refuse_controls(attachment.filename, f"{field}.filename")
     content_type = attachment.content_type.lower()
@@ -189,13 +190,20 @@ def _file(attachment: OutgoingAttachment, index: int) -> bytes:
             " like application/pdf",
             field=f"{field}.content_type",
         )
+    encoding, data = "base64", encode_base64(attachment.content)
+    if content_type.startswith("message/"):
+        # RFC 2046 §5.2.1: base64 is not for a mail in a mail; one that needs it is a mere file.
+        if is_7bit(attachment.content, boundary=boundary):
+            encoding, data = "7bit", attachment.content + b"\r\n"
+        else:
+            content_type = "application/octet-stream"
     names = parameter("filename", attachment.filename) if attachment.filename else []
     disposition = [f"{token};" for token in ("attachment", *names)]
     disposition[-1] = disposition[-1].removesuffix(";")
     header = f"Content-Type: {content_type}\r\n"
     header += fold_tokens("Content-Disposition", disposition)
-    header += "Content-Transfer-Encoding: base64\r\n\r\n"
-    return header.encode("ascii") + encode_base64(attachment.content)
+    header += f"Content-Transfer-Encoding: {encoding}\r\n\r\n"
+    return header.encode("ascii") + data
 
 
 def _multipart(subtype: str, entities: list[bytes], boundary: str) -> bytes:

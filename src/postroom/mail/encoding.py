@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import binascii
+import re
 from urllib.parse import quote
 
 LINE = 76
 LONGEST = 998
 _Q_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/")
 _WORD_BYTES = 45
+_7BIT = re.compile(rb"(?:[\t -~]{0,998}+\r\n)*+[\t -~]{0,998}+")
 
 
 def encode_words(text: str) -> list[str]:
@@ -118,6 +120,11 @@ def encode_text(text: str, *, boundary: str) -> tuple[str, bytes]:
 
 def _has_odd_controls(data: bytes) -> bool:
     return any((byte < 32 and byte not in (9, 10, 13)) or byte == 127 for byte in set(data))
+
+
+def is_7bit(data: bytes, *, boundary: str) -> bool:
+    """Whether bytes can stand in a mail between two boundaries just as they are."""
+    return _7BIT.fullmatch(data) is not None and boundary.encode() not in data
 
 
 def encode_base64(data: bytes) -> bytes:

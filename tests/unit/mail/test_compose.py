@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import email
+import email.policy
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,7 +58,8 @@ def test_what_was_written_is_what_is_read() -> None:
 
 
 def test_files_that_hold_files_can_be_sent() -> None:
-    inner = compose(outgoing(attachments=(OutgoingAttachment("a.txt", "text/plain", b"a"),)))
+    inside = (OutgoingAttachment("a.txt", "text/plain", b"a"),)
+    inner = compose(outgoing(attachments=inside, internet_message_id="inner@example.org"))
     files = (
         OutgoingAttachment("mail.eml", "message/rfc822", inner),
         OutgoingAttachment("empty.txt", "text/plain", b""),
@@ -67,6 +70,34 @@ def test_files_that_hold_files_can_be_sent() -> None:
 
     assert {"mail.eml", "a.txt", "empty.txt", "cat.txt"} == {a.filename for a in parsed.attachments}
     assert inner in [a.content for a in parsed.attachments]
+
+
+OTHER = compose(outgoing(internet_message_id="other@example.org"))
+
+
+@pytest.mark.parametrize(
+    ("content", "sent_as"),
+    [
+        (OTHER, ("message/rfc822", "7bit")),
+        (OTHER.rstrip(), ("message/rfc822", "7bit")),
+        (b"", ("message/rfc822", "7bit")),
+        (OTHER.replace(b"\r\n", b"\n"), ("application/octet-stream", "base64")),
+        (OTHER + "Grüße\r\n".encode(), ("application/octet-stream", "base64")),
+        (OTHER + b"x" * 999, ("application/octet-stream", "base64")),
+        (OTHER + b"a\rb\0", ("application/octet-stream", "base64")),
+        (compose(outgoing(html="<p>x</p>")), ("application/octet-stream", "base64")),
+    ],
+    ids=["a mail", "no end", "empty", "bare LF", "8bit", "long line", "controls", "our boundary"],
+)
+def test_a_mail_in_a_mail_is_never_in_base64(content: bytes, sent_as: tuple[str, str]) -> None:
+    """Python's own parser finds nothing wrong with it, and the bytes are those we were given."""
+    attached = (OutgoingAttachment("mail.eml", "message/rfc822", content),)
+    raw = compose(outgoing(attachments=attached))
+    part = list(email.message_from_bytes(raw, policy=email.policy.default).iter_parts())[1]
+
+    assert sent_as == (part.get_content_type(), part["Content-Transfer-Encoding"])
+    assert "mail.eml" == part.get_filename()
+    assert content in [a.content for a in parse_message(raw).attachments]
 
 
 def test_blind_copies_are_not_in_the_headers() -> None:
