@@ -103,7 +103,11 @@ class StoresMessages(Protocol):
         self, message_ids: Sequence[str], change: Change, visible: Visible
     ) -> ActionResult: ...
     async def remove_message(self, message_id: str, visible: Visible) -> tuple[BlobKey, ...] | None:
-        """Remove a message for good and return the blobs that nothing uses any more."""
+        """Remove a message for good and return the blobs that nothing uses any more.
+
+        Raises:
+            Conflict: it is on its way out.
+        """
 
     async def attachments(self, query: AttachmentQuery) -> Found[Attachment]:
         """Raises NotFound when the message, thread or inbox that is named does not exist."""

@@ -17,6 +17,7 @@ from postroom.store.search.sets import remove_message as unindex_message
 from postroom.store.sql.adding import put_names
 from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.events import remove_events
+from postroom.store.sql.last_words import keep_last_word, refuse_on_its_way
 from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.memory_removal import forget_without_mail
 from postroom.store.sql.names import is_hidden, name_of
@@ -236,10 +237,15 @@ def number_of(tx: Transaction, inbox: int, message_id: str) -> int:
 def remove_message(
     tx: Transaction, message_id: str, visible: Visible
 ) -> tuple[BlobKey, ...] | None:
-    """Remove a message for good; return the blobs that nothing uses any more."""
+    """Remove a message for good; return the blobs that nothing uses any more.
+
+    Raises:
+        Conflict: it is on its way out.
+    """
     known = _find(tx, [message_id], visible).get(message_id)
     if known is None:
         return None
+    refuse_on_its_way(tx, known.inbox, known.number, message_id)
     origin = origin_of(tx, known.inbox)
     if origin is not None:
         put_deletion(tx, origin, known.number, message_id)
@@ -253,6 +259,7 @@ def remove_number(tx: Transaction, inbox: int, number: int) -> tuple[BlobKey, ..
     if row is None:
         return ()
     message_id, thread, raw = row
+    keep_last_word(tx, inbox, number)
     learnt = learnt_from(tx, _IT, **it)
     files = tx.all(f"SELECT sha256 FROM attachments WHERE {_OF_IT}", **it)
     for table in OF_MESSAGES:

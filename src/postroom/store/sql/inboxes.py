@@ -14,6 +14,7 @@ from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.changing import OF_MESSAGES
 from postroom.store.sql.events import remove_events
 from postroom.store.sql.identities import add_own_identity, is_taken
+from postroom.store.sql.last_words import keep_last_words
 from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.memory_removal import forget_without_mail
 from postroom.store.sql.values import any_of, caseless, moment, seconds
@@ -152,6 +153,7 @@ def remove_inbox(
     )
     learnt = learnt_from(tx, "inbox = :inbox", inbox=number)
     gone = tx.all("SELECT number FROM messages WHERE inbox = :inbox", inbox=number)
+    keep_last_words(tx, number)
     # by their numbers: in SQLite there is no index on the inbox of these
     for table in OF_MESSAGES:
         tx.run(

@@ -161,17 +161,17 @@ def earlier_send(
     since = seconds(now) - REPEAT_WINDOW_S
     for (answer,) in tx.all(BY_PAYLOAD, caller=caller, payload=payload, since=since):
         sent = replace(_sent(answer), deduplicated=True, warnings=(_REPEATED,))
-        if not _got_nobody(tx, sent.message_id):
+        if not _got_nobody(tx, sent):
             return _still(tx, sent)
     return None
 
 
-def _got_nobody(tx: Transaction, message_id: str) -> bool:
+def _got_nobody(tx: Transaction, sent: Sent) -> bool:
     """Whether a mail has failed for everyone: to send it again doubles nothing."""
-    row = tx.one(BECAME, id=message_id)
-    return row is not None and all(
-        recipient["status"] in _NEVER for recipient in from_text(row[1])["recipients"]
-    )
+    row = tx.one(BECAME, id=sent.message_id)
+    if row is None:
+        return all(recipient.status in _NEVER for recipient in sent.recipients)
+    return all(recipient["status"] in _NEVER for recipient in from_text(row[1])["recipients"])
 
 
 def _still(tx: Transaction, sent: Sent) -> Sent:
