@@ -152,6 +152,42 @@ async def test_null_takes_a_thing_out_of_a_draft(ctx: Context, inbox: Inbox) -> 
         await call(ctx, update_draft, {"draft_id": draft.id, "to": None})
 
 
+@pytest.mark.parametrize("named", ["in_reply_to", "thread_id"])
+async def test_a_draft_that_answers_what_is_gone_can_be_mended(
+    ctx: Context, inbox: Inbox, named: str
+) -> None:
+    await new_inbox(ctx, "other")
+    added = await deliver(ctx, inbox, mail())
+    answered = added.message_id if named == "in_reply_to" else added.thread_id
+    draft = await call(ctx, create_draft, {**LETTER, "inbox_id": inbox.id, named: answered})
+    await ctx.store.remove_message(added.message_id, None)
+    for deed, given in ((send_draft, {}), (update_draft, {"subject": "New"})):
+        with pytest.raises(NotFound, match=f"{answered}.*in_reply_to.*null"):
+            await call(ctx, deed, {"draft_id": draft.id, **given})
+    mended = await call(ctx, update_draft, {"draft_id": draft.id, named: None, "subject": "New"})
+    sent = await call(ctx, send_draft, {"draft_id": draft.id})
+
+    assert ("New", None, None) == (mended.subject, mended.in_reply_to, mended.thread_id)
+    assert "delivered" == sent.status
+
+
+async def test_a_draft_can_answer_another_mail_and_stays_in_its_inbox(
+    ctx: Context, inbox: Inbox
+) -> None:
+    other = await new_inbox(ctx, "other")
+    first, second = [await deliver(ctx, inbox, mail(f"Mail {n}")) for n in range(2)]
+    elsewhere = await deliver(ctx, other, mail("Elsewhere"))
+    draft = await call(ctx, create_draft, {**LETTER, "in_reply_to": first.message_id})
+    asked = {"draft_id": draft.id}
+    moved = await call(ctx, update_draft, {**asked, "thread_id": second.thread_id})
+    with pytest.raises(NotFound, match=inbox.id):
+        await call(ctx, update_draft, {**asked, "in_reply_to": elsewhere.message_id})
+    sent = await call(ctx, send_draft, asked)
+
+    assert (None, second.thread_id) == (moved.in_reply_to, moved.thread_id)
+    assert second.thread_id == sent.thread_id
+
+
 async def test_a_scheduled_draft_that_is_cancelled_is_a_draft_again(
     ctx: Context, inbox: Inbox
 ) -> None:

@@ -34,7 +34,16 @@ from postroom.operations.request import (
     Together,
     parse_request,
 )
-from postroom.operations.sending import Addresses, Body, Composed, Subject, letter_of
+from postroom.operations.sending import (
+    NOT_BOTH,
+    Addresses,
+    Body,
+    Composed,
+    InReplyTo,
+    InThread,
+    Subject,
+    letter_of,
+)
 
 DraftId = Annotated[Id, Field(description="The draft.", examples=["drf_5t2k8n"])]
 SendAt = Annotated[
@@ -146,7 +155,7 @@ async def _unsent(ctx: Context, draft_id: str) -> StoredDraft:
 class UpdateDraft(Request):
     """Change a draft; what is not given stays, and null takes a thing away."""
 
-    together: ClassVar[tuple[Together, ...]] = ()
+    together: ClassVar[tuple[Together, ...]] = (NOT_BOTH,)
     draft_id: DraftId
     to: Annotated[
         Addresses | None, Field(description="Recipients.", examples=[["ana@example.com"]])
@@ -166,6 +175,8 @@ class UpdateDraft(Request):
         Enclosures | None,
         Field(description="All files.", examples=[[{"attachment_id": "att_6p1r4z"}]]),
     ] = None
+    in_reply_to: InReplyTo = None
+    thread_id: InThread = None
     send_at: SendAt = None
 
 
@@ -174,9 +185,36 @@ async def update_draft(ctx: Context, request: UpdateDraft) -> Draft:
     draft = await _unsent(ctx, request.draft_id)
     changes = request.model_dump(mode="json", exclude={"draft_id", "send_at"}, exclude_unset=True)
     send_at = request.send_at if "send_at" in request.model_fields_set else draft.send_at
+    changed = replace(draft, arguments=_changed(draft, changes), send_at=send_at)
+    await _refuse_orphan(ctx, changed)
+    return await _keep(ctx, changed)
+
+
+def _changed(draft: StoredDraft, changes: dict[str, Any]) -> dict[str, Any]:
+    """What a draft says after a change; it stays in its inbox, whatever it answers."""
     given = {**draft.arguments, **changes}
-    arguments = {name: value for name, value in given.items() if value is not None}
-    return await _keep(ctx, replace(draft, arguments=arguments, send_at=send_at))
+    for named, other in (("in_reply_to", "thread_id"), ("thread_id", "in_reply_to")):
+        if changes.get(named) and other not in changes:
+            given[other] = None
+    if "from" not in given:
+        given["inbox_id"] = given.get("inbox_id") or draft.inbox_id
+    return {name: value for name, value in given.items() if value is not None}
+
+
+async def _refuse_orphan(ctx: Context, draft: StoredDraft) -> None:
+    """Say what to do with a draft that answers what is gone. Raises NotFound."""
+    message_id, thread_id = (draft.arguments.get(n) for n in ("in_reply_to", "thread_id"))
+    gone = None
+    if message_id and message_id.startswith("msg_"):
+        gone = None if await ctx.store.message(message_id, ctx.visible) else message_id
+    elif thread_id:
+        gone = None if await ctx.store.newest_message(thread_id, ctx.visible) else thread_id
+    if gone:
+        raise NotFound(
+            f"{gone}, which the draft {draft.id} answers, is not there any more; change the draft: "
+            "in_reply_to takes another message or a Message-ID, and null for it and thread_id "
+            "makes it a new mail"
+        )
 
 
 class DeleteDraft(Request):
@@ -207,6 +245,7 @@ async def send_draft(ctx: Context, request: SendDraft) -> Sent:
         return earlier
     if draft.message_id is not None:
         return await _sent_before(ctx, draft.id, draft.message_id)
+    await _refuse_orphan(ctx, draft)
     letter = await letter_of(ctx, parse_request(Composed, draft.arguments))
     if draft.send_at is not None and draft.send_at > ctx.clock():
         letter.send_at = draft.send_at

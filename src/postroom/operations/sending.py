@@ -27,6 +27,19 @@ Subject = Annotated[
     Accepts({"pattern": forms.LINE}),
 ]
 Body = Annotated[str, Field(max_length=5_000_000)]
+InReplyTo = Annotated[
+    str | None,
+    Field(
+        max_length=998,
+        description="The message this answers: its id or Message-ID.",
+        examples=["msg_4h8t2w"],
+    ),
+    Accepts({"pattern": forms.MESSAGE_ID_OR_NONE, "maxLength": None}),
+]
+InThread = Annotated[
+    OptionalId, Field(description="Reply in this thread.", examples=["thr_9d3f1x"])
+]
+NOT_BOTH = not_both("answered", "in_reply_to", "thread_id")
 
 
 def _as_list(value: object) -> object:
@@ -56,9 +69,7 @@ class SendEmail(Sending):
     ]
     subject: Subject
     body: Annotated[Body, Field(description="The text.", examples=["Hi Ana, thanks!"])]
-    thread_id: Annotated[
-        OptionalId, Field(description="Reply in this thread.", examples=["thr_9d3f1x"])
-    ] = None
+    thread_id: InThread = None
 
 
 @operation(Scope.SEND)
@@ -95,7 +106,7 @@ class Composed(Request):
     together: ClassVar[tuple[Together, ...]] = (
         one_of("recipients", "to", "cc", "bcc"),
         one_of("body", "body_text", "body_html", may_be_empty=True),
-        not_both("answered", "in_reply_to", "thread_id"),
+        NOT_BOTH,
     )
     to: Annotated[Addresses, Field(description="Recipients.", examples=[["ana@example.com"]])]
     subject: Subject
@@ -109,15 +120,7 @@ class Composed(Request):
     bcc: Annotated[
         Addresses, Field(description="Hidden copies to.", examples=[["cy@example.com"]])
     ] = []
-    in_reply_to: Annotated[
-        str | None,
-        Field(
-            max_length=998,
-            description="The message this answers: its id or Message-ID.",
-            examples=["msg_4h8t2w"],
-        ),
-        Accepts({"pattern": forms.MESSAGE_ID_OR_NONE, "maxLength": None}),
-    ] = None
+    in_reply_to: InReplyTo = None
     attachments: Enclosures = []
     inbox_id: Annotated[
         OptionalId,
@@ -133,9 +136,7 @@ class Composed(Request):
         ),
         Accepts(forms.MAILBOX_OR_NONE),
     ] = None
-    thread_id: Annotated[
-        OptionalId, Field(description="Reply in this thread.", examples=["thr_9d3f1x"])
-    ] = None
+    thread_id: InThread = None
 
     @model_validator(mode="after")
     def _has_a_body(self) -> Self:
