@@ -58,15 +58,21 @@ def read_trust(settings: Settings) -> Trust:
 
 
 def make_sender(settings: Settings) -> Sender | None:
-    """The relay that the settings name. Raises ConfigError when its key cannot be read."""
+    """The relay that the settings name. Raises ConfigError when a file for it cannot be read."""
     if settings.relay_url is None:
         return None
-    from postroom.providers.smtp.relay import SmtpRelay
+    from postroom.providers.smtp.relay import SmtpRelay, tls_context
     from postroom.providers.smtp.signing import load_signer
     from postroom.providers.smtp.url import parse_relay_url
 
+    address = parse_relay_url(settings.relay_url)
+    try:
+        tls_context(address)
+    except ValueError as error:
+        problem = {"field": "relay_url", "problem": str(error)}
+        raise ConfigError(f"relay_url: {problem['problem']}", problems=[problem]) from error
     return SmtpRelay(
-        parse_relay_url(settings.relay_url),
+        address,
         settings.domains[0],
         load_signer(settings.dkim_key, settings.dkim_selector, settings.domains),
     )

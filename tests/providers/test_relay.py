@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from postroom.config import ConfigError, Settings
 from postroom.model.outbox import Envelope
+from postroom.parts import make_sender
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from tests.servers.relay import CUT, HANG, Part, Relay, relaying
@@ -236,3 +239,30 @@ def test_only_this_machine_is_spoken_to_in_the_clear(url: str, security: str) ->
 def test_a_wrong_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"must be|insecure|unknown"):
         parse_relay_url(url)
+
+
+@pytest.mark.parametrize(
+    "password",
+    ["SEC#RET", "SEC/RET", "SEC?RET", "12#SECRET", "12?SECRET", "12?SECRET=1", "[SECRET"],
+)
+def test_a_password_that_breaks_the_url_is_refused_and_not_repeated(password: str) -> None:
+    with pytest.raises(ValueError, match="%23") as refused:
+        parse_relay_url(f"smtp://user:{password}@mail.example.com:587")
+
+    assert "SEC" not in str(refused.value)
+
+
+def test_a_ca_file_that_cannot_be_read_is_told_at_the_start(tmp_path: Path) -> None:
+    for name, words in (("missing.pem", "no such file"), ("empty.pem", "no certificate")):
+        (tmp_path / "empty.pem").touch()
+        url = f"smtp://mail.example.com?ca_file={tmp_path / name}"
+        with pytest.raises(ConfigError, match=f"relay_url.*{words}"):
+            make_sender(Settings(data_dir=tmp_path, relay_url=url))
+
+
+async def test_a_ca_file_that_is_gone_is_told_of_each_mail(tmp_path: Path) -> None:
+    url = f"smtp://mail.example.com?ca_file={tmp_path / 'gone.pem'}"
+    outcomes = await SmtpRelay(parse_relay_url(url), "x").hand_over(ONE, RAW, nothing)
+
+    assert "deferred" == outcomes["a@example.com"].verdict
+    assert "ca_file cannot be read" in outcomes["a@example.com"].detail

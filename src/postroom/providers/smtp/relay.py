@@ -158,10 +158,10 @@ class SmtpRelay:
 
     async def _connect(self) -> _Connection:
         address = self.address
-        context = None
-        if address.security != "none":
-            context = ssl.create_default_context(cafile=address.ca_file)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context = tls_context(address)
+        except ValueError as error:
+            raise _later(f"no connection to the relay: {error}") from error
         client = aiosmtplib.SMTP(
             hostname=address.host,
             port=address.port,
@@ -253,6 +253,20 @@ class SmtpRelay:
         except ValueError as error:
             raise _Refusal(_outcome(553, f"this cannot be said to a relay: {error}")) from error
         return response.code, response.message
+
+
+def tls_context(address: RelayAddress) -> ssl.SSLContext | None:
+    """Whom we trust to be the relay; None if it is spoken to in the clear. Raises ValueError."""
+    if address.security == "none":
+        return None
+    try:
+        context = ssl.create_default_context(cafile=address.ca_file)
+    except ssl.SSLError as error:
+        raise ValueError("its ca_file holds no certificate in PEM form") from error
+    except OSError as error:
+        raise ValueError(f"its ca_file cannot be read: {why(error)}") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 def _is_login(refusal: _Refusal) -> bool:

@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 Security = Literal["tls", "starttls", "none"]
+_FORM = (
+    "must be like smtp://user:password@host:587 or smtps://host; in a user or a password, "
+    "write # as %23, / as %2F, ? as %3F and % as %25"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +33,14 @@ def parse_relay_url(url: str) -> RelayAddress:
     A relay on this machine that needs no password is spoken to in the clear; to every other one
     the connection must be encrypted, with a certificate that verifies.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("smtp", "smtps") or not parts.hostname or parts.path not in ("", "/"):
-        raise ValueError("must be like smtp://user:password@host:587 or smtps://host")
+    parts, host, port = _split(url)
     options = _options(parts.query)
-    is_local = is_loopback(parts.hostname)
+    is_local = is_loopback(host)
     if options.get("insecure") == "true" and not is_local:
         raise ValueError("insecure=true works on this machine only; use TLS")
     return RelayAddress(
-        host=parts.hostname,
-        port=parts.port or (465 if parts.scheme == "smtps" else 587),
+        host=host,
+        port=port or (465 if parts.scheme == "smtps" else 587),
         security=_security(parts.scheme, options, in_the_clear=is_local and not parts.username),
         username=unquote(parts.username) if parts.username else None,
         password=unquote(parts.password) if parts.password else None,
@@ -46,10 +48,25 @@ def parse_relay_url(url: str) -> RelayAddress:
     )
 
 
+def _split(url: str) -> tuple[SplitResult, str, int | None]:
+    """The parts of a URL. What is wrong is never repeated: it may be a piece of the password."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(_FORM) from None
+    if parts.scheme not in ("smtp", "smtps") or parts.path not in ("", "/") or "#" in url:
+        raise ValueError(_FORM)
+    if not host:
+        raise ValueError(_FORM)
+    return parts, host, port
+
+
 def _options(query: str) -> dict[str, str]:
-    options = {name: values[-1] for name, values in parse_qs(query).items()}
-    if unknown := set(options) - {"insecure", "ca_file"}:
-        raise ValueError(f"unknown option {min(unknown)}; there are insecure and ca_file")
+    given = parse_qs(query, keep_blank_values=True)
+    options = {name: values[-1] for name, values in given.items()}
+    if set(options) - {"insecure", "ca_file"}:
+        raise ValueError(f"unknown option; there are insecure and ca_file. It {_FORM}")
     return options
 
 
