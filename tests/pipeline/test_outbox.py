@@ -19,7 +19,7 @@ from postroom.model.event import EventQuery
 from postroom.model.key import OWNER
 from postroom.model.message import Recipient
 from postroom.model.outbox import Claimed
-from postroom.model.sending import Sent
+from postroom.model.sending import PAUSED, Sent
 from postroom.model.stored import MessageQuery
 from postroom.operations.context import Context
 from postroom.operations.drafts import create_draft, send_draft
@@ -598,6 +598,40 @@ async def test_a_paused_outbox_holds_mail_back_until_it_is_resumed(post: Context
         await until(post, is_out)
 
     assert (True, "queued", 0) == (state.is_paused, sent.status, before)
+
+
+async def test_a_pause_is_said_wherever_mail_waits_for_its_end(post: Context) -> None:
+    await call(post, pause_outbox, {})
+    sent = await send(post)
+    failed = await send(post, to=["gone@postroom.localhost"])
+    again = await call(post, retry_message, {"message_id": sent.message_id})
+    held = {e.message_id: e.is_paused for e in (await call(post, list_outbox, {})).results}
+    await call(post, resume_outbox, {})
+    free = [entry.is_paused for entry in (await call(post, list_outbox, {})).results]
+
+    assert ((PAUSED,), (PAUSED,), None) == (sent.warnings, again.warnings, failed.warnings)
+    assert {sent.message_id: True, failed.message_id: False} == held
+    assert [False, False] == free
+
+
+async def test_mail_that_is_dated_for_later_is_not_hurried(post: Context, clock: Clock) -> None:
+    at = (clock() + timedelta(days=1)).isoformat()
+    draft = await call(post, create_draft, {**LETTER, "send_at": at})
+    sent = await call(post, send_draft, {"draft_id": draft.id})
+    with pytest.raises(Conflict, match=r"2026-06-02.*cancel_message"):
+        await call(post, retry_message, {"message_id": sent.message_id})
+    clock.now += timedelta(days=1)
+
+    assert "queued" == (await call(post, retry_message, {"message_id": sent.message_id})).status
+
+
+async def test_who_waits_is_told_at_once_that_it_takes_longer(post: Context) -> None:
+    """The relay has spoken: there is nothing more to wait for."""
+    async with relaying({"RCPT": b"450 4.7.1 later"}) as relay, working(post, relay):
+        async with asyncio.timeout(20):
+            sent = await send(post, wait_s=30)
+
+    assert ("queued", "450 4.7.1 later") == (sent.status, sent.recipients[0].detail)
 
 
 async def test_what_waits_can_be_cancelled(post: Context) -> None:

@@ -75,7 +75,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A sent message that is not out yet, or did not get out."""
+    """A sent message that is not out yet, or did not get out.
+
+    One that `is_paused` waits, whatever its time, until the outbox is resumed.
+    """
 
     message_id: str
     thread_id: str
@@ -86,6 +89,7 @@ class OutboxEntry:
     attempts: int
     queued_at: datetime
     next_attempt_at: datetime | None
+    is_paused: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ AGAIN = ("failed", "unknown", "bounced", "captured", *OPEN)
 NOT_OUT = ("failed", "unknown", "bounced", *OPEN)
 """What somebody may want to look at."""
 
+PAUSED = "the outbox is paused; it goes out once the outbox is resumed"
+"""What is said of mail that is queued meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -11,7 +12,7 @@ from postroom.model.key import Scope
 from postroom.model.message import Message
 from postroom.model.outbox import OutboxEntry, OutboxQuery, OutboxState
 from postroom.model.page import Page
-from postroom.model.sending import Sent, overall_status
+from postroom.model.sending import PAUSED, Sent, overall_status
 from postroom.operations.context import Context
 from postroom.operations.messages import MessageId, message_of
 from postroom.operations.operation import operation
@@ -42,7 +43,9 @@ class RetryMessage(Request):
 @operation(Scope.SEND)
 async def retry_message(ctx: Context, request: RetryMessage) -> Sent:
     await ctx.store.retry_mail(request.message_id, ctx.visible, ctx.clock())
-    return sent_of(await message_of(ctx, request.message_id))
+    sent = sent_of(await message_of(ctx, request.message_id))
+    is_held = (await ctx.store.outbox_state()).is_paused
+    return replace(sent, warnings=(PAUSED,)) if is_held else sent
 
 
 class CancelMessage(Request):

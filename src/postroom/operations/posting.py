@@ -90,7 +90,7 @@ async def send_once(
 
 
 async def _outcome(ctx: Context, sent: Sent, wait_s: int) -> Sent:
-    """Wait until nobody is queued any more, or the time is over."""
+    """Wait until the relay has spoken of everybody who is queued, or the time is over."""
 
     def is_about_it(event: Event) -> bool:
         return event.message_id == sent.message_id
@@ -105,7 +105,7 @@ async def _outcome(ctx: Context, sent: Sent, wait_s: int) -> Sent:
 
 
 def _is_waiting(sent: Sent) -> bool:
-    return any(recipient.status == "queued" for recipient in sent.recipients)
+    return any(r.status == "queued" and r.detail is None for r in sent.recipients)
 
 
 async def _current(ctx: Context, sent: Sent) -> Sent:

@@ -172,7 +172,7 @@ def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch
 
     result = postroom("doctor", "-o", "json")
 
-    names = "python sqlite tools settings memory folder space port database blobs keys clock"
+    names = "python sqlite tools settings memory folder space port database blobs keys outbox clock"
     assert dict.fromkeys(names.split(), ("ok", "")) == checks(result)
     assert 0 == result.code
 
@@ -260,6 +260,16 @@ def test_the_doctor_tells_a_database_that_does_not_answer(postroom, data, monkey
     result = postroom("doctor", "-o", "json")
 
     assert "POSTROOM_DATABASE_URL" in checks(result)["database"][1]
+
+
+def test_the_doctor_tells_that_the_outbox_is_paused(postroom, inbox, monkeypatch):
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    before = checks(postroom("doctor", "-o", "json"))["outbox"]
+    postroom("outbox", "pause")
+    after = checks(postroom("doctor", "-o", "json"))["outbox"]
+
+    assert ("ok", "warning") == (before[0], after[0])
+    assert "postroom outbox resume" in after[1]
 
 
 def test_the_doctor_tells_a_clock_that_went_back(postroom, inbox, data, monkeypatch):

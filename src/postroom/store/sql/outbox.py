@@ -23,6 +23,9 @@ INSERT = """
 PAUSE = """
     INSERT INTO facts (name, value) VALUES ('outbox_paused', :value) ON CONFLICT (name) DO NOTHING
 """
+ON_ITS_WAY = """
+    SELECT count(*) FROM outbox WHERE state IN ('waiting', 'claimed', 'handing_over')
+"""
 IT = "inbox = :inbox AND message = :message"
 """Which row is meant; `row_of` has its parameters."""
 
@@ -109,5 +112,5 @@ def pause_outbox(tx: Transaction, *, paused: bool) -> OutboxState:
 
 def outbox_state(tx: Transaction) -> OutboxState:
     """Whether the outbox is paused, and how many messages wait in it."""
-    row = tx.one("SELECT count(*) FROM outbox WHERE state <> 'done'")
+    row = tx.one(ON_ITS_WAY)
     return OutboxState(is_paused(tx), int(row[0]) if row else 0)

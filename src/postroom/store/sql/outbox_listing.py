@@ -7,6 +7,7 @@ from postroom.model.outbox import OutboxEntry, OutboxQuery
 from postroom.model.page import Found
 from postroom.model.sending import NOT_OUT, overall_status
 from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.outbox import is_paused
 from postroom.store.sql.values import from_text, moment, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
@@ -40,9 +41,9 @@ def find_outbox(tx: Transaction, query: OutboxQuery) -> Found[OutboxEntry]:
         skipped=query.page.offset,
     )
     has_more = rows and offset + len(rows) < total
-    return Found(
-        tuple(_entry(row) for row in rows), total, offset, (rows[-1][0],) if has_more else None
-    )
+    paused = is_paused(tx)
+    entries = tuple(_entry(row, is_paused=paused) for row in rows)
+    return Found(entries, total, offset, (rows[-1][0],) if has_more else None)
 
 
 def _conditions(tx: Transaction, query: OutboxQuery) -> Conditions:
@@ -54,7 +55,7 @@ def _conditions(tx: Transaction, query: OutboxQuery) -> Conditions:
     return where
 
 
-def _entry(row: Row) -> OutboxEntry:
+def _entry(row: Row, *, is_paused: bool) -> OutboxEntry:
     recipients = tuple(Recipient(**r) for r in from_text(row[5])["recipients"])
     return OutboxEntry(
         message_id=row[1],
@@ -66,4 +67,5 @@ def _entry(row: Row) -> OutboxEntry:
         attempts=row[6],
         queued_at=moment(row[7]),
         next_attempt_at=moment(row[8]) if row[9] == "waiting" else None,
+        is_paused=is_paused and row[9] == "waiting",
     )

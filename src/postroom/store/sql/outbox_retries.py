@@ -13,12 +13,12 @@ from postroom.store.sql.drafts import give_again, take_back
 from postroom.store.sql.outbox import IT, copy_to_sent, put_in_outbox, wait_again
 from postroom.store.sql.outcomes import set_recipients
 from postroom.store.sql.pushes import take_copy_back
-from postroom.store.sql.values import dumps, from_text, seconds
+from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 FIND = """
     SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox, o.draft_id,
-           o.draft_revision, o.unknown FROM messages m
+           o.draft_revision, o.unknown, o.queued_at FROM messages m
       JOIN inboxes i ON i.number = +m.inbox
       LEFT JOIN outbox o ON +o.inbox = +m.inbox AND o.message = m.number
      WHERE m.id = :id AND m.is_outbound = 1
@@ -32,8 +32,8 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
 
     Raises:
         NotFound: there is no such sent message.
-        Conflict: there is nobody left to send it to, it is being handed over right now, or it was
-            cancelled and its draft changed or sent since.
+        Conflict: there is nobody left to send it to, it is being handed over right now, its time
+            has not come, or it was cancelled and its draft changed or sent since.
     """
     row = _found(tx, message_id, visible)
     again = [r for r in _recipients(row) if r.status in AGAIN]
@@ -41,6 +41,11 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
         raise Conflict(f"everyone has got {message_id} already")
     if row[3] in ("claimed", "handing_over"):
         raise Conflict(f"{message_id} is being handed over right now")
+    if any(r.status == "scheduled" for r in again) and row[9] > seconds(now):
+        raise Conflict(
+            f"{message_id} is dated for {moment(row[9]):%Y-%m-%d %H:%M} UTC; cancel_message makes "
+            "it a draft again, which can be sent now without its send_at"
+        )
     inbox, number = row[5], row[0]
     if row[6] is not None:
         give_again(tx, row[6], row[7], message_id, now)

@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, RateLimited
 from postroom.model.message import FLAGS, Recipient
-from postroom.model.sending import Sent, overall_status
+from postroom.model.sending import PAUSED, Sent, overall_status
 from postroom.model.stored import NewSend
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.answers import refuse_second_answer
 from postroom.store.sql.drafts import mark_sent, sent_as
-from postroom.store.sql.outbox import put_in_outbox
+from postroom.store.sql.outbox import is_paused, put_in_outbox
 from postroom.store.sql.pushes import Delta, keep_a_copy, origin_of, put_push
 from postroom.store.sql.values import dumps, from_text, seconds
 from postroom.store.transaction import Transaction
@@ -89,7 +89,15 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         at=now,
         answer=dumps(sent),
     )
-    return sent
+    return _with_pause(tx, sent)
+
+
+def _with_pause(tx: Transaction, sent: Sent) -> Sent:
+    """Say of what is queued that nothing goes out now, if that is so."""
+    is_queued = any(recipient.status == "queued" for recipient in sent.recipients)
+    if not is_queued or not is_paused(tx):
+        return sent
+    return replace(sent, warnings=(*(sent.warnings or ()), PAUSED))
 
 
 def _earlier(tx: Transaction, send: NewSend) -> Sent | None:

@@ -192,7 +192,7 @@ async def _house(settings: Settings) -> AsyncIterator[Finding]:
 
     try:
         async with open_app(settings) as app:
-            for check in (_store, _blobs, _keys, _clock):
+            for check in (_store, _blobs, _keys, _outbox, _clock):
                 yield await check(app)
     except (MailError, OSError) as error:
         yield Finding("database", "problem", str(error), _mend_database(settings))
@@ -237,6 +237,15 @@ async def _keys(app: App) -> Finding:
     if app.settings.api_key is None and not await app.house.store.has_key(OWNER_KEY_ID):
         return _ok("keys", "no owner's key yet; the first `postroom serve` makes it")
     return _ok("keys", f"{total} in all; the owner's is there")
+
+
+async def _outbox(app: App) -> Finding:
+    state = await app.house.store.outbox_state()
+    mails = "1 mail waits" if state.waiting == 1 else f"{state.waiting} mails wait"
+    if not state.is_paused:
+        return _ok("outbox", mails)
+    fix = "`postroom outbox resume` lets mail go again"
+    return Finding("outbox", "warning", f"it is paused, and {mails}", fix)
 
 
 async def _clock(app: App) -> Finding:
