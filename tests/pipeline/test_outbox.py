@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from postroom.app import App, open_app
 from postroom.config import read_settings
@@ -31,13 +34,13 @@ from postroom.operations.outbox import (
     resume_outbox,
     retry_message,
 )
-from postroom.operations.sending import send_message
+from postroom.operations.sending import reply_to_message, send_message
 from postroom.pipeline.attendance import REMEMBERED, attending
 from postroom.pipeline.outbox import Outbox, claim_again_s, wait_after
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.signing import load_signer
 from postroom.providers.smtp.url import parse_relay_url
-from tests.mails import SOME, new_inbox
+from tests.mails import SOME, deliver, mail, new_inbox
 from tests.servers import dkimpy
 from tests.servers.certificates import certificate
 from tests.servers.relay import CUT, HANG, Relay, relaying
@@ -117,12 +120,12 @@ async def test_a_mail_is_queued_and_then_handed_over(post: Context) -> None:
         sent.status,
         [t.removeprefix("message.") for t in await types(post, sent)],
     )
-    [mail] = relay.mails
+    [got] = relay.mails
     assert ("me@postroom.localhost", ["ana@example.com", "hidden@example.com"]) == (
-        mail.sender,
-        mail.recipients,
+        got.sender,
+        got.recipients,
     )
-    assert b"hidden" not in mail.data
+    assert b"hidden" not in got.data
 
 
 async def test_local_inboxes_get_theirs_at_once_and_the_relay_never_sees_them(
@@ -666,12 +669,10 @@ async def test_a_clock_that_is_set_neither_loses_nor_doubles_mail(
     assert 1 == len(relay.mails)
 
 
-async def test_mail_is_signed_so_that_others_can_check_it(post: Context, tmp_path: Path) -> None:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
+def signing(folder: Path) -> tuple[Callable[[bytes], bytes], bytes]:
+    """A signer, and what DNS says of its key."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    path = tmp_path / "dkim.pem"
+    path = folder / "dkim.pem"
     path.write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,
@@ -682,19 +683,39 @@ async def test_mail_is_signed_so_that_others_can_check_it(post: Context, tmp_pat
     public = key.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    import base64
-
-    record = b"v=DKIM1; k=rsa; p=" + base64.b64encode(public)
     signer = load_signer(path, "s1", ("postroom.localhost",))
+    return signer, b"v=DKIM1; k=rsa; p=" + b64encode(public)
+
+
+async def test_mail_is_signed_so_that_others_can_check_it(post: Context, tmp_path: Path) -> None:
+    signer, record = signing(tmp_path)
     async with relaying() as relay, working(post, relay, sign=signer):
         await send(post, body_text="Grüße.\n\n.dot\n\n\n", body_html="<p>x  y</p>", wait_s=10)
 
-    [mail] = relay.mails
-    data = mail.data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")
+    [got] = relay.mails
+    data = got.data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")
     assert dkimpy.verify(data, dnsfunc=lambda name, timeout=5: record)
     assert not dkimpy.verify(
         data.replace(b"Hello", b"Hallo"), dnsfunc=lambda name, timeout=5: record
     )
+
+
+async def test_who_wrote_from_an_international_address_gets_a_signed_reply(
+    post: Context, tmp_path: Path
+) -> None:
+    signer, record = signing(tmp_path)
+    raw = mail(to="me@postroom.localhost", sender="x@example.com")
+    raw = raw.replace(b"x@example.com", "jürgen@example.com".encode())
+    inbox = (await post.store.inboxes_at(["me@postroom.localhost"]))["me@postroom.localhost"]
+    asked = await deliver(post, inbox, raw)
+    async with relaying() as relay, working(post, relay, sign=signer):
+        given = {"message_id": asked.message_id, "body_text": "Thanks.", "wait_s": 10}
+        sent = await call(post, reply_to_message, given)
+
+    assert "sent" == sent.status
+    assert ["jürgen@example.com"] == relay.mails[0].recipients
+    data = relay.mails[0].data.removesuffix(b".\r\n")
+    assert dkimpy.verify(data, dnsfunc=lambda name, timeout=5: record)
 
 
 async def test_tls_is_used_and_the_certificate_must_fit(post: Context, tmp_path: Path) -> None:

@@ -241,6 +241,25 @@ def test_a_wrong_url_is_refused(url: str) -> None:
         parse_relay_url(url)
 
 
+INTERNATIONAL = "From: me@x.org\r\nTo: jürgen@x.org\r\n\r\nhi\r\n".encode()
+
+
+@pytest.mark.parametrize("recipient", ["jürgen@x.org", "cy@x.org"])
+async def test_an_international_address_needs_a_relay_that_takes_it(recipient: str) -> None:
+    """Whoever gets it: it stands in the header."""
+    envelope = Envelope("me@x.org", (recipient,))
+    async with relaying() as able, relaying({"EHLO": b"250-x\r\n250 8BITMIME"}) as unable:
+        taken, refused = [
+            await sender_to(relay).hand_over(envelope, INTERNATIONAL, nothing)
+            for relay in (able, unable)
+        ]
+
+    assert any(line.startswith("MAIL") and "SMTPUTF8" in line for line in able.lines)
+    assert [recipient] == able.mails[0].recipients
+    assert ("sent", "failed") == (taken[recipient].verdict, refused[recipient].verdict)
+    assert "SMTPUTF8" in refused[recipient].detail
+
+
 @pytest.mark.parametrize(
     "password",
     ["SEC#RET", "SEC/RET", "SEC?RET", "12#SECRET", "12?SECRET", "12?SECRET=1", "[SECRET"],

@@ -79,14 +79,15 @@ class Outgoing:
 def compose(outgoing: Outgoing) -> bytes:
     """The mail as bytes, read back and compared before anybody sees them.
 
-    Blind copies travel in the envelope only: there is no Bcc header.
+    Blind copies travel in the envelope only: there is no Bcc header. All is ASCII, but for an
+    address with other letters before its @ (RFC 6532), which only some servers take.
 
     Raises:
         InvalidInput: naming the field that cannot be put into a mail.
     """
     header = "".join(_header_lines(outgoing))
     boundary = "=_" + hashlib.sha256(outgoing.internet_message_id.encode()).hexdigest()[:32]
-    raw = header.encode("ascii") + _body(outgoing, boundary)
+    raw = header.encode() + _body(outgoing, boundary)
     _read_back(raw, outgoing)
     return raw
 

@@ -11,6 +11,9 @@ _NAMED = re.compile(
     r'(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<plain>[^"<>@,;:\\]*+))\s*+<(?P<angle>[^<>]++)>'
 )
 _DOT_ATOM = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_INTERNATIONAL = re.compile(r'[^ ()<>\[\]:;@\\,."]+(?:\.[^ ()<>\[\]:;@\\,."]+)*')
+"""RFC 6532 §3.2: letters of every script, in an address that SMTPUTF8 takes."""
+
 _QUOTED_LOCAL = re.compile(r'"(?:[ !#-\[\]-~]|\\[ -~])+"')
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _LITERAL = re.compile(r"\[(?:\d{1,3}(?:\.\d{1,3}){3}|IPv6:[0-9A-Fa-f:.]{2,45})\]")
@@ -30,6 +33,22 @@ def parse_address(text: str, *, field: str = "address") -> tuple[str, str]:
     if len(found) != 1:
         raise InvalidInput(f"{field}: give one address, not {len(found)}", field=field)
     return found[0]
+
+
+def parse_own_address(text: str, *, field: str = "address") -> tuple[str, str]:
+    """The same for an address that is to be ours: everybody can write to it, so it is ASCII.
+
+    Raises:
+        InvalidInput: if it is not.
+    """
+    name, address = parse_address(text, field=field)
+    if not address.isascii():
+        raise InvalidInput(
+            f"{field}: {_shown(address)} has letters before the @ that few servers accept;"
+            " use an address in ASCII",
+            field=field,
+        )
+    return name, address
 
 
 def parse_address_list(text: str, *, field: str = "addresses") -> tuple[tuple[str, str], ...]:
@@ -64,20 +83,21 @@ def check_address(address: str, *, field: str) -> str:
     local, at, domain = address.rpartition("@")
     if not at or not local or not domain:
         raise InvalidInput(f"{field}: {_shown(address)} is not an e-mail address", field=field)
-    if not local.isascii():
-        raise InvalidInput(
-            f"{field}: {_shown(address)} has letters before the @ that few servers accept;"
-            " use an address in ASCII",
-            field=field,
-        )
-    if len(local) > _MOST_LOCAL or not (
-        _DOT_ATOM.fullmatch(local) or _QUOTED_LOCAL.fullmatch(local)
-    ):
+    if not _is_local(local):
         raise InvalidInput(f"{field}: {_shown(address)}: bad part before the @", field=field)
     checked = f"{local}@{_check_domain(domain, address, field)}"
-    if len(checked) > _MOST_ADDRESS:
+    if len(checked.encode()) > _MOST_ADDRESS:
         raise InvalidInput(f"{field}: address over {_MOST_ADDRESS} characters", field=field)
     return checked
+
+
+def _is_local(local: str) -> bool:
+    """Whether this can stand before the @; nothing in it may be invisible."""
+    if len(local.encode()) > _MOST_LOCAL:
+        return False
+    if not local.isascii():
+        return local.isprintable() and _INTERNATIONAL.fullmatch(local) is not None
+    return bool(_DOT_ATOM.fullmatch(local) or _QUOTED_LOCAL.fullmatch(local))
 
 
 def _check_domain(domain: str, address: str, field: str) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from postroom.errors import Conflict, InvalidInput, NotFound, no_such
-from postroom.mail.compose import parse_address
 from postroom.mail.html import sanitise_html
+from postroom.mail.typed import parse_own_address
 from postroom.model.account import Identity
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
@@ -77,7 +77,7 @@ class CreateAlias(Request):
 
 @operation(Scope.WRITE)
 async def create_alias(ctx: Context, request: CreateAlias) -> Identity:
-    name, email = parse_address(request.email, field="email")
+    name, email = parse_own_address(request.email, field="email")
     if name:
         raise InvalidInput("email: give the bare address; the name has its own argument")
     inbox = await _inbox_for(ctx, request.inbox_id)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound
-from postroom.mail.compose import parse_address
+from postroom.mail.typed import parse_own_address
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
 from postroom.model.page import Page
@@ -88,7 +88,7 @@ def _address(ctx: Context, request: CreateInbox) -> str:
     if request.address is None:
         username = request.username or ctx.new_id("agent").replace("_", "-")[:18]
         return f"{username}@{ctx.domains[0]}".lower()
-    name, address = parse_address(request.address)
+    name, address = parse_own_address(request.address)
     domain = address.rpartition("@")[2].lower()
     if name:
         raise InvalidInput("address: give the bare address; the name has its own argument")

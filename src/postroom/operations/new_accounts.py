@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from postroom.errors import Conflict, Forbidden, InvalidInput
-from postroom.mail.compose import parse_address
+from postroom.mail.typed import parse_own_address
 from postroom.model.account import Account, ProviderName
 from postroom.model.key import Scope
 from postroom.operations import forms
@@ -120,7 +120,7 @@ class AddAccount(Credentials):
 async def add_account(ctx: Context, request: AddAccount) -> Account:
     if ctx.visible is not None:
         raise Forbidden("a key that is limited to inboxes cannot add an account; use another key")
-    _, address = parse_address(request.address, field="address")
+    _, address = parse_own_address(request.address, field="address")
     _refuse_clear_text(request)
     account = Account(
         id=request.account_id.lower(),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from postroom.errors import InvalidInput
-from postroom.mail.compose import parse_address
+from postroom.mail.typed import parse_own_address
 from postroom.model.inbox import ARCHIVE
 from postroom.model.remote import RemoteIdentity, RemoteMessage
 
@@ -56,7 +56,7 @@ def name_in(name: object, most: int = _MOST_NAME) -> str:
 def is_identity(found: RemoteIdentity) -> bool:
     """Whether one can send from this address."""
     try:
-        return parse_address(found.email) == ("", found.email) and _is_text(found.signature)
+        return parse_own_address(found.email) == ("", found.email) and _is_text(found.signature)
     except (InvalidInput, AttributeError, TypeError):
         return False
 

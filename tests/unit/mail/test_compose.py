@@ -18,6 +18,7 @@ from postroom.mail.compose import (
     reply_subject,
 )
 from postroom.mail.parse import parse_message
+from postroom.mail.typed import parse_own_address
 
 
 def outgoing(**changes: Any) -> Outgoing:
@@ -98,6 +99,28 @@ def test_a_mail_in_a_mail_is_never_in_base64(content: bytes, sent_as: tuple[str,
     assert sent_as == (part.get_content_type(), part["Content-Transfer-Encoding"])
     assert "mail.eml" == part.get_filename()
     assert content in [a.content for a in parse_message(raw).attachments]
+
+
+@pytest.mark.parametrize(
+    "address", ["jürgen@example.org", "用户.名@example.org", "उदा@example.org"]
+)
+def test_an_address_in_any_script_is_written_as_it_is(address: str) -> None:
+    raw = compose(outgoing(to=(("Jürgen", address),), text="Grüße"))
+    header, _, body = raw.partition(b"\r\n\r\n")
+
+    assert ["ada@example.org", address] == [a.address for a in parse_message(raw).addresses]
+    assert (False, True) == (header.isascii(), body.isascii())
+
+
+@pytest.mark.parametrize("local", ["ü\u200b", "ü\u202e", "ü ü", "ü..ü", "ü<ü", "ü" * 33])
+def test_an_address_with_what_cannot_be_seen_is_refused(local: str) -> None:
+    with pytest.raises(InvalidInput):
+        compose(outgoing(to=(("", f"{local}@example.org"),)))
+
+
+def test_an_address_of_ours_can_be_written_by_everybody() -> None:
+    with pytest.raises(InvalidInput, match="ASCII"):
+        parse_own_address("jürgen@example.org")
 
 
 def test_blind_copies_are_not_in_the_headers() -> None:

@@ -30,6 +30,7 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 _SIZE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 """RFC 1870 §4: 0, or nothing, says that there is no limit."""
 
+_NOT_INTERNATIONAL = "the relay takes no mail with addresses that are not in ASCII (SMTPUTF8)"
 _UNKNOWN = (
     "the connection ended before the relay said whether it has the mail ({}); it is not sent again "
     "by itself: ask the recipient, then retry it or leave it"
@@ -197,9 +198,9 @@ class SmtpRelay:
             options.append(f"SIZE={len(raw)}".encode())
         if not raw.isascii() and client.supports_extension("8bitmime"):
             options.append(b"BODY=8BITMIME")
-        if not all(a.isascii() for a in (envelope.sender, *envelope.recipients)):
+        if _is_international(envelope, raw):
             if not client.supports_extension("smtputf8"):
-                raise _Refusal(_outcome(553, "the relay takes no international addresses"))
+                raise _Refusal(_outcome(553, _NOT_INTERNATIONAL))
             options.append(b"SMTPUTF8")
         sender = f"FROM:<{envelope.sender}>".encode()
         code, text = await self._ask(connection, b"MAIL", sender, *options)
@@ -267,6 +268,13 @@ def tls_context(address: RelayAddress) -> ssl.SSLContext | None:
         raise ValueError(f"its ca_file cannot be read: {why(error)}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
+
+
+def _is_international(envelope: Envelope, raw: bytes) -> bool:
+    """Whether a mail needs SMTPUTF8 (RFC 6531 §3.1), by its envelope or by its headers."""
+    header = raw.partition(b"\r\n\r\n")[0]
+    addresses = (envelope.sender, *envelope.recipients)
+    return not header.isascii() or not all(address.isascii() for address in addresses)
 
 
 def _is_login(refusal: _Refusal) -> bool:
