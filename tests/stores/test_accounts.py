@@ -18,6 +18,7 @@ from postroom.model.remote import Pushed, Refusal, RemoteChanges, RemoteMessage,
 from postroom.model.stored import Change, MessageQuery
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away, receive
+from postroom.store.sql.outbox_claims import PER_ACCOUNT
 from tests.mails import SOME, mail, new_inbox
 from tests.stores.test_sends import a_send
 
@@ -251,6 +252,28 @@ async def test_an_alias_receives_and_is_taken(house: House) -> None:
     default = await house.store.default_identity(inbox.id)
     assert default is not None
     assert "idn_1" == default.id
+
+
+async def test_an_account_that_hangs_leaves_places_to_others(house: House) -> None:
+    senders = {}
+    for name in ("slow", "quick"):
+        account = await new_account(house, name)
+        inbox = await house.store.inbox(account.inbox_id, None)
+        assert inbox is not None
+        for number in range(PER_ACCOUNT + 1):
+            send = await a_send(house, inbox, payload=f"{name} {number}".encode())
+            queued = (Recipient("x@example.com", "queued"),)
+            its = replace(send.message, recipients=queued)
+            sent = await house.store.record_send(replace(send, message=its))
+            senders[sent.message_id] = name
+    now = house.clock() + timedelta(days=99)
+    lease = {"now": now, "until": now + timedelta(minutes=1), "most_per_domain": 99}
+    few = {**lease, "free": {"account": PER_ACCOUNT + 1}}
+    first = (await house.store.claim_mail("worker", **few)).jobs
+    then = (await house.store.claim_mail("worker", **few, active=first)).jobs
+
+    assert ["slow"] * PER_ACCOUNT == [senders[job.message_id] for job in first]
+    assert ["quick"] * PER_ACCOUNT == [senders[job.message_id] for job in then]
 
 
 @pytest.mark.parametrize("provider", ["imap", "gmail"])

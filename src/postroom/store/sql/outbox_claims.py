@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -11,7 +12,7 @@ from postroom.model.sending import OPEN
 from postroom.store.sql.outbox import IT, copy_to_sent, is_claimed, is_paused, row_of, wait_again
 from postroom.store.sql.outbox_domains import UNCOUNT, domains_of, has_room
 from postroom.store.sql.outcomes import ABOUT, set_outcomes
-from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 UNKNOWN = (
@@ -20,6 +21,9 @@ UNKNOWN = (
 )
 _BEYOND_S = int(timedelta(hours=12).total_seconds())
 """A retry that lies further ahead than any back-off was planned before the clock was set back."""
+
+PER_ACCOUNT = 4
+"""So many mails of one account are handed over at once: its server may hang, and others wait."""
 
 _SEEN_AFTER = timedelta(minutes=1)
 """So long it may take until a provider shows what it has sent."""
@@ -81,7 +85,8 @@ def claim_mail(
         lost |= _abandon(tx, (inbox, number), state, pending, now)
     if is_paused(tx):
         return Claimed((), lost)
-    found = [_job(row, holder) for way, most in free.items() for row in _due(tx, way, most, now)]
+    due = [row for way, most in free.items() for row in _due(tx, way, most, now, active)]
+    found = [_job(row, holder) for row in due]
     jobs = [job for job in found if tx.claimable(FREE, "o", **row_of(job))]
     taken = [job for job in jobs if job.is_scheduled or has_room(tx, job, now, most_per_domain)]
     for job in taken:
@@ -89,10 +94,22 @@ def claim_mail(
     return Claimed(tuple(taken), lost)
 
 
-def _due(tx: Transaction, way: Way, most: int, now: datetime) -> list[Row]:
+def _due(
+    tx: Transaction, way: Way, most: int, now: datetime, active: Sequence[OutboxJob]
+) -> list[Row]:
+    """What is due by one way; of an account no more than its share, with what is active of it."""
     source, which = WHICH[way]
+    busy = Counter(job.account_id for job in active if job.way == way == "account")
+    among, full = any_of("full", [account for account, n in busy.items() if n >= PER_ACCOUNT])
+    others = f"{which} AND i.account_id NOT {among}" if full else which
     times = {"now": seconds(now), "beyond": seconds(now) + _BEYOND_S}
-    return tx.all(DUE.format(source=source, which=which), **times, limit=most)
+    rows = tx.all(DUE.format(source=source, which=others), **times, **full, limit=most)
+    return rows if way != "account" else [row for row in rows if _has_share(busy, row[8])]
+
+
+def _has_share(busy: Counter[str | None], account_id: str) -> bool:
+    busy[account_id] += 1
+    return busy[account_id] <= PER_ACCOUNT
 
 
 def _abandon(
