@@ -53,7 +53,7 @@ class Gmail:
         """Whether the token may remove messages for good: one with `gmail.modify` may not."""
         self.full = False
         """Whether the mailbox has no room for another message."""
-        self._web = WebServer(self._answer)
+        self.web = WebServer(self._answer)
 
     def __enter__(self) -> Self:
         script = subprocess.run(
@@ -72,12 +72,12 @@ class Gmail:
             stderr=self._log,
             start_new_session=True,
         )
-        self._web.__enter__()
+        self.web.__enter__()
         self._wait()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._web.__exit__()
+        self.web.__exit__()
         # Node is a child of the program that we started, and does not end with it.
         os.killpg(self.process.pid, signal.SIGTERM)
         self.process.wait(20)
@@ -98,11 +98,11 @@ class Gmail:
 
     @property
     def url(self) -> str:
-        return self._web.url
+        return self.web.url
 
     @property
     def asked(self) -> list[Asked]:
-        return self._web.asked
+        return self.web.asked
 
     # What others do to the mailbox.
 

@@ -79,22 +79,22 @@ class Graph:
         self._numbers = itertools.count(1)
         self._log: list[tuple[str, str]] = []
         self._lock = threading.RLock()
-        self._web = WebServer(self._answer)
+        self.web = WebServer(self._answer)
 
     def __enter__(self) -> Self:
-        self._web.__enter__()
+        self.web.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._web.__exit__()
+        self.web.__exit__()
 
     @property
     def url(self) -> str:
-        return self._web.url + "/v1.0"
+        return self.web.url + "/v1.0"
 
     @property
     def asked(self) -> list[Asked]:
-        return self._web.asked
+        return self.web.asked
 
     # What others do to the mailbox.
 
@@ -301,7 +301,7 @@ class Graph:
     def _session(self, asked: Asked, key: str) -> Answer:
         number = str(next(self._numbers))
         self.uploads[number] = (key, asked.json()["AttachmentItem"], bytearray())
-        return Answer(201, {"uploadUrl": f"{self._web.url}/upload/{number}"})
+        return Answer(201, {"uploadUrl": f"{self.web.url}/upload/{number}"})
 
     def _upload(self, asked: Asked) -> Answer:
         if "authorization" in asked.headers or len(asked.body) > MOST_BYTES:

@@ -36,9 +36,13 @@ class Answer:
 
 
 class WebServer:
-    """Listens on loopback while its `with` block does; *answer* runs in a thread of its own."""
+    """Listens on loopback while its `with` block does; *answer* runs in a thread of its own.
+
+    It may be replaced meanwhile, by one that answers otherwise.
+    """
 
     def __init__(self, answer: Callable[[Asked], Answer]) -> None:
+        self.answer = answer
         self.asked: list[Asked] = []
         outer = self
 
@@ -57,7 +61,7 @@ class WebServer:
                 )
                 outer.asked.append(asked)
                 try:
-                    self._send(answer(asked))
+                    self._send(outer.answer(asked))
                 except (BrokenPipeError, ConnectionResetError):
                     self.close_connection = True
 

@@ -139,7 +139,7 @@ def mad(kind: str) -> Iterator[tuple[World, Madness]]:
         return
     server: Graph | Gmail = Graph() if kind == "outlook" else Gmail()
     madness = Madness(server._answer)
-    server._web = WebServer(madness)
+    server.web = WebServer(madness)
     with server:
         yield GraphWorld(server) if isinstance(server, Graph) else GmailWorld(server), madness
 

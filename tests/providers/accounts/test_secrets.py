@@ -127,7 +127,7 @@ async def open_place(kind: str) -> AsyncIterator[Place]:
     if kind == "fastmail":
         server.web, login = web, {"password": CANARY}
     else:
-        server.token, server._web = CANARY, web
+        server.token, server.web = CANARY, web
     settings = {
         "POSTROOM_OUTLOOK_URL": f"{web.url}/v1.0",
         "POSTROOM_OUTLOOK_CLIENT_ID": "cid",

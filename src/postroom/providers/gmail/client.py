@@ -114,7 +114,7 @@ class GmailClient:
     async def send(self, raw: bytes) -> None:
         if len(raw) <= JSON_BYTES:
             body = {"raw": urlsafe_b64encode(raw).decode()}
-            await self.api.json("POST", f"{_ME}/messages/send", body=body)
+            await self.api.json("POST", f"{_ME}/messages/send", body=body, once=True)
             return
         await self.api.json(
             "POST",
@@ -122,6 +122,7 @@ class GmailClient:
             params={"uploadType": "media"},
             content=raw,
             headers={"Content-Type": "message/rfc822"},
+            once=True,
         )
 
     async def find(self, message_id: str, label: str) -> str | None:
@@ -137,7 +138,8 @@ class GmailClient:
         about = {"labelIds": list(labels)}
         if len(raw) <= JSON_BYTES:
             body = {**about, "raw": urlsafe_b64encode(raw).decode()}
-            row = await self.api.json("POST", f"{_ME}/messages", params=params, body=body)
+            path = f"{_ME}/messages"
+            row = await self.api.json("POST", path, params=params, body=body, once=True)
             return str(row["id"])
         boundary, content = _related(about, raw)
         row = await self.api.json(
@@ -146,6 +148,7 @@ class GmailClient:
             params={**params, "uploadType": "multipart"},
             content=content,
             headers={"Content-Type": f"multipart/related; boundary={boundary}"},
+            once=True,
         )
         return str(row["id"])
 

@@ -163,7 +163,11 @@ class GraphClient:
 
     async def send_mime(self, raw: bytes) -> None:
         await self.api.json(
-            "POST", "/me/sendMail", content=b64encode(raw), headers={"Content-Type": "text/plain"}
+            "POST",
+            "/me/sendMail",
+            content=b64encode(raw),
+            headers={"Content-Type": "text/plain"},
+            once=True,
         )
 
     async def create_draft(self, raw: bytes) -> str:
@@ -172,11 +176,12 @@ class GraphClient:
             "/me/messages",
             content=b64encode(raw),
             headers={"Content-Type": "text/plain", "Prefer": IMMUTABLE},
+            once=True,
         )
         return str(row["id"])
 
     async def send_draft(self, key: str) -> None:
-        await self.api.json("POST", f"/me/messages/{quote(key, safe='')}/send")
+        await self.api.json("POST", f"/me/messages/{quote(key, safe='')}/send", once=True)
 
     async def find(self, folder: str, message_id: str) -> list[str]:
         """The messages of a folder with this Message-ID."""
@@ -188,7 +193,8 @@ class GraphClient:
     async def create(self, folder: str, message: Mapping[str, Any]) -> str:
         """Put a message into a folder: a draft, unless its properties say otherwise."""
         path = f"/me/mailFolders/{quote(folder, safe='')}/messages"
-        row = await self.api.json("POST", path, body=message, headers={"Prefer": IMMUTABLE})
+        headers = {"Prefer": IMMUTABLE}
+        row = await self.api.json("POST", path, body=message, headers=headers, once=True)
         return str(row["id"])
 
     async def attach(

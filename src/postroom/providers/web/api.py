@@ -31,7 +31,8 @@ PATIENCE_S = 60
 
 _TRIES = 4
 _TIMEOUT = httpx2.Timeout(60.0, connect=30.0)
-_BUSY = (429, 503)
+_TOO_MANY = 429
+_UNAVAILABLE = 503
 _SHOWN = 300
 
 
@@ -128,13 +129,16 @@ class Api:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
+        once: bool = False,
     ) -> Any:
         """Ask, and read the answer as JSON; None if there is none."""
         sent = dict(headers or {})
         if body is not None:
             content = msgspec.json.encode(body)
             sent.setdefault("Content-Type", "application/json")
-        answer = await self.ask(method, path, params=params, content=content, headers=sent)
+        answer = await self.ask(
+            method, path, params=params, content=content, headers=sent, once=once
+        )
         return self._read(answer) if answer.strip() else None
 
     async def ask(
@@ -145,8 +149,12 @@ class Api:
         params: Mapping[str, Any] | None = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        once: bool = False,
     ) -> bytes:
         """Ask, wait if we are told to, and return the bytes of the answer.
+
+        What must not be done twice is asked *once*: who is too busy to answer may have done it
+        all the same, and only what was refused for our own haste is asked again.
 
         Raises:
             ApiRefused: the provider said no.
@@ -156,10 +164,11 @@ class Api:
             status, answer_headers, data = await self._once(method, path, params, content, headers)
             if status < 400:
                 return data
-            wait = self._asked_to_wait(status, answer_headers, data)
-            if wait is None:
+            wait = _asked_to_wait(status, answer_headers, data)
+            if wait is not None:
+                self._pace.hold(wait)
+            if wait is None or (once and status == _UNAVAILABLE):
                 raise self._refusal(status, await self._without_login(data))
-            self._pace.hold(wait)
             if wait > self.patience_s or attempt == _TRIES - 1:
                 raise self._limited(wait)
         raise AssertionError("unreachable")
@@ -240,12 +249,6 @@ class Api:
             raise ProviderError(f"{self.account_id}: an answer of more than {MOST_LEVELS} levels")
         return value
 
-    def _asked_to_wait(self, status: int, headers: httpx2.Headers, data: bytes) -> int | None:
-        is_limited = status in _BUSY or (status == 403 and b"ateLimitExceeded" in data)
-        if not is_limited:
-            return None
-        return retry_after(headers.get("Retry-After"), datetime.now(UTC))
-
     async def _without_login(self, data: bytes) -> bytes:
         """What a provider says, without our own login if it repeats it."""
         secret = (await self.authorizer.header()).rpartition(" ")[2].encode()
@@ -261,6 +264,13 @@ class Api:
         if status >= 500:
             return ProviderError(message, status=status)
         return ApiRefused(message, status=status, reason=reason, body=body)
+
+
+def _asked_to_wait(status: int, headers: httpx2.Headers, data: bytes) -> int | None:
+    is_limited = status in (_TOO_MANY, _UNAVAILABLE)
+    if not is_limited and not (status == 403 and b"ateLimitExceeded" in data):
+        return None
+    return retry_after(headers.get("Retry-After"), datetime.now(UTC))
 
 
 def is_shallow(value: Any) -> bool:

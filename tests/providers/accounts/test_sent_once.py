@@ -1,0 +1,84 @@
+"""What a provider may have done is not asked of it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from postroom.model.sending import Sent
+from tests.providers.accounts.conftest import Desk
+from tests.providers.accounts.test_sent_copies import OUTSIDE, local, send, working
+from tests.providers.accounts.worlds import GmailWorld, GraphWorld, World
+from tests.servers.web import Answer, Asked, WebServer
+
+WEB = ["gmail", "outlook"]
+BUSY = Answer(503, {"error": {"code": 503, "status": "UNAVAILABLE"}}, {"Retry-After": "1"})
+SENDING = ("/messages/send", "/sendMail", "/send")
+
+
+def web_of(world: World) -> WebServer:
+    assert isinstance(world, GmailWorld | GraphWorld)
+    return world.gmail.web if isinstance(world, GmailWorld) else world.graph.web
+
+
+def busy_after(web: WebServer, *, endings: tuple[str, ...], times: int) -> list[Asked]:
+    """Let a server do what it is asked to, and say that it has no time; what it said so of."""
+    real, told = web.answer, list[Asked]()
+
+    def answer(asked: Asked) -> Answer:
+        done = real(asked)
+        if asked.method == "POST" and asked.path.endswith(endings) and len(told) < times:
+            told.append(asked)
+            return BUSY
+        return done
+
+    web.answer = answer
+    return told
+
+
+async def sent_by(desk: Desk, **more: Any) -> Sent:
+    async with working(desk):
+        return await send(desk, OUTSIDE, wait_s=20, **more)
+
+
+@pytest.mark.parametrize("world", WEB, indirect=True)
+async def test_mail_that_a_busy_provider_may_have_sent_is_unknown_and_sent_once(
+    desk: Desk, world: World
+) -> None:
+    await desk.sync()
+    told = busy_after(web_of(world), endings=SENDING, times=2)
+    sent = await sent_by(desk)
+
+    assert ("unknown", 1, 1) == (sent.status, len(told), len(world.sent()))
+
+
+@pytest.mark.parametrize("world", WEB, indirect=True)
+async def test_mail_that_came_too_fast_is_sent_once_there_is_time(desk: Desk, world: World) -> None:
+    """A provider that counts requests has not looked at what it refuses for that."""
+    await desk.sync()
+    web = web_of(world)
+    real, refused = web.answer, list[Asked]()
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path.endswith(SENDING) and not refused:
+            refused.append(asked)
+            return Answer(429, {"error": {"code": 429}}, {"Retry-After": "1"})
+        return real(asked)
+
+    web.answer = answer
+    sent = await sent_by(desk)
+
+    assert ("sent", 1, 1) == (sent.status, len(refused), len(world.sent()))
+
+
+@pytest.mark.parametrize("world", WEB, indirect=True)
+async def test_a_copy_that_a_busy_provider_has_made_is_not_made_again(
+    desk: Desk, world: World
+) -> None:
+    await desk.sync()
+    told = busy_after(web_of(world), endings=("/messages",), times=1)
+    await send(desk, await local(desk))
+    await desk.sync()
+
+    assert (1, ["Sent"]) == (len(told), world.copies("Hello"))
