@@ -19,7 +19,7 @@ from postroom.model.stored import MessageQuery
 from postroom.operations.new_accounts import add_account
 from postroom.operations.operation import call
 from postroom.pipeline.syncing import sync_once
-from tests.providers.accounts.worlds import World, open_world
+from tests.providers.accounts.worlds import PROXIED, World, open_world
 
 AS_ROOT = pytest.mark.may_skip("Cyrus starts only as root")
 KINDS = ("imap", "imap-plain", pytest.param("fastmail", marks=AS_ROOT), "gmail", "outlook")
@@ -34,7 +34,7 @@ def needs_root() -> None:
 @pytest.fixture(params=KINDS)
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """Every provider passes the same suite."""
-    if request.param == "fastmail":
+    if request.param in ("fastmail", PROXIED):
         needs_root()
     async with open_world(request.param) as opened:
         yield opened

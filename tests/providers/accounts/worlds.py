@@ -16,12 +16,16 @@ from tests.servers.graph import TOKEN as GRAPH_TOKEN
 from tests.servers.graph import Graph
 from tests.servers.graph import Mail as GraphMail
 from tests.servers.jmap import JmapServer
+from tests.servers.jmap_proxy import JmapProxy
 from tests.servers.relay import Relay, relaying
 
 ADDRESS = "alice@example.com"
 GREETING = b"250-relay.example\r\n250-SIZE 50000000\r\n250-8BITMIME\r\n250 AUTH PLAIN LOGIN"
 PLAIN = "IMAP4rev1 LITERAL+ IDLE UIDPLUS NAMESPACE"
 """A server without CONDSTORE, QRESYNC, MOVE and SPECIAL-USE."""
+
+PROXIED = "fastmail-proxied"
+"""The server with JMAP, and a proxy before it that answers what it is told to."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,9 @@ _IMAP_FLAGS = {rb"\Seen": "seen", rb"\Flagged": "flagged", rb"\Answered": "answe
 
 
 class ImapWorld(World):
-    """Any server with IMAP."""
+    """Any server with IMAP; before one with JMAP there may be a proxy."""
+
+    proxy: JmapProxy
 
     def __init__(self, port: int, outgoing: Relay, names: dict[str, str]) -> None:
         self.imap = imaplib.IMAP4("127.0.0.1", port)
@@ -271,10 +277,12 @@ async def open_world(kind: str) -> AsyncIterator[World]:
             yield GraphWorld(graph)
         return
     async with relaying({"EHLO": GREETING}) as outgoing:
-        if kind == "fastmail":
-            with JmapServer(outgoing.port) as cyrus:
+        if kind in ("fastmail", PROXIED):
+            with JmapServer(outgoing.port) as cyrus, JmapProxy(cyrus.url) as proxy:
                 world = ImapWorld(cyrus.imap, outgoing, {"INBOX": "Inbox"})
-                world.settings = {"POSTROOM_FASTMAIL_URL": cyrus.url}
+                world.proxy = proxy
+                url = proxy.url if kind == PROXIED else cyrus.url
+                world.settings = {"POSTROOM_FASTMAIL_URL": url}
                 world.arguments = {
                     "provider": "fastmail",
                     "address": ADDRESS,

@@ -12,7 +12,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import httpx2
 
-from postroom.errors import ProviderError
+from postroom.errors import MailError, ProviderError, RateLimited
 from postroom.providers.web.api import Api, ApiRefused
 
 CORE = "urn:ietf:params:jmap:core"
@@ -25,7 +25,14 @@ SILENCE_S = 240.0
 FIRST_WORD_S = 10.0
 """How long a server may take to begin with its events."""
 
+BUSY_S = 30
+"""How long we leave a server alone that has no time for us; it does not say how long."""
+
 _REDIRECTS = (301, 302, 303, 307, 308)
+_BUSY = ("rateLimit", "serverUnavailable")
+_BROKEN = ("serverFail", "serverPartialFail")
+_MAKES = ("create", "emails")
+"""What a method is told to make: asked again, it would make it again."""
 
 
 class MethodRefused(ProviderError):
@@ -92,7 +99,7 @@ class JmapClient:
         return _limit(self._session, path, default)
 
     async def call(self, *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
-        """Call methods in one request; their answers in order. Raises MethodRefused."""
+        """Call methods in one request; their answers in order. Raises what `refusal` makes."""
         session = await self.session()
         account_id = await self.account_id()
         named = [
@@ -101,18 +108,14 @@ class JmapClient:
         ]
         uses_submission = any(n.startswith(("EmailSubmission", "Identity")) for n, _ in calls)
         using = [CORE, MAIL, *([SUBMISSION] if uses_submission else [])]
+        makes = any(word in arguments for _, arguments in calls for word in _MAKES)
         body = await self.api.json(
-            "POST", self._url(session["apiUrl"]), body={"using": using, "methodCalls": named}
+            "POST",
+            self._url(session["apiUrl"]),
+            body={"using": using, "methodCalls": named},
+            once=makes,
         )
-        answers: dict[str, dict[str, Any]] = {}
-        for name, arguments, number in body.get("methodResponses", []):
-            if name == "error":
-                kind = str(arguments.get("type", "error"))
-                what = calls[int(number)][0]
-                said = str(arguments.get("description", ""))[:200]
-                raise MethodRefused(f"{what}: the server said {kind} {said}".rstrip(), kind)
-            answers.setdefault(number, arguments)
-        return [answers.get(str(number), {}) for number in range(len(calls))]
+        return _answers([name for name, _ in calls], body.get("methodResponses", []))
 
     def _url(self, text: str) -> str:
         return urljoin(self._from or self.api.base, text)
@@ -162,6 +165,33 @@ class JmapClient:
         headers = {"Accept": "text/event-stream"}
         async with self.api.stream("GET", url, headers=headers, read_s=read_s) as response:
             yield response
+
+
+def _answers(names: list[str], responses: Any) -> list[dict[str, Any]]:
+    """The answer to each call; what else a method has done of itself follows its own answer."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name, arguments, number in responses:
+        found.setdefault(number, (name, arguments))
+    answers = []
+    for number, wanted in enumerate(names):
+        name, arguments = found.get(str(number), ("", {}))
+        if name == "error":
+            raise refusal(wanted, arguments)
+        if name != wanted:
+            raise ProviderError(f"{wanted}: the server does not say what became of it")
+        answers.append(arguments)
+    return answers
+
+
+def refusal(what: str, refused: Mapping[str, Any]) -> MailError:
+    """The error for what a method says, of itself or of one thing (RFC 8620 §3.6.2, §5.3).
+
+    A server that has no time has done nothing; one that broke says so too, but who knows.
+    """
+    kind, message = str(refused.get("type", "error")), f"{what}: {said_of(refused)}"
+    if kind in _BUSY:
+        return RateLimited(message, retry_after=BUSY_S)
+    return ProviderError(message) if kind in _BROKEN else MethodRefused(message, kind)
 
 
 def said_of(refused: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
-from postroom.providers.jmap.client import JmapClient, MethodRefused, said_of
+from postroom.providers.jmap.client import JmapClient, refusal
 
 _ROLES = {
     "inbox": INBOX,
@@ -46,7 +46,7 @@ class Mailboxes:
         created = (answer.get("created") or {}).get("m")
         if not created:
             refused = (answer.get("notCreated") or {}).get("m", {})
-            raise MethodRefused(f"Mailbox/set: {said_of(refused)}", str(refused.get("type")))
+            raise refusal("Mailbox/set", refused)
         self.names[str(created["id"])] = name
         return str(created["id"])
 

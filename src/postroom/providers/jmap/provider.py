@@ -24,7 +24,7 @@ from postroom.model.remote import (
 from postroom.ports.provider import Known
 from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import fetch_each
-from postroom.providers.jmap.client import SUBMISSION, JmapClient, MethodRefused, said_of
+from postroom.providers.jmap.client import SUBMISSION, JmapClient, MethodRefused, refusal, said_of
 from postroom.providers.jmap.mailboxes import Mailboxes
 from postroom.providers.keywords import Labels, keyword_of, longer_keywords_of
 from postroom.providers.web.sense import count_in, makes_sense
@@ -263,7 +263,7 @@ class JmapProvider:
         for key, refused in (answer.get("notUpdated") or {}).items():
             if refused.get("type") == "notFound":
                 raise NotFound(f"the provider has no message {key} any more")
-            raise MethodRefused(f"Email/set: {said_of(refused)}", str(refused.get("type")))
+            raise refusal("Email/set", refused)
         if push.move_to is None:
             return Pushed()
         name = self.mailboxes.names[next(iter(patch["mailboxIds"]))]
@@ -271,8 +271,15 @@ class JmapProvider:
 
     async def _destroy(self, push: Push) -> Pushed:
         refs = tuple(ref for ref, _ in push.refs)
-        await self.client.call(("Email/set", {"destroy": [ref.key for ref in refs]}))
+        await self.destroy([ref.key for ref in refs])
         return Pushed(left=refs)
+
+    async def destroy(self, keys: Sequence[str]) -> None:
+        """Remove messages for good; what is gone already is removed."""
+        (answer,) = await self.client.call(("Email/set", {"destroy": list(keys)}))
+        for refused in (answer.get("notDestroyed") or {}).values():
+            if refused.get("type") != "notFound":
+                raise refusal("Email/set", refused)
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         found = await self.find(SENT, push.internet_message_id or "none")
@@ -306,7 +313,7 @@ class JmapProvider:
         refused = (answer.get("notCreated") or {}).get("m", {})
         if refused.get("type") == "alreadyExists" and refused.get("existingId"):
             return str(refused["existingId"])
-        raise MethodRefused(f"Email/import: {said_of(refused)}", str(refused.get("type")))
+        raise refusal("Email/import", refused)
 
     # News.
 

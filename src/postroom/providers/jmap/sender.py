@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from email.parser import BytesHeaderParser
 from typing import Any
 
-from postroom.errors import ProviderError
+from postroom.errors import MailError, ProviderError
 from postroom.model.inbox import DRAFTS, SENT
 from postroom.model.outbox import Envelope, Outcome
 from postroom.ports.sender import Accepted
-from postroom.providers.jmap.client import said_of
+from postroom.providers.jmap.client import MethodRefused, refusal, said_of
 from postroom.providers.jmap.provider import JmapProvider
-from postroom.providers.outcomes import handed_over
+from postroom.providers.outcomes import Go, handed_over
+
+_LATER = ("overQuota", "rateLimit")
 
 
 @dataclass(eq=False)
@@ -28,10 +31,13 @@ class JmapSender:
     async def hand_over(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
-        return await handed_over(envelope, accepted, lambda go: self._submit(envelope, raw, go))
+        async def submit(go: Go) -> Outcome:
+            return await self._submit(envelope, raw, go)
 
-    async def _submit(self, envelope: Envelope, raw: bytes, go: Any) -> Outcome:
-        client, provider = self.provider.client, self.provider
+        return await handed_over(envelope, accepted, submit)
+
+    async def _submit(self, envelope: Envelope, raw: bytes, go: Go) -> Outcome:
+        provider = self.provider
         await provider.mailboxes.learn()
         identity = await self._identity(envelope.sender)
         message_id = str(BytesHeaderParser().parsebytes(raw)["Message-ID"] or "none").strip()
@@ -39,28 +45,24 @@ class JmapSender:
         kept = found[0] if found else await self._draft(message_id, raw)
         then = {"#s": await self._as_sent()}
         await go()
-        submission = {
-            "identityId": identity,
-            "emailId": kept,
-            "envelope": {
-                "mailFrom": {"email": envelope.sender},
-                "rcptTo": [{"email": address} for address in envelope.recipients],
-            },
-        }
+        submission = _submission(envelope, identity, kept)
         arguments = {"create": {"s": submission}, "onSuccessUpdateEmail": then}
-        (answer,) = await client.call(("EmailSubmission/set", arguments))
+        (answer,) = await provider.client.call(("EmailSubmission/set", arguments))
+        if (answer.get("created") or {}).get("s"):
+            return Outcome("sent", "the provider has it")
         refused = (answer.get("notCreated") or {}).get("s")
         if not refused:
-            return Outcome("sent", "the provider has it")
+            raise ProviderError("the provider does not say whether it sends the mail")
         if not found:
-            await client.call(("Email/set", {"destroy": [kept]}))
-        return Outcome("failed", f"the provider does not send it: {said_of(refused)}")
+            with suppress(MailError):
+                await provider.destroy([kept])
+        return _refused(refused)
 
     async def _draft(self, message_id: str, raw: bytes) -> str:
         """The mail in Drafts, where nobody takes it for sent; what was begun before goes."""
         begun = await self.provider.find(DRAFTS, message_id)
         if begun:
-            await self.provider.client.call(("Email/set", {"destroy": begun}))
+            await self.provider.destroy(begun)
         return await self.provider.import_into(DRAFTS, raw)
 
     async def _as_sent(self) -> dict[str, Any]:
@@ -84,3 +86,24 @@ class JmapSender:
 
     async def close(self) -> None:
         await self.provider.close()
+
+
+def _submission(envelope: Envelope, identity: str, email: str) -> dict[str, Any]:
+    return {
+        "identityId": identity,
+        "emailId": email,
+        "envelope": {
+            "mailFrom": {"email": envelope.sender},
+            "rcptTo": [{"email": address} for address in envelope.recipients],
+        },
+    }
+
+
+def _refused(refused: Mapping[str, Any]) -> Outcome:
+    """What a refusal of a submission comes to; for some there is room or time later."""
+    error = refusal("EmailSubmission/set", refused)
+    if refused.get("type") in _LATER:
+        return Outcome("deferred", f"the provider does not send it now: {said_of(refused)}")
+    if not isinstance(error, MethodRefused):
+        raise error
+    return Outcome("failed", f"the provider does not send it: {said_of(refused)}")
