@@ -14,8 +14,11 @@ import pytest
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.operations import sending
+from postroom.providers.graph.copying import copy_of
+from postroom.providers.graph.parting import Unparted, part_from_files
 from tests.providers.accounts.conftest import open_desk
 from tests.providers.accounts.test_every_provider import ask
+from tests.providers.accounts.test_sent_copies import OUTSIDE, send, working
 from tests.providers.accounts.worlds import GraphWorld
 from tests.servers.graph import Graph
 
@@ -63,3 +66,61 @@ async def test_files_above_three_megabytes_go_to_outlook_in_sessions(
         assert ("Überblick.bin", content) == (part.get_filename(), part.get_content())
         assert "hidden@elsewhere.example" in str(mail["Bcc"])
         assert [] == [m for m in graph.mails.values() if m.is_draft]
+
+
+INNER = b"From: x@y.example\r\nSubject: Inner\r\n\r\nThe inner words.\r\n"
+
+
+def with_an_attached_mail(encoding: str) -> bytes:
+    """A mail with a text, a mail and a file; attached mail comes as it is, or in base64."""
+    inner = b64encode(INNER) if encoding == "base64" else INNER
+    head = b"From: a@b.org\r\nTo: c@d.org\r\nSubject: Outer\r\nMessage-ID: <1@b.org>\r\n"
+    head += b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=xx\r\n\r\n"
+    named = b"Content-Disposition: attachment; filename="
+    parts = [
+        b"Content-Type: text/plain\r\n\r\nHello",
+        b"Content-Type: message/rfc822\r\nContent-Transfer-Encoding: " + encoding.encode() + b"\r\n"
+        b"%bfwd.eml\r\n\r\n%b" % (named, inner),
+        b"Content-Type: text/x-data\r\n%bdata\r\n\r\n1234" % named,
+    ]
+    return head + b"".join(b"--xx\r\n" + part + b"\r\n" for part in parts) + b"--xx--\r\n"
+
+
+@pytest.mark.parametrize("encoding", ["base64", "8bit"])
+def test_an_attached_mail_is_whole_however_it_is_encoded(encoding: str) -> None:
+    raw = with_an_attached_mail(encoding)
+    letter, files = part_from_files(raw)
+    copy = copy_of(raw)
+
+    wanted = [("fwd.eml", "message/rfc822", INNER), ("data", "text/x-data", b"1234")]
+    for found in (files, copy.files):
+        assert wanted == [(file.name, file.content_type, file.content) for file in found]
+    assert "Hello" == copy.message["body"]["content"].strip()
+    assert (b"Hello" in letter, b"inner" in letter) == (True, False)
+
+
+def test_a_mail_whose_parts_cannot_be_told_apart_is_refused() -> None:
+    lines = b"".join(b"--xx\r\n\r\n%d\r\n" % number for number in range(600))
+    head = b"Subject: x\r\nContent-Type: multipart/mixed; boundary=xx\r\n\r\n"
+    with pytest.raises(Unparted, match="one by one"):
+        part_from_files(head + lines + b"--xx--\r\n")
+
+
+async def test_a_mail_that_is_attached_to_a_large_mail_gets_to_outlook(tmp_path: Path) -> None:
+    values = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_SECRETS": "file"}
+    files = [("big.bin", "application/x-data", bytes(4 * MB)), ("a.eml", "message/rfc822", INNER)]
+    given = [
+        {"filename": name, "content_type": kind, "content": b64encode(content).decode()}
+        for name, kind, content in files
+    ]
+    with Graph() as graph:
+        world = GraphWorld(graph)
+        async with open_app(read_settings({**values, **world.settings}).settings) as app:
+            desk = await open_desk(app, world)
+            await desk.sync()
+            async with working(desk):
+                sent = await send(desk, OUTSIDE, attachments=given, wait_s=30)
+
+        assert "sent" == sent.status, sent
+        uploads = [(item["name"], bytes(held)) for _, item, held in graph.uploads.values()]
+        assert [(name, content) for name, _, content in files] == uploads

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from postroom.blocking import in_thread
 from postroom.errors import Conflict, NotFound, ProviderError
 from postroom.model.account import Capabilities, RateLimits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
@@ -326,8 +327,9 @@ class GmailSender:
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
         async def submit(go: Go) -> Outcome:
+            whole = await in_thread(with_bcc, raw, envelope.recipients)
             await go()
-            await self.client.send(with_bcc(raw, envelope.recipients))
+            await self.client.send(whole)
             return Outcome("sent", "Gmail has it")
 
         return await handed_over(envelope, accepted, submit)

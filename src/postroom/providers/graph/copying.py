@@ -14,7 +14,7 @@ from email.message import EmailMessage, Message
 from email.parser import BytesParser
 from typing import Any
 
-from postroom.providers.graph.parting import File
+from postroom.providers.graph.parting import File, contents_of, file_of
 
 _READ_AND_SENT = "1"
 """PidTagMessageFlags: read, and without the 8 of what was not sent yet."""
@@ -36,11 +36,13 @@ class Copy:
 
 
 def copy_of(raw: bytes) -> Copy:
-    """What Graph keeps of a mail; of a text and its HTML version it takes one."""
+    """What Graph keeps of a mail; of a text and its HTML version it takes one. Raises Unparted."""
     mail = BytesParser(EmailMessage, policy=policy.default).parsebytes(raw)
     body = mail.get_body(("html", "plain"))
     shown = [body, mail.get_body(("plain",))]
-    files = [part for part in _leaves(mail) if not any(part is one for one in shown)]
+    leaves = list(_leaves(mail))
+    found = zip(leaves, contents_of(raw, leaves), strict=True)
+    files = [(part, held) for part, held in found if not any(part is one for one in shown)]
     message = {
         "subject": str(mail["Subject"] or ""),
         "body": _body(body),
@@ -49,7 +51,7 @@ def copy_of(raw: bytes) -> Copy:
         "singleValueExtendedProperties": _properties(mail),
         **_people(mail),
     }
-    return Copy(message, tuple(_file(part, number) for number, part in enumerate(files)))
+    return Copy(message, tuple(_file(n, part, held) for n, (part, held) in enumerate(files)))
 
 
 def _leaves(part: Message) -> Iterator[Message]:
@@ -94,16 +96,10 @@ def _properties(mail: EmailMessage) -> list[dict[str, str]]:
     return [{"id": "Integer 0x0E07", "value": _READ_AND_SENT}, *texts, *times]
 
 
-def _file(part: Message, number: int) -> File:
-    is_mail = part.get_content_maintype() == "message" and part.is_multipart()
-    content = part.get_payload(0).as_bytes() if is_mail else part.get_payload(decode=True)  # type: ignore[union-attr]
+def _file(number: int, part: Message, content: bytes) -> File:
     content_id = str(part["Content-ID"] or "").strip("<> ")
-    return File(
-        part.get_filename() or f"attachment-{number}",
-        part.get_content_type(),
-        content if isinstance(content, bytes) else b"",
-        content_id if part.get_content_disposition() != "attachment" else "",
-    )
+    is_shown = part.get_content_disposition() != "attachment"
+    return file_of(part, number, content, content_id if is_shown else "")
 
 
 def _attachment(file: File) -> dict[str, Any]:

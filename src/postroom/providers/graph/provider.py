@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from postroom.blocking import in_thread
 from postroom.errors import NotFound
 from postroom.model.account import Capabilities, RateLimits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
@@ -255,7 +256,7 @@ class GraphProvider:
 
     async def _copy(self, folder: str, message_id: str, raw: bytes) -> str:
         """Put a mail into a folder; a large one is whole before it gets there."""
-        copy = copy_of(raw)
+        copy = await in_thread(copy_of, raw)
         if len(raw) <= SENT_AT_ONCE_BYTES:
             return await self.client.create(folder, copy.with_files())
         aside = await self._folder(DRAFTS)
@@ -306,12 +307,12 @@ class GraphSender:
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
         async def submit(go: Go) -> Outcome:
-            whole = with_bcc(raw, envelope.recipients)
+            whole = await in_thread(with_bcc, raw, envelope.recipients)
             if len(whole) <= SENT_AT_ONCE_BYTES:
                 await go()
                 await self.client.send_mime(whole)
             else:
-                letter, files = part_from_files(whole)
+                letter, files = await in_thread(part_from_files, whole)
                 draft = await self.client.create_draft(letter)
                 for file in files:
                     await self.client.attach(draft, file.name, file.content_type, file.content)
