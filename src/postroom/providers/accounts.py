@@ -115,11 +115,11 @@ class Accounts:
         if account.provider == "imap":
             return _smtp(account, self.secret(account))
         if account.provider == "gmail":
-            from postroom.providers.gmail.provider import GmailSender
+            from postroom.providers.gmail.sender import GmailSender
 
             return GmailSender(self._gmail(account, None))
         if account.provider == "outlook":
-            from postroom.providers.graph.provider import GraphSender
+            from postroom.providers.graph.sender import GraphSender
 
             return GraphSender(self._graph(account, None))
         from postroom.providers.jmap.sender import JmapSender

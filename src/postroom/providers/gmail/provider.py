@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from postroom.blocking import in_thread
 from postroom.errors import Conflict, NotFound, ProviderError
 from postroom.model.account import Capabilities, RateLimits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
-from postroom.model.outbox import Envelope, Outcome
 from postroom.model.remote import (
     Checkpoint,
     Push,
@@ -24,12 +22,9 @@ from postroom.model.remote import (
     RemoteRef,
 )
 from postroom.ports.provider import Known
-from postroom.ports.sender import Accepted
-from postroom.providers.bcc import with_bcc
 from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import AT_ONCE
 from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
-from postroom.providers.outcomes import Go, handed_over
 from postroom.providers.web.api import ApiRefused
 from postroom.providers.web.sense import count_in, makes_sense
 
@@ -315,24 +310,3 @@ def _moment(milliseconds: object) -> datetime | None:
         return datetime.fromtimestamp(int(str(milliseconds)) / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return None
-
-
-@dataclass(eq=False)
-class GmailSender:
-    """Takes mail out over the Gmail API, which puts a copy into Sent."""
-
-    client: GmailClient
-
-    async def hand_over(
-        self, envelope: Envelope, raw: bytes, accepted: Accepted
-    ) -> Mapping[str, Outcome]:
-        async def submit(go: Go) -> Outcome:
-            whole = await in_thread(with_bcc, raw, envelope.recipients)
-            await go()
-            await self.client.send(whole)
-            return Outcome("sent", "Gmail has it")
-
-        return await handed_over(envelope, accepted, submit)
-
-    async def close(self) -> None:
-        await self.client.api.close()

@@ -17,6 +17,9 @@ from postroom.errors import ProviderError
 from postroom.providers.web.api import Api, ApiRefused, refuse_clear_text
 
 IMMUTABLE = 'IdType="ImmutableId"'
+SENT_AT_ONCE_BYTES = 3 * 2**20
+"""Above this a mail goes in pieces: one request takes 4 MB, and base64 makes it larger."""
+
 _PAGE = 100
 _MOST_ROWS = 2_000
 _CHUNK = 10 * 320 * 1024

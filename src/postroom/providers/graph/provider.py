@@ -12,7 +12,6 @@ from postroom.blocking import in_thread
 from postroom.errors import NotFound
 from postroom.model.account import Capabilities, RateLimits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
-from postroom.model.outbox import Envelope, Outcome
 from postroom.model.remote import (
     Checkpoint,
     Push,
@@ -23,14 +22,10 @@ from postroom.model.remote import (
     RemoteRef,
 )
 from postroom.ports.provider import Known
-from postroom.ports.sender import Accepted
-from postroom.providers.bcc import with_bcc
 from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import fetch_each
-from postroom.providers.graph.client import DeltaExpired, GraphClient
+from postroom.providers.graph.client import SENT_AT_ONCE_BYTES, DeltaExpired, GraphClient
 from postroom.providers.graph.copying import copy_of
-from postroom.providers.graph.parting import part_from_files
-from postroom.providers.outcomes import Go, handed_over
 from postroom.providers.web.api import ApiRefused
 from postroom.providers.web.sense import makes_sense
 
@@ -43,7 +38,6 @@ NEWS_S = 15.0
 MOST_BYTES = 35 * 2**20
 """What Exchange Online lets a mailbox send, if nobody has set it otherwise."""
 
-SENT_AT_ONCE_BYTES = 3 * 2**20
 _WELL_KNOWN = {
     "inbox": INBOX,
     "sentitems": SENT,
@@ -295,32 +289,3 @@ def _moment(text: object) -> datetime | None:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-@dataclass(eq=False)
-class GraphSender:
-    """Takes mail out over Graph, which puts a copy into Sent Items."""
-
-    client: GraphClient
-
-    async def hand_over(
-        self, envelope: Envelope, raw: bytes, accepted: Accepted
-    ) -> Mapping[str, Outcome]:
-        async def submit(go: Go) -> Outcome:
-            whole = await in_thread(with_bcc, raw, envelope.recipients)
-            if len(whole) <= SENT_AT_ONCE_BYTES:
-                await go()
-                await self.client.send_mime(whole)
-            else:
-                letter, files = await in_thread(part_from_files, whole)
-                draft = await self.client.create_draft(letter)
-                for file in files:
-                    await self.client.attach(draft, file.name, file.content_type, file.content)
-                await go()
-                await self.client.send_draft(draft)
-            return Outcome("sent", "Microsoft has it")
-
-        return await handed_over(envelope, accepted, submit)
-
-    async def close(self) -> None:
-        await self.client.api.close()
