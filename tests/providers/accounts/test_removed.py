@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import organising
+from postroom.operations import accounts, organising
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.test_every_provider import ask, letter
-from tests.providers.accounts.worlds import GmailWorld, GraphWorld
+from tests.providers.accounts.test_refused import refusals
+from tests.providers.accounts.worlds import GmailWorld, GraphWorld, World
 
 
 def untrash(world: GmailWorld | GraphWorld) -> None:
@@ -41,3 +42,22 @@ async def test_where_nobody_may_remove_for_good_it_goes_to_trash_and_is_not_seen
     untrash(world)
     await desk.sync()
     assert ("Inbox",) == (await desk.message("Hello")).mailboxes
+
+
+@pytest.mark.parametrize("may_delete", [True, False])
+async def test_what_is_removed_at_both_ends_is_no_refusal(
+    desk: Desk, world: World, *, may_delete: bool
+) -> None:
+    if isinstance(world, GmailWorld | GraphWorld):
+        mailbox = world.gmail if isinstance(world, GmailWorld) else world.graph
+        mailbox.may_delete = may_delete
+    world.deliver(letter("Hello"))
+    await desk.sync()
+    here = await desk.message("Hello")
+    world.remove("Hello")
+    await ask(desk, organising.delete_message, message_id=here.id, permanent=True)
+    await desk.sync()
+
+    assert ([], []) == (await desk.rows(), await refusals(desk))
+    (account,) = (await ask(desk, accounts.list_accounts)).results
+    assert (None, 0) == (account.last_refusal, desk.app.house.counts["pushes_refused"])

@@ -97,19 +97,31 @@ class GmailClient:
         path = f"{_ME}/messages/{quote(key, safe='')}/modify"
         return dict(await self.api.json("POST", path, body=body))
 
-    async def trash(self, key: str) -> None:
-        await self.api.json("POST", f"{_ME}/messages/{quote(key, safe='')}/trash")
+    async def trash(self, key: str) -> bool:
+        """Put into Trash; False if it is gone."""
+        try:
+            await self.api.json("POST", f"{_ME}/messages/{quote(key, safe='')}/trash")
+        except ApiRefused as refusal:
+            if refusal.status != 404:
+                raise
+            return False
+        return True
 
     async def delete(self, key: str) -> bool:
-        """Remove for good, which needs more than most sign-ins have; else into Trash, and False."""
+        """Remove for good, which needs more than most sign-ins have; else into Trash, and False.
+
+        What is gone already is removed.
+        """
         try:
             await self.api.json("DELETE", f"{_ME}/messages/{quote(key, safe='')}")
         except ApiRefused as refusal:
+            if refusal.status == 404:
+                return True
             if refusal.status != 403:
                 raise
-            await self.trash(key)
-            return False
-        return True
+        else:
+            return True
+        return not await self.trash(key)
 
     async def send(self, raw: bytes) -> None:
         if len(raw) <= JSON_BYTES:
