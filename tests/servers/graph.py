@@ -199,6 +199,7 @@ class Graph:
     def _list(self, asked: Asked, folder: str) -> Answer:
         if 'IdType="ImmutableId"' not in asked.headers.get("prefer", ""):
             return _error(400, "TestNeedsImmutableIds")
+        folder = f"f-{folder}" if folder in WELL_KNOWN else folder
         asked_for = asked.query.get("$filter", "")
         since = re.fullmatch(r"receivedDateTime ge (\S+Z)", asked_for)
         named = re.fullmatch(r"internetMessageId eq '((?:[^']|'')*)'", asked_for)

@@ -21,10 +21,11 @@ account that it is from."""
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a relay said about one recipient."""
+    """What a relay said about one recipient; it may want us to wait so long."""
 
     verdict: Verdict
     detail: str
+    retry_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,12 +67,13 @@ class RemoteIdentity:
 class Push:
     """A change that we made and the provider does not know yet.
 
-    `refs` are the places where the message is, each with its mailboxes.
+    `refs` are the places where the message is, each with its mailboxes. A draft of what was not
+    sent has none: it is found by its Message-ID.
     """
 
     number: int
     message_id: str
-    kind: Literal["change", "delete", "save_sent"]
+    kind: Literal["change", "delete", "save_sent", "drop_draft"]
     refs: tuple[tuple[RemoteRef, tuple[str, ...]], ...] = ()
     add_flags: tuple[str, ...] = ()
     remove_flags: tuple[str, ...] = ()

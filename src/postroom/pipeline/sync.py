@@ -169,6 +169,8 @@ class Pass:
         return self.house.clock() + wait
 
     async def _told(self, push: Push) -> Pushed:
+        if push.kind == "drop_draft":
+            return await self.provider.push(push)
         if push.kind != "save_sent":
             return await self.provider.push(push) if push.refs else Pushed()
         if push.raw is None or push.refs:

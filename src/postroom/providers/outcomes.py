@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from postroom.errors import MailError, ProviderAuthFailed, ProviderError, RateLimited
 from postroom.model.outbox import Envelope, Outcome
@@ -17,10 +18,20 @@ UNKNOWN = (
 Go = Callable[[], Awaitable[None]]
 
 
+async def _nothing() -> None:
+    pass
+
+
 async def handed_over(
-    envelope: Envelope, accepted: Accepted, submit: Callable[[Go], Awaitable[Outcome]]
+    envelope: Envelope,
+    accepted: Accepted,
+    submit: Callable[[Go], Awaitable[Outcome]],
+    undo: Callable[[], Awaitable[None]] = _nothing,
 ) -> Mapping[str, Outcome]:
-    """Submit a mail; *submit* says `go` right before the call after which nothing is certain."""
+    """Submit a mail; *submit* says `go` right before the call after which nothing is certain.
+
+    *undo* removes what was begun for a mail that certainly was not sent, if the provider lets us.
+    """
     has_gone = False
 
     async def go() -> None:
@@ -32,11 +43,14 @@ async def handed_over(
         with sense():
             outcome = await submit(go)
     except RateLimited as error:
-        outcome = Outcome("deferred", str(error))
+        outcome = Outcome("deferred", str(error), error.retry_after)
     except ProviderAuthFailed as error:
         outcome = Outcome("deferred", str(error))
     except ProviderError as error:
         outcome = _after(error, has_gone=has_gone)
+    if outcome.verdict in ("deferred", "failed"):
+        with suppress(MailError), sense():
+            await undo()
     return dict.fromkeys(envelope.recipients, outcome)
 
 

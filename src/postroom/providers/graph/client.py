@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 
 from postroom.errors import ProviderError
-from postroom.providers.web.api import Api, ApiRefused, refuse_clear_text
+from postroom.providers.web.api import BUSY, Api, ApiRefused, refuse_clear_text
 
 IMMUTABLE = 'IdType="ImmutableId"'
 SENT_AT_ONCE_BYTES = 3 * 2**20
@@ -153,16 +153,37 @@ class GraphClient:
         return str(row["id"])
 
     async def delete(self, key: str) -> bool:
-        """Remove for good; in clouds that do not offer it, into Deleted Items, and False."""
+        """Remove for good; in clouds that do not offer it, into Deleted Items, and False.
+
+        What is gone already is removed.
+        """
         path, headers = f"/me/messages/{quote(key, safe='')}", {"Prefer": IMMUTABLE}
         try:
             await self.api.json("POST", f"{path}/permanentDelete", headers=headers)
         except ApiRefused as refusal:
-            if refusal.status not in _NOT_OFFERED or refusal.reason == "ErrorItemNotFound":
+            if refusal.reason == "ErrorItemNotFound":
+                return True
+            if refusal.status not in _NOT_OFFERED:
                 raise
+        else:
+            return True
+        try:
             await self.api.json("DELETE", path, headers=headers)
-            return False
-        return True
+        except ApiRefused as refusal:
+            if refusal.status != 404:
+                raise
+            return True
+        return False
+
+    async def drop_drafts(self, message_id: str) -> None:
+        """Remove what was begun in Drafts to be sent, and was not."""
+        for key in await self.find("drafts", message_id):
+            await self.drop(key)
+
+    async def drop(self, key: str) -> None:
+        """Remove for good what is of no use to anybody, in Deleted Items too."""
+        if not await self.delete(key):
+            await self.delete(key)
 
     async def send_mime(self, raw: bytes) -> None:
         await self.api.json(
@@ -225,6 +246,8 @@ class GraphClient:
                     answer = await http.put(url, content=piece, headers=headers)
                 except httpx2.HTTPError as error:
                     raise ProviderError(f"an upload broke off: {type(error).__name__}") from error
+                if answer.status_code in BUSY:
+                    raise self.api.told_to_wait(answer.headers)
                 if answer.status_code >= 400:
                     raise ProviderError(f"an upload was answered {answer.status_code}")
 

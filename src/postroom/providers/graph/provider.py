@@ -198,6 +198,8 @@ class GraphProvider:
     # What was done here.
 
     async def push(self, push: Push) -> Pushed:
+        if push.kind == "drop_draft":
+            await self.client.drop_drafts(f"<{push.internet_message_id}>")
         left: list[RemoteRef] = []
         entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
         for ref, mailboxes in push.refs:
@@ -254,8 +256,7 @@ class GraphProvider:
         if len(raw) <= SENT_AT_ONCE_BYTES:
             return await self.client.create(folder, copy.with_files())
         aside = await self._folder(DRAFTS)
-        for begun in await self.client.find(aside, message_id):
-            await self.client.delete(begun)
+        await self.client.drop_drafts(message_id)
         key = await self.client.create(aside, copy.message)
         for file in copy.files:
             await self.client.attach(

@@ -45,6 +45,12 @@ class MethodRefused(ProviderError):
         self.type = kind
 
 
+class MethodFailed(MethodRefused):
+    """A method broke on the server's side; what it has done is not certain."""
+
+    retryable = True
+
+
 @dataclass(eq=False)
 class JmapClient:
     """One account at a JMAP server."""
@@ -191,7 +197,7 @@ def refusal(what: str, refused: Mapping[str, Any]) -> MailError:
     kind, message = str(refused.get("type", "error")), f"{what}: {said_of(refused)}"
     if kind in _BUSY:
         return RateLimited(message, retry_after=BUSY_S)
-    return ProviderError(message) if kind in _BROKEN else MethodRefused(message, kind)
+    return (MethodFailed if kind in _BROKEN else MethodRefused)(message, kind)
 
 
 def said_of(refused: Mapping[str, Any]) -> str:

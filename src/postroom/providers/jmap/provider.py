@@ -248,6 +248,9 @@ class JmapProvider:
     async def push(self, push: Push) -> Pushed:
         if push.kind == "delete":
             return await self._destroy(push)
+        if push.kind == "drop_draft":
+            await self.drop_drafts(push.internet_message_id or "none")
+            return Pushed()
         patch: dict[str, Any] = {f"keywords/{_FLAGS[flag]}": True for flag in push.add_flags}
         patch |= {f"keywords/{_FLAGS[flag]}": None for flag in push.remove_flags}
         self._labels.learn(push.add_labels)
@@ -280,6 +283,12 @@ class JmapProvider:
         for refused in (answer.get("notDestroyed") or {}).values():
             if refused.get("type") != "notFound":
                 raise refusal("Email/set", refused)
+
+    async def drop_drafts(self, message_id: str) -> None:
+        """Remove what was begun in Drafts to be sent, and was not."""
+        begun = await self.find(DRAFTS, message_id)
+        if begun:
+            await self.destroy(begun)
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         found = await self.find(SENT, push.internet_message_id or "none")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from email.parser import BytesHeaderParser
 from typing import Any
 
-from postroom.errors import MailError, ProviderError
+from postroom.errors import ProviderError
 from postroom.model.inbox import DRAFTS, SENT
 from postroom.model.outbox import Envelope, Outcome
 from postroom.ports.sender import Accepted
-from postroom.providers.jmap.client import MethodRefused, refusal, said_of
+from postroom.providers.jmap.client import refusal, said_of
 from postroom.providers.jmap.provider import JmapProvider
+from postroom.providers.message_ids import message_id_of
 from postroom.providers.outcomes import Go, handed_over
 
 _LATER = ("overQuota", "rateLimit")
@@ -23,6 +22,7 @@ _LATER = ("overQuota", "rateLimit")
 class JmapSender:
     """Takes mail out over JMAP: a draft, and a submission that names it and moves it to Sent.
 
+    In Drafts nobody takes it for sent; what is refused does not stay there for others to send.
     A copy that we have put into Sent before is the one that is named.
     """
 
@@ -31,18 +31,27 @@ class JmapSender:
     async def hand_over(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
+        begun: list[str] = []
+
         async def submit(go: Go) -> Outcome:
-            return await self._submit(envelope, raw, go)
+            return await self._submit(envelope, raw, go, begun)
 
-        return await handed_over(envelope, accepted, submit)
+        async def undo() -> None:
+            if begun:
+                await self.provider.destroy(begun)
 
-    async def _submit(self, envelope: Envelope, raw: bytes, go: Go) -> Outcome:
+        return await handed_over(envelope, accepted, submit, undo)
+
+    async def _submit(self, envelope: Envelope, raw: bytes, go: Go, begun: list[str]) -> Outcome:
         provider = self.provider
         await provider.mailboxes.learn()
         identity = await self._identity(envelope.sender)
-        message_id = str(BytesHeaderParser().parsebytes(raw)["Message-ID"] or "none").strip()
+        message_id = message_id_of(raw)
         found = await provider.find(SENT, message_id)
-        kept = found[0] if found else await self._draft(message_id, raw)
+        if not found:
+            await self.provider.drop_drafts(message_id)
+            begun.append(await self.provider.import_into(DRAFTS, raw))
+        (kept,) = found[:1] or begun
         then = {"#s": await self._as_sent()}
         await go()
         submission = _submission(envelope, identity, kept)
@@ -53,17 +62,7 @@ class JmapSender:
         refused = (answer.get("notCreated") or {}).get("s")
         if not refused:
             raise ProviderError("the provider does not say whether it sends the mail")
-        if not found:
-            with suppress(MailError):
-                await provider.destroy([kept])
         return _refused(refused)
-
-    async def _draft(self, message_id: str, raw: bytes) -> str:
-        """The mail in Drafts, where nobody takes it for sent; what was begun before goes."""
-        begun = await self.provider.find(DRAFTS, message_id)
-        if begun:
-            await self.provider.destroy(begun)
-        return await self.provider.import_into(DRAFTS, raw)
 
     async def _as_sent(self) -> dict[str, Any]:
         """What makes a sent mail of a draft, once it is sent (RFC 8621 §7.5)."""
@@ -104,6 +103,6 @@ def _refused(refused: Mapping[str, Any]) -> Outcome:
     error = refusal("EmailSubmission/set", refused)
     if refused.get("type") in _LATER:
         return Outcome("deferred", f"the provider does not send it now: {said_of(refused)}")
-    if not isinstance(error, MethodRefused):
+    if error.retryable:
         raise error
     return Outcome("failed", f"the provider does not send it: {said_of(refused)}")

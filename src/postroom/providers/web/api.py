@@ -31,8 +31,8 @@ PATIENCE_S = 60
 
 _TRIES = 4
 _TIMEOUT = httpx2.Timeout(60.0, connect=30.0)
-_TOO_MANY = 429
 _UNAVAILABLE = 503
+BUSY = (429, _UNAVAILABLE)
 _SHOWN = 300
 
 
@@ -173,6 +173,12 @@ class Api:
                 raise self._limited(wait)
         raise AssertionError("unreachable")
 
+    def told_to_wait(self, headers: httpx2.Headers) -> RateLimited:
+        """The error for an answer that tells us to wait; nothing goes out meanwhile."""
+        wait_s = retry_after(headers.get("Retry-After"), datetime.now(UTC))
+        self._pace.hold(wait_s)
+        return self._limited(wait_s)
+
     def _limited(self, wait_s: int) -> RateLimited:
         return RateLimited(
             f"{self.account_id}: the provider wants us to wait {wait_s} s", retry_after=wait_s
@@ -267,7 +273,7 @@ class Api:
 
 
 def _asked_to_wait(status: int, headers: httpx2.Headers, data: bytes) -> int | None:
-    is_limited = status in (_TOO_MANY, _UNAVAILABLE)
+    is_limited = status in BUSY
     if not is_limited and not (status == 403 and b"ateLimitExceeded" in data):
         return None
     return retry_after(headers.get("Retry-After"), datetime.now(UTC))

@@ -12,7 +12,7 @@ from postroom.model.message import Recipient
 from postroom.model.outbox import OutboxJob, OutboxState
 from postroom.model.sending import NOT_OUT, OPEN, overall_status
 from postroom.store.sql.outcomes import ABOUT
-from postroom.store.sql.pushes import keep_a_copy
+from postroom.store.sql.pushes import drop_draft, keep_a_copy
 from postroom.store.sql.values import from_text, seconds
 from postroom.store.transaction import Transaction
 
@@ -26,6 +26,8 @@ PAUSE = """
 ON_ITS_WAY = """
     SELECT count(*) FROM outbox WHERE state IN ('waiting', 'claimed', 'handing_over')
 """
+_NOT_SENT = {"failed", "bounced"}
+_MAY_BE_SENT = {"unknown", *OPEN}
 IT = "inbox = :inbox AND message = :message"
 """Which row is meant; `row_of` has its parameters."""
 
@@ -71,11 +73,16 @@ def is_claimed(tx: Transaction, job: OutboxJob) -> bool:
 
 
 def copy_to_sent(tx: Transaction, inbox: int, number: int, at: datetime) -> None:
-    """Have the copy in Sent made that nobody else makes, as far as that is certain by now."""
+    """Have the copy in Sent made that nobody else makes, as far as that is certain by now.
+
+    A draft of what will not be sent goes.
+    """
     row = tx.one(ABOUT, inbox=inbox, number=number)
     if row is not None:
         statuses = {r["status"] for r in from_text(row[3])["recipients"]}
         keep_a_copy(tx, inbox, number, row[2], statuses=statuses, at=seconds(at))
+        if statuses & _NOT_SENT and statuses.isdisjoint(_MAY_BE_SENT):
+            drop_draft(tx, inbox, number, row[2])
 
 
 def wait_again(tx: Transaction, inbox: int, number: int, next_at: int) -> None:

@@ -12,7 +12,7 @@ from postroom.model.sending import AGAIN, OPEN
 from postroom.store.sql.drafts import give_again, take_back
 from postroom.store.sql.outbox import IT, copy_to_sent, put_in_outbox, wait_again
 from postroom.store.sql.outcomes import set_recipients
-from postroom.store.sql.pushes import take_copy_back
+from postroom.store.sql.pushes import keep_draft, take_copy_back
 from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -52,6 +52,7 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
     changes = {r.address: Recipient(r.address, "queued") for r in again}
     set_recipients(tx, inbox, number, changes, now)
     statuses = {r.status for r in _recipients(row)}
+    keep_draft(tx, inbox, message_id)
     take_copy_back(tx, inbox, number, message_id, statuses=statuses)
     tx.run(f"DELETE FROM outbox WHERE {IT}", inbox=inbox, message=number)
     everyone = tuple(changes.get(r.address, r) for r in _recipients(row))

@@ -25,7 +25,8 @@ PLACES = """
      ORDER BY scope, key
 """
 RAW = "SELECT raw, internet_id FROM messages WHERE inbox = :inbox AND number = :n"
-
+_SEND_DRAFTS = ("outlook", "fastmail")
+"""Where mail lies in Drafts until it is sent."""
 
 Places = Sequence[tuple[RemoteRef, tuple[str, ...]]]
 
@@ -79,6 +80,29 @@ def put_removal(tx: Transaction, account: int, message_id: str, places: Places) 
     """Let the provider remove what is of no use there any more."""
     rows = [[*ref, dumps(list(mailboxes))] for ref, mailboxes in places]
     _insert(tx, account, None, message_id, "delete", {"places": rows})
+
+
+def drop_draft(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
+    """Have removed what lies in Drafts, where the provider takes mail from, and was not sent."""
+    origin = origin_of(tx, inbox)
+    row = tx.one(RAW, inbox=inbox, n=number)
+    if origin is None or origin.provider not in _SEND_DRAFTS or row is None or row[1] is None:
+        return
+    keep_draft(tx, inbox, message_id)
+    about: dict[str, object] = {"internet_message_id": row[1]}
+    _insert(tx, origin.account, None, message_id, "drop_draft", about)
+
+
+def keep_draft(tx: Transaction, inbox: int, message_id: str) -> None:
+    """The mail is to be sent after all: what its next attempt puts into Drafts stays."""
+    origin = origin_of(tx, inbox)
+    if origin is not None:
+        tx.run(
+            """DELETE FROM pushes
+                WHERE account = :account AND message_id = :id AND kind = 'drop_draft'""",
+            account=origin.account,
+            id=message_id,
+        )
 
 
 def keep_a_copy(
@@ -173,6 +197,7 @@ def _push(
 ) -> Push:
     change = from_text(text)
     places = change.pop("places", None)
+    internet_id = change.pop("internet_message_id", None)
     if places is None:
         places = tx.all(PLACES, message=message)
     found = tx.one(RAW, inbox=inbox, n=message)
@@ -188,7 +213,7 @@ def _push(
         remove_labels=delta.remove_labels,
         move_to=delta.move_to,
         raw=found[0] if found else None,
-        internet_message_id=found[1] if found else None,
+        internet_message_id=found[1] if found else internet_id,
         attempts=attempts,
     )
 

@@ -237,6 +237,8 @@ def _refused(detail: str, change: Push | Change) -> dict[str, object]:
 def _wanted(change: Push | Change) -> dict[str, object]:
     if isinstance(change, Push) and change.kind == "save_sent":
         return {"copy_to": SENT}
+    if isinstance(change, Push) and change.kind == "drop_draft":
+        return {"drop_draft": True}
     if isinstance(change, Push) and change.kind == "delete":
         return {"delete": True}
     return {name: value for name in _WANTED if (value := getattr(change, name, None))}
