@@ -209,6 +209,75 @@ async def test_mail_that_is_sent_after_all_has_the_copy_of_the_provider_only(
     await assert_one_copy(desk, world, sent.message_id)
 
 
+@pytest.mark.parametrize("world", MAKES_COPIES, indirect=True)
+async def test_mail_that_is_sent_after_all_keeps_its_flags_and_labels(
+    desk: Desk, world: World
+) -> None:
+    await desk.sync()
+    sent = await send(desk, await local(desk), OUTSIDE)
+    await ask(desk, outbox.cancel_message, message_id=sent.message_id)
+    await desk.sync()
+    await ask(desk, organising.apply_label, message_ids=[sent.message_id], label="Contract")
+    flags = ["seen", "flagged"]
+    await ask(desk, organising.update_message, message_id=sent.message_id, flags=flags)
+    await desk.sync()
+    async with working(desk) as worker:
+        await ask(desk, outbox.retry_message, message_id=sent.message_id)
+        await worker.finish(20)
+    await assert_one_copy(desk, world, sent.message_id)
+
+    await assert_stands(desk, world, sent.message_id)
+
+
+@pytest.mark.parametrize("world", MAKES_COPIES, indirect=True)
+async def test_what_is_done_to_sent_mail_before_its_copy_is_seen_holds(
+    desk: Desk, world: World
+) -> None:
+    await desk.sync()
+    async with working(desk):
+        sent = await send(desk, OUTSIDE, wait_s=20)
+    await ask(desk, organising.apply_label, message_ids=[sent.message_id], label="Contract")
+    flags = ["seen", "flagged"]
+    await ask(desk, organising.update_message, message_id=sent.message_id, flags=flags)
+    await assert_one_copy(desk, world, sent.message_id)
+
+    await assert_stands(desk, world, sent.message_id)
+
+
+async def assert_stands(desk: Desk, world: World, message_id: str) -> None:
+    """Flagged and with its label, here and there."""
+    here, there = await desk.app.house.store.message(message_id, None), world.find("Hello")
+    assert here is not None
+    assert there is not None
+    assert (("Contract",), {"seen", "flagged"}) == (here.labels, set(here.flags))
+    assert ({"contract"}, {"seen", "flagged"}) == (there.labels, there.flags)
+
+
+@pytest.mark.parametrize("world", [pytest.param("fastmail", marks=AS_ROOT)], indirect=True)
+async def test_a_copy_that_is_being_made_when_its_mail_is_retried_stays(
+    desk: Desk, world: ImapWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With JMAP the copy in Sent is the one that is sent."""
+    await desk.sync()
+    sent = await send(desk, await local(desk), OUTSIDE)
+    await ask(desk, outbox.cancel_message, message_id=sent.message_id)
+    settle = SqlAccounts.settle_push
+
+    async def retried_first(store: SqlAccounts, account_id: str, push: Any, pushed: Any) -> None:
+        if push.kind == "save_sent":
+            async with working(desk) as worker:
+                await ask(desk, outbox.retry_message, message_id=sent.message_id)
+                await worker.finish(20)
+        await settle(store, account_id, push, pushed)
+
+    monkeypatch.setattr(SqlAccounts, "settle_push", retried_first)
+    await desk.sync()
+    monkeypatch.undo()
+
+    assert 1 == len(world.sent())
+    await assert_one_copy(desk, world, sent.message_id)
+
+
 @pytest.mark.parametrize("world", ["gmail", "outlook"], indirect=True)
 async def test_a_copy_that_cannot_be_made_waits_and_blocks_nothing(
     desk: Desk, world: GmailWorld | GraphWorld

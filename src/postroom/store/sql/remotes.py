@@ -28,7 +28,7 @@ from postroom.store.sql.changing import (
     standing,
 )
 from postroom.store.sql.events import About, add_event
-from postroom.store.sql.pushes import put_removal
+from postroom.store.sql.pushes import Delta, origin_of, put_push, put_removal
 from postroom.store.sql.values import any_of, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
 
@@ -45,6 +45,7 @@ FIND = """
     SELECT message, mailboxes FROM remotes
      WHERE account = :account AND scope = :scope AND key = :key
 """
+PLACED = "SELECT 1 FROM remotes WHERE message = :message LIMIT 1"
 LIVE = "SELECT mailboxes FROM remotes WHERE message = :message AND is_gone = 0 ORDER BY scope, key"
 SENT_BY_US = """
     SELECT m.number, m.id, t.id
@@ -144,10 +145,14 @@ def _add(
     as_there = replace(
         message, flags=remote.flags, labels=remote.labels or (), mailboxes=remote.mailboxes
     )
-    added = _sent_by_us(tx, inbox, message) or add_message(tx, as_there)
+    own = _sent_by_us(tx, inbox, message)
+    added = own or add_message(tx, as_there)
     number = number_of(tx, inbox, added.message_id)
+    is_first = own is not None and tx.one(PLACED, message=number) is None
     _place(tx, account, remote.ref, number, remote.mailboxes)
-    if added.is_duplicate:
+    if is_first:
+        _tell_standing(tx, inbox, number, added.message_id, remote)
+    elif added.is_duplicate:
         _follow(tx, inbox, number, remote)
     elif (change := _by_rules(as_there, message)) != Change():
         for failed in change_messages(tx, [added.message_id], change, None).failed:
@@ -277,6 +282,23 @@ def _follow(tx: Transaction, inbox: int, number: int, remote: RemoteMessage) -> 
     set_standing(tx, inbox, number, Standing(flags, labels, _mailboxes(tx, number)))
 
 
+def _tell_standing(
+    tx: Transaction, inbox: int, number: int, message_id: str, remote: RemoteMessage
+) -> None:
+    """The provider has a copy of what we have sent: let it stand there as it does here."""
+    now, origin = standing(tx, inbox, number), origin_of(tx, inbox)
+    flags, labels = remote.flags, _spelled(remote.labels or (), now.labels)
+    new = Delta(
+        add_flags=tuple(f for f in now.flags if f not in (*flags, *remote.untold)),
+        add_labels=tuple(n for n in now.labels if remote.labels is not None and n not in labels),
+    )
+    flags = tuple(dict.fromkeys((*now.flags, *flags)))
+    labels = tuple(dict.fromkeys((*now.labels, *labels)))
+    set_standing(tx, inbox, number, Standing(flags, labels, _mailboxes(tx, number)))
+    if origin is not None:
+        put_push(tx, origin, number, message_id, new)
+
+
 def _spelled(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
     """Names as they are written here already; some providers know them in lower case only."""
     known = {caseless(name): name for name in present}
@@ -298,17 +320,27 @@ def _is_being_pushed(tx: Transaction, number: int) -> bool:
 def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) -> None:
     """A change was made at the provider: write down where the message is.
 
-    A copy of what was removed here meanwhile is removed there too.
+    A copy of what was removed here meanwhile is removed there too, and one that its provider makes
+    itself by now.
     """
     account, inbox = account_number(tx, account_id)
     row = tx.one("SELECT message FROM pushes WHERE number = :n", n=push.number)
     tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
+    number = row[0] if row else _of_copy(tx, inbox, push)
     for ref, mailboxes in pushed.entered:
-        _place(tx, account, ref, row[0] if row else None, mailboxes)
+        _place(tx, account, ref, number, mailboxes)
     for ref in pushed.left:
         _leave(tx, account, inbox, ref)
-    if row is None and push.kind == "save_sent" and pushed.entered:
+    if row is None and number is None and push.kind == "save_sent" and pushed.entered:
         put_removal(tx, account, push.message_id, pushed.entered)
+
+
+def _of_copy(tx: Transaction, inbox: int, push: Push) -> int | None:
+    """Whose copy was made, if that is tried again meanwhile: with JMAP it is the one to be sent."""
+    origin = origin_of(tx, inbox)
+    if push.kind != "save_sent" or origin is None or origin.provider != "fastmail":
+        return None
+    return number_of(tx, inbox, push.message_id) or None
 
 
 def sweep_gone(tx: Transaction, account_id: str, limit: int) -> tuple[int, tuple[BlobKey, ...]]:
