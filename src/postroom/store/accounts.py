@@ -21,7 +21,7 @@ from postroom.model.remote import (
 )
 from postroom.model.stored import Added, NewMessage
 from postroom.store.audited import Audited, was_found
-from postroom.store.sql import accounts, identities, pushes, remotes
+from postroom.store.sql import accounts, identities, pushes, remote_places, remotes
 
 
 class SqlAccounts(Audited):
@@ -77,17 +77,17 @@ class SqlAccounts(Audited):
         untrashed: Collection[RemoteRef] = (),
     ) -> set[RemoteRef]:
         return await self._engine.read(
-            lambda tx: remotes.unknown_refs(tx, account_id, refs, untrashed=untrashed)
+            lambda tx: remote_places.unknown_refs(tx, account_id, refs, untrashed=untrashed)
         )
 
     async def remote_scopes(self, account_id: str) -> frozenset[str]:
-        return await self._engine.read(lambda tx: remotes.scopes(tx, account_id))
+        return await self._engine.read(lambda tx: remote_places.scopes(tx, account_id))
 
     async def remote_labels(self, account_id: str) -> frozenset[str]:
-        return await self._engine.read(lambda tx: remotes.labels(tx, account_id))
+        return await self._engine.read(lambda tx: remote_places.labels(tx, account_id))
 
     async def remote_keys(self, account_id: str, scope: str) -> frozenset[str]:
-        return await self._engine.read(lambda tx: remotes.keys(tx, account_id, scope))
+        return await self._engine.read(lambda tx: remote_places.keys(tx, account_id, scope))
 
     async def add_remote(
         self, account_id: str, arrivals: Sequence[tuple[NewMessage, RemoteMessage]]
