@@ -328,7 +328,8 @@ def _mime(given: dict[str, Any], properties: dict[str, str]) -> bytes:
     mail["Subject"] = given["subject"]
     mail["Message-ID"] = given["internetMessageId"]
     mail["From"] = given["from"]["emailAddress"]["address"]
-    for header, name in (("To", "toRecipients"), ("Cc", "ccRecipients")):
+    named = (("To", "toRecipients"), ("Cc", "ccRecipients"), ("Bcc", "bccRecipients"))
+    for header, name in named:
         people = [one["emailAddress"]["address"] for one in given.get(name, [])]
         if people:
             mail[header] = ", ".join(people)

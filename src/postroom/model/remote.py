@@ -68,7 +68,7 @@ class Push:
     """A change that we made and the provider does not know yet.
 
     `refs` are the places where the message is, each with its mailboxes. A draft of what was not
-    sent has none: it is found by its Message-ID.
+    sent has none: it is found by its Message-ID. `recipients` are all to whom a copy in Sent went.
     """
 
     number: int
@@ -82,6 +82,7 @@ class Push:
     move_to: str | None = None
     raw: str | None = None
     internet_message_id: str | None = None
+    recipients: tuple[str, ...] = ()
     attempts: int = 0
 
 

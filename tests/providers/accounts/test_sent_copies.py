@@ -44,9 +44,9 @@ async def send(desk: Desk, *to: str, **more: Any) -> Sent:
     return sent
 
 
-async def local(desk: Desk) -> str:
+async def local(desk: Desk, name: str = "bo") -> str:
     """The address of an inbox of this house."""
-    return str((await ask(desk, inboxes.create_inbox, username="bo")).address)
+    return str((await ask(desk, inboxes.create_inbox, username=name)).address)
 
 
 def later(desk: Desk, by: timedelta) -> Desk:

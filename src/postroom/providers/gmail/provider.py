@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from postroom.blocking import in_thread
 from postroom.errors import Conflict, NotFound, ProviderError
 from postroom.model.account import Capabilities, RateLimits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
@@ -22,6 +23,7 @@ from postroom.model.remote import (
     RemoteRef,
 )
 from postroom.ports.provider import Known
+from postroom.providers.bcc import with_bcc
 from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import AT_ONCE
 from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
@@ -260,7 +262,8 @@ class GmailProvider:
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         key = await self.client.find(push.internet_message_id or "none", _IDS[SENT])
         if key is None:
-            key = await self.client.insert(raw, [_IDS[SENT]])
+            copy = await in_thread(with_bcc, raw, push.recipients)
+            key = await self.client.insert(copy, [_IDS[SENT]])
         return Pushed(entered=((RemoteRef("", key), (SENT,)),))
 
     def _known(self, name: str) -> str | None:

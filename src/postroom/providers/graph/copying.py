@@ -77,6 +77,7 @@ def _people(mail: EmailMessage) -> dict[str, Any]:
     for header, name in (
         ("To", "toRecipients"),
         ("Cc", "ccRecipients"),
+        ("Bcc", "bccRecipients"),
         ("Reply-To", "replyTo"),
     ):
         found[name] = _addresses(mail, header)

@@ -22,6 +22,7 @@ from postroom.model.remote import (
     RemoteRef,
 )
 from postroom.ports.provider import Known
+from postroom.providers.bcc import with_bcc
 from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import fetch_each
 from postroom.providers.graph.client import SENT_AT_ONCE_BYTES, DeltaExpired, GraphClient
@@ -247,7 +248,8 @@ class GraphProvider:
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         folder, message_id = await self._folder(SENT), f"<{push.internet_message_id}>"
         found = await self.client.find(folder, message_id)
-        key = found[0] if found else await self._copy(folder, message_id, raw)
+        copy = await in_thread(with_bcc, raw, push.recipients)
+        key = found[0] if found else await self._copy(folder, message_id, copy)
         return Pushed(entered=((RemoteRef(folder, key), (SENT,)),))
 
     async def _copy(self, folder: str, message_id: str, raw: bytes) -> str:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from postroom.blocking import in_thread
 from postroom.errors import Conflict, NotFound, ProviderError
 from postroom.model.account import Capabilities, RateLimits
 from postroom.model.imap import ImapAccount, ImapTimeouts
@@ -21,6 +22,7 @@ from postroom.model.remote import (
     RemoteRef,
 )
 from postroom.ports.provider import Known
+from postroom.providers.bcc import with_bcc
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.errors import imap_errors
 from postroom.providers.imap.faults import Refused
@@ -202,7 +204,8 @@ class ImapProvider:
             scope = scope_of(box, position.uidvalidity)
             uid = await find_message_id(client, push.internet_message_id or "none")
             if uid is None:
-                place = await client.append(box.wire, raw, [r"\Seen"], None)
+                copy = await in_thread(with_bcc, raw, push.recipients)
+                place = await client.append(box.wire, copy, [r"\Seen"], None)
                 if place is None:
                     return Pushed()
                 scope, uid = scope_of(box, place[0]), place[1]

@@ -291,6 +291,8 @@ class JmapProvider:
             await self.destroy(begun)
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
+        # QUIRK: Cyrus sends a Bcc header to everybody, and a copy may be what is sent later on:
+        # with JMAP it names nobody who got a blind copy.
         found = await self.find(SENT, push.internet_message_id or "none")
         key = found[0] if found else await self.import_into(SENT, raw)
         return Pushed(entered=((RemoteRef("", key), (SENT,)),))

@@ -24,7 +24,7 @@ PLACES = """
     SELECT scope, key, mailboxes FROM remotes WHERE message = :message AND is_gone = 0
      ORDER BY scope, key
 """
-RAW = "SELECT raw, internet_id FROM messages WHERE inbox = :inbox AND number = :n"
+RAW = "SELECT raw, internet_id, details FROM messages WHERE inbox = :inbox AND number = :n"
 _SEND_DRAFTS = ("outlook", "fastmail")
 """Where mail lies in Drafts until it is sent."""
 
@@ -214,8 +214,13 @@ def _push(
         move_to=delta.move_to,
         raw=found[0] if found else None,
         internet_message_id=found[1] if found else internet_id,
+        recipients=_recipients(found[2]) if found and kind == "save_sent" else (),
         attempts=attempts,
     )
+
+
+def _recipients(details: str) -> tuple[str, ...]:
+    return tuple(recipient["address"] for recipient in from_text(details)["recipients"] or ())
 
 
 def _fixed(value: Any) -> Any:
