@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from postroom.model.attachment import BlobKey
@@ -17,6 +17,9 @@ Way = Literal["house", "relay", "account"]
 WAYS: tuple[Way, ...] = ("house", "relay", "account")
 """Who does the next step: we, once the time of a mail has come; the relay; or the provider of the
 account that it is from."""
+
+GIVE_UP_AFTER = timedelta(hours=48)
+"""So long after its first attempt, or since nobody was there for it, mail is not tried any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,13 @@ async def can_relay(house: House) -> bool:
     return house.has_relay or await house.store.is_attended(_WITH_RELAY, house.clock())
 
 
+async def is_without_relay(house: House) -> bool:
+    """Whether nobody who is at work just now has a relay."""
+    if house.has_relay or await house.store.is_attended("relaying", house.clock()):
+        return False
+    return not await house.store.is_attended("lending", house.clock())
+
+
 async def fill_in(
     house: House,
     at_work: Callable[[], AbstractAsyncContextManager[None]],

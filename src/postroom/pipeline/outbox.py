@@ -12,13 +12,14 @@ from datetime import datetime, timedelta
 
 from postroom.errors import MailError
 from postroom.model.message import Recipient
-from postroom.model.outbox import WAYS, Claimed, OutboxJob, Outcome, Way
+from postroom.model.outbox import GIVE_UP_AFTER, WAYS, Claimed, OutboxJob, Outcome, Way
 from postroom.pipeline.account_senders import AccountSenders, NoLogin
 from postroom.pipeline.addressing import inboxes_for
 from postroom.pipeline.counts import HAPPENED
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
 from postroom.pipeline.routing import route_all
+from postroom.pipeline.untaken import Untaken
 from postroom.ports.sender import Sender
 
 log = logging.getLogger(__name__)
@@ -30,10 +31,6 @@ LOOK_AGAIN_S = 60.0
 
 FIRST_WAIT = timedelta(minutes=1)
 LONGEST_WAIT = timedelta(hours=4)
-GIVE_UP_AFTER = timedelta(hours=48)
-LEAVE_FOR = timedelta(seconds=10)
-"""How soon a mail is looked at again that a machine without the login for it came upon."""
-
 CLAIM_AGAIN_S = 1.0
 LONGEST_CLAIM_AGAIN_S = 10.0
 SETTLE_AGAIN_S = 1.0
@@ -73,10 +70,12 @@ class Outbox:
     _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
     _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
     _accounts: AccountSenders = field(init=False)
+    _untaken: Untaken = field(init=False)
     _failures: int = 0
 
     def __post_init__(self) -> None:
         self._accounts = AccountSenders(self.house)
+        self._untaken = Untaken(self.house)
 
     async def run(self) -> None:
         """Work until cancelled; what is being handed over then gets a moment to end."""
@@ -85,6 +84,8 @@ class Outbox:
         try:
             while True:
                 rung = self.house.store.bell.rung("outbox")
+                if self.sender is None:
+                    self._gave_up(await self._untaken.look())
                 if await self._start_due(holder):
                     await self._something_to_do(rung)
                 else:
@@ -233,7 +234,7 @@ class Outbox:
                 else:
                     await self._hand_over(job, sender)
         except NoLogin:
-            await self.house.store.release_mail(job, self.house.clock() + LEAVE_FOR)
+            self._gave_up(await self._untaken.leave(job))
 
     async def _defer(self, job: OutboxJob, detail: str) -> None:
         """Try again later what was not handed over; the rest is left for whoever comes after us."""
@@ -257,6 +258,10 @@ class Outbox:
             self._count(f"outbox_{verdict}", count, job.message_id)
         log.info("message.handed_over", extra={"message_id": job.message_id, **told})
 
+    def _gave_up(self, recipients: Mapping[str, int]) -> None:
+        for message_id, count in recipients.items():
+            self._count("outbox_bounced", count, message_id)
+
     def _count(self, name: str, count: int, message_id: str) -> None:
         if name in HAPPENED:
             self.house.counts.add(name, count)
@@ -274,7 +279,8 @@ class Outbox:
             address: settled(address, outcome, job.tried_since, now)
             for address, outcome in outcomes.items()
         }
-        next_at = now + wait_after(job.attempts)
+        told_s = max((outcome.retry_after for outcome in outcomes.values()), default=0)
+        next_at = now + max(wait_after(job.attempts), timedelta(seconds=told_s))
         given_up = sum(recipient.status == "bounced" for recipient in recipients.values())
         is_said = False
         while True:

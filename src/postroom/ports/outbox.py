@@ -71,6 +71,17 @@ class KeepsOutbox(Protocol):
     async def release_mail(self, job: OutboxJob, next_at: datetime | None = None) -> None:
         """Give a claim back before anything was handed over, as if it had not been taken."""
 
+    async def leave_mail(
+        self, job: OutboxJob, why: str, *, now: datetime, next_at: datetime
+    ) -> Mapping[str, int]:
+        """Give a claim back to those who have its login, and say so once that takes long.
+
+        What nobody could take for 48 hours is given up: which messages, for how many recipients.
+        """
+
+    async def leave_unrelayed(self, why: str, now: datetime) -> Mapping[str, int]:
+        """The same for mail that waits for the relay while nobody has one; nobody claims it."""
+
     async def settle_mail(
         self,
         job: OutboxJob,

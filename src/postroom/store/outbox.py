@@ -27,6 +27,7 @@ from postroom.store.sql import (
     outbox_listing,
     outbox_retries,
     outbox_settling,
+    outbox_waiting,
 )
 
 
@@ -80,6 +81,16 @@ class SqlOutbox(Audited):
 
     async def release_mail(self, job: OutboxJob, next_at: datetime | None = None) -> None:
         await self._write(lambda tx: outbox_claims.release_mail(tx, job, next_at))
+
+    async def leave_mail(
+        self, job: OutboxJob, why: str, *, now: datetime, next_at: datetime
+    ) -> Mapping[str, int]:
+        return await self._write(
+            lambda tx: outbox_waiting.leave_mail(tx, job, why, now=now, next_at=next_at)
+        )
+
+    async def leave_unrelayed(self, why: str, now: datetime) -> Mapping[str, int]:
+        return await self._write(lambda tx: outbox_waiting.leave_unrelayed(tx, why, now))
 
     async def settle_mail(
         self,

@@ -27,8 +27,9 @@ from postroom.operations.sending import send_message
 from postroom.operations.waiting import wait_for_message
 from postroom.pipeline import syncing as pipeline_syncing
 from postroom.pipeline.house import House
-from postroom.pipeline.outbox import LEAVE_FOR, Outbox
+from postroom.pipeline.outbox import Outbox
 from postroom.pipeline.syncing import Syncing, sync_once
+from postroom.pipeline.untaken import LEAVE_FOR
 from postroom.providers.accounts import Accounts
 from postroom.providers.imap import account as imap_account
 from postroom.providers.imap import client as imap_client

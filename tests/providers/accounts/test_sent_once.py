@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from postroom.model.outbox import OutboxEntry
 from postroom.model.sending import Sent
+from postroom.operations import outbox
 from tests.providers.accounts.conftest import Desk
-from tests.providers.accounts.test_sent_copies import OUTSIDE, local, send, working
+from tests.providers.accounts.test_every_provider import ask
+from tests.providers.accounts.test_sent_copies import OUTSIDE, later, local, send, working
 from tests.providers.accounts.worlds import GmailWorld, GraphWorld, World
 from tests.servers.web import Answer, Asked, WebServer
 
@@ -82,3 +86,45 @@ async def test_a_copy_that_a_busy_provider_has_made_is_not_made_again(
     await desk.sync()
 
     assert (1, ["Sent"]) == (len(told), world.copies("Hello"))
+
+
+@pytest.mark.parametrize("world", WEB, indirect=True)
+async def test_mail_waits_as_long_as_its_provider_wants_whoever_sends_it(
+    desk: Desk, world: World
+) -> None:
+    await desk.sync()
+    web = web_of(world)
+    wait = Answer(429, {"error": {"code": 429}}, {"Retry-After": "86400"})
+    web.answer = lambda _: wait
+    async with working(desk):
+        sent = await send(desk, OUTSIDE, wait_s=3)
+    (entry,) = (await ask(desk, outbox.list_outbox)).results
+    asked = len(web.asked)
+    async with working(later(desk, timedelta(hours=23))) as worker:
+        await worker.finish(2)
+
+    assert ("queued", 86_400) == (sent.status, round(waits_s(entry), -2))
+    assert asked == len(web.asked)
+
+
+def waits_s(entry: OutboxEntry) -> float:
+    assert entry.next_attempt_at is not None
+    return (entry.next_attempt_at - entry.queued_at).total_seconds()
+
+
+@pytest.mark.parametrize("world", ["imap"], indirect=True)
+async def test_mail_whose_login_nobody_has_bounces_after_two_days_and_says_so(desk: Desk) -> None:
+    await desk.sync()
+    desk.app.house.providers.forget_secret("work")
+    sent = await send(desk, OUTSIDE)
+    details = []
+    for hours in (0, 1, 48):
+        async with working(later(desk, timedelta(hours=hours))) as worker:
+            await worker.finish(5)
+        message = await desk.app.house.store.message(sent.message_id, None)
+        assert message is not None
+        details += [(r.status, r.detail) for r in message.recipients or ()]
+
+    assert [("queued", None), "queued", "bounced"] == [details[0], details[1][0], details[2][0]]
+    assert "run: postroom account login work" in str(details[1][1])
+    assert "run: postroom account login work" in str(details[2][1])

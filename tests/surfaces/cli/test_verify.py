@@ -11,6 +11,7 @@ import pytest
 
 from tests.mails import mail
 from tests.servers import s3
+from tests.servers.ports import free_ports
 from tests.servers.postroom import running
 
 
@@ -175,6 +176,19 @@ def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch
     names = "python sqlite tools settings memory folder space port database blobs keys outbox clock"
     assert dict.fromkeys(names.split(), ("ok", "")) == checks(result)
     assert 0 == result.code
+
+
+def test_the_doctor_says_why_mail_waits(postroom, inbox, monkeypatch):
+    (port,) = free_ports(1)
+    monkeypatch.setenv("POSTROOM_RELAY_URL", f"smtp://127.0.0.1:{port}")
+    letter = ("--to", "bo@elsewhere.example", "--subject", "Hello", "--body-text", "Hello Bo")
+    assert 0 == postroom("send", "--wait-s", "2", *letter).code
+
+    result = postroom("doctor", "-o", "json")
+
+    waiting = next(check for check in result.json["checks"] if check["check"] == "outbox")
+    assert "warning" == waiting["status"]
+    assert "1 mail waits: " in waiting["detail"]
 
 
 def test_the_doctor_makes_no_folder(postroom, data, monkeypatch):

@@ -19,8 +19,9 @@ UNKNOWN = (
     "it is not known whether the relay took it: the connection ended before it said so; ask the "
     "recipient, then retry it or leave it"
 )
-_BEYOND_S = int(timedelta(hours=12).total_seconds())
-"""A retry that lies further ahead than any back-off was planned before the clock was set back."""
+_BEYOND_S = int(timedelta(hours=25).total_seconds())
+"""A retry that lies further ahead than any back-off, or than anybody may tell us to wait, was
+planned before the clock was set back."""
 
 PER_ACCOUNT = 4
 """So many mails of one account are handed over at once: its server may hang, and others wait."""

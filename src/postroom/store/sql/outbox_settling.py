@@ -11,7 +11,7 @@ from postroom.model.stored import NewMessage
 from postroom.store.sql.adding import add_message
 from postroom.store.sql.outbox import IT, copy_to_sent, is_claimed, row_of, wait_again
 from postroom.store.sql.outcomes import set_outcomes, set_recipients
-from postroom.store.sql.values import seconds
+from postroom.store.sql.values import from_text, seconds
 from postroom.store.transaction import Transaction
 
 TRIED = f"""
@@ -60,8 +60,21 @@ def deliver_scheduled(
         return False
     for copy in copies:
         add_message(tx, copy)
-    set_recipients(tx, job.inbox, job.number, recipients, now)
+    row = tx.one(f"SELECT unknown FROM outbox WHERE {IT}", **row_of(job))
+    unknown = from_text((row[0] if row else None) or "{}")
+    routed = {address: _or_unknown(r, unknown) for address, r in recipients.items()}
+    set_recipients(tx, job.inbox, job.number, routed, now)
     copy_to_sent(tx, job.inbox, job.number, now)
     tx.run(f"UPDATE outbox SET is_scheduled = 0 WHERE {IT}", **row_of(job))
     wait_again(tx, job.inbox, job.number, seconds(now))
     return True
+
+
+def _or_unknown(recipient: Recipient, unknown: Mapping[str, str | None]) -> Recipient:
+    """Who may have got a mail before it was tried again may have it, if it does not go out now."""
+    address = recipient.address
+    if address not in unknown or recipient.status not in ("captured", "failed"):
+        return recipient
+    return Recipient(
+        address, "unknown", f"not tried again ({recipient.detail}); {unknown[address]}"
+    )

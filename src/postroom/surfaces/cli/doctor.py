@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -240,12 +241,19 @@ async def _keys(app: App) -> Finding:
 
 
 async def _outbox(app: App) -> Finding:
+    from postroom.model.outbox import OutboxQuery
+
     state = await app.house.store.outbox_state()
     mails = "1 mail waits" if state.waiting == 1 else f"{state.waiting} mails wait"
-    if not state.is_paused:
+    if state.is_paused:
+        fix = "`postroom outbox resume` lets mail go again"
+        return Finding("outbox", "warning", f"it is paused, and {mails}", fix)
+    queued = await app.house.store.outbox(OutboxQuery(status="queued"))
+    reasons = Counter(r.detail for entry in queued.rows for r in entry.recipients if r.detail)
+    if not reasons:
         return _ok("outbox", mails)
-    fix = "`postroom outbox resume` lets mail go again"
-    return Finding("outbox", "warning", f"it is paused, and {mails}", fix)
+    why = f"{mails}: {reasons.most_common(1)[0][0]}"
+    return Finding("outbox", "warning", why, "see `postroom outbox list --status queued`")
 
 
 async def _clock(app: App) -> Finding:

@@ -1,0 +1,60 @@
+"""Mail that waits for a relay that nobody has says so, and does not wait for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+from postroom.model.sending import Sent
+from postroom.operations.context import Context
+from postroom.pipeline.attendance import attending
+from postroom.pipeline.untaken import NO_RELAY, Untaken
+from tests.pipeline.test_outbox import Clock, clock, post, send, statuses, unable, until
+
+__all__ = ["clock", "post"]
+
+
+async def details(ctx: Context, sent: Sent) -> list[str | None]:
+    message = await ctx.store.message(sent.message_id, None)
+    assert message is not None
+    return [recipient.detail for recipient in message.recipients or ()]
+
+
+async def test_mail_that_nobody_has_the_relay_for_says_so_and_bounces_after_two_days(
+    post: Context, clock: Clock
+) -> None:
+    poor = replace(post, has_relay=False)
+    async with attending(post, ["relaying"]):
+        sent = await send(poor)
+    async with unable(poor):
+
+        async def is_told() -> bool:
+            return [NO_RELAY] == await details(post, sent)
+
+        await until(post, is_told)
+        assert {"ana@example.com": "queued"} == await statuses(post, sent)
+    clock.now += timedelta(hours=48)
+    async with unable(poor):
+
+        async def is_over() -> bool:
+            return {"ana@example.com": "bounced"} == await statuses(post, sent)
+
+        await until(post, is_over)
+        async with asyncio.timeout(10):
+            while not post.counts["outbox_bounced"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    assert [f"given up after 48 hours: {NO_RELAY}"] == await details(post, sent)
+    assert 1 == post.counts["outbox_bounced"]
+
+
+async def test_a_worker_without_a_relay_says_nothing_while_another_has_one(
+    post: Context,
+) -> None:
+    poor = replace(post, has_relay=False)
+    async with attending(post, ["relaying"]):
+        sent = await send(poor)
+        looked = await Untaken(poor).look()
+
+    assert ({}, [None]) == (looked, await details(post, sent))
