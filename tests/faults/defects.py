@@ -177,8 +177,8 @@ def remember_the_place_first() -> None:
 
     fetch = Pass._fetch
 
-    async def hasty(self: Pass, changes: Any) -> Any:
-        for part in reversed([part async for part in fetch(self, changes)]):
+    async def hasty(self: Pass, *given: Any) -> Any:
+        for part in reversed([part async for part in fetch(self, *given)]):
             yield part
             await asyncio.sleep(0.1)
 
@@ -228,8 +228,8 @@ DEFECTS = {
 def leave_quickly() -> None:
     """Let claims of the dead end soon, and lots be small: a drill meets more in less time."""
     from postroom.app import App
+    from postroom.pipeline import fetching, syncing, webhooks
     from postroom.pipeline import outbox as pipeline
-    from postroom.pipeline import sync, syncing, webhooks
 
     outbox = App.outbox
 
@@ -241,7 +241,7 @@ def leave_quickly() -> None:
     webhooks.LEASE = timedelta(seconds=LEASE_S)
     webhooks.LOOK_AGAIN_S = 1.0
     syncing.LEASE, syncing.RENEW_S = timedelta(seconds=1), 0.3
-    sync.BATCH_MAILS = 3
+    fetching.BATCH_MAILS = 3
 
 
 def run(defect: str, *words: str) -> None:

@@ -1,9 +1,11 @@
 """Gmail: the emulator `emulate`, and before it a thin server of our own for what it lacks.
 
 The emulator has messages, labels, history, sending and inserting; the profile, the end of a
-history, limits, tokens that expire, uploads and the search for a Message-ID (the emulator's finds
-none) are ours, from https://developers.google.com/workspace/gmail/api/reference/rest and
-https://developers.google.com/workspace/gmail/api/guides/uploads.
+history, limits, tokens that expire, uploads and the searches for a Message-ID and for large mail
+(the emulator's finds none) are ours, from
+https://developers.google.com/workspace/gmail/api/reference/rest,
+https://developers.google.com/workspace/gmail/api/guides/uploads and, for what one can search for,
+https://support.google.com/mail/answer/7190.
 """
 
 from __future__ import annotations
@@ -146,6 +148,8 @@ class Gmail:
             self.forgets_history = False
         if "rfc822msgid:" in asked.query.get("q", ""):
             return self._found(asked)
+        if asked.query.get("q", "").startswith("larger:"):
+            return self._large(int(asked.query["q"].removeprefix("larger:")))
         if asked.method == "DELETE" and not self.may_delete:
             refusal = {"code": 403, "status": "PERMISSION_DENIED", "message": "Not in the scope."}
             return Answer(403, {"error": refusal})
@@ -165,6 +169,15 @@ class Gmail:
         listed = self.call("GET", f"/messages?maxResults=500&labelIds={asked.query['labelIds']}")
         rows = [row for row in listed.get("messages", []) if wanted == self._message_id(row["id"])]
         return Answer(body={"messages": rows, "resultSizeEstimate": len(rows)})
+
+    def _large(self, above: int) -> Answer:
+        """The messages above a size, all on one page."""
+        listed = self.call("GET", "/messages?maxResults=500&includeSpamTrash=true")
+        rows = [row for row in listed.get("messages", []) if self._size(row["id"]) > above]
+        return Answer(body={"messages": rows, "resultSizeEstimate": len(rows)})
+
+    def _size(self, key: str) -> int:
+        return int(self.call("GET", f"/messages/{key}?format=minimal")["sizeEstimate"])
 
     def _message_id(self, key: str) -> str:
         row = self.call("GET", f"/messages/{key}?format=full")

@@ -6,6 +6,8 @@ https://learn.microsoft.com/en-us/graph/api/message-delta,
 https://learn.microsoft.com/en-us/graph/api/mailfolder-list-messages,
 https://learn.microsoft.com/en-us/graph/api/mailfolder-post-messages,
 https://learn.microsoft.com/en-us/graph/api/resources/singlevaluelegacyextendedproperty,
+https://learn.microsoft.com/en-us/graph/api/singlevaluelegacyextendedproperty-get,
+https://learn.microsoft.com/en-us/office/client-developer/outlook/mapi/pidtagmessagesize-canonical-property,
 https://learn.microsoft.com/en-us/graph/api/message-permanentdelete,
 https://learn.microsoft.com/en-us/graph/outlook-immutable-id,
 https://learn.microsoft.com/en-us/graph/outlook-large-attachments and
@@ -47,8 +49,12 @@ class Mail:
     categories: list[str] = field(default_factory=list)
     is_draft: bool = False
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self, expand: str = "") -> dict[str, Any]:
+        """The message as JSON; its size is a property that one has to ask for."""
+        size = {"id": "Integer 0xe08", "value": str(len(self.raw))}
+        has_size = expand == "singleValueExtendedProperties($filter=id eq 'Integer 0x0E08')"
         return {
+            **({"singleValueExtendedProperties": [size]} if has_size else {}),
             "id": self.id,
             "isRead": self.is_read,
             "isDraft": self.is_draft,
@@ -173,13 +179,15 @@ class Graph:
         if 'IdType="ImmutableId"' not in asked.headers.get("prefer", ""):
             return _error(400, "TestNeedsImmutableIds")
         base = f"{self.url}/me/mailFolders/{folder}/messages/delta"
+        expand = asked.query.get("$expand", "")
+        kept = "&" + urlencode({"$expand": expand}) if expand else ""
         if "$deltatoken" in asked.query:
             if self.forgets_deltas:
                 return _error(410, "syncStateNotFound")
             since = int(asked.query["$deltatoken"])
             changed = dict.fromkeys(key for at, key in self._log[since:] if at == folder)
-            rows = [self._row(folder, key) for key in changed]
-            link = f"{base}?$deltatoken={len(self._log)}"
+            rows = [self._row(folder, key, expand) for key in changed]
+            link = f"{base}?$deltatoken={len(self._log)}{kept}"
             return Answer(body={"value": rows, "@odata.deltaLink": link})
         skip, _, mark = asked.query.get("$skiptoken", "0").partition("-")
         mark = mark or str(len(self._log))
@@ -189,12 +197,12 @@ class Graph:
             reverse=True,
         )
         start = int(skip)
-        page = [m.shown() for m in mails[start : start + most]]
+        page = [m.shown(expand) for m in mails[start : start + most]]
         if start + most < len(mails):
-            link = f"{base}?$skiptoken={start + most}-{mark}"
+            link = f"{base}?$skiptoken={start + most}-{mark}{kept}"
             return Answer(body={"value": page, "@odata.nextLink": link})
         self.forgets_deltas = False
-        return Answer(body={"value": page, "@odata.deltaLink": f"{base}?$deltatoken={mark}"})
+        return Answer(body={"value": page, "@odata.deltaLink": f"{base}?$deltatoken={mark}{kept}"})
 
     def _list(self, asked: Asked, folder: str) -> Answer:
         if 'IdType="ImmutableId"' not in asked.headers.get("prefer", ""):
@@ -206,7 +214,7 @@ class Graph:
         if asked_for and since is None and named is None:
             return _error(400, "ErrorInvalidUrlQueryFilter")
         mails = [
-            mail.shown()
+            mail.shown(asked.query.get("$expand", ""))
             for mail in reversed(self.mails.values())
             if mail.folder == folder
             and (not since or mail.shown()["receivedDateTime"] >= since[1])
@@ -219,11 +227,11 @@ class Graph:
             body["@odata.nextLink"] = f"{self.url}/me/mailFolders/{folder}/messages?{query}"
         return Answer(body=body)
 
-    def _row(self, folder: str, key: str) -> dict[str, Any]:
+    def _row(self, folder: str, key: str, expand: str) -> dict[str, Any]:
         mail = self.mails.get(key)
         if mail is None or mail.folder != folder:
             return {"id": key, "@removed": {"reason": "deleted" if mail is None else "changed"}}
-        return mail.shown()
+        return mail.shown(expand)
 
     def _get(self, _: Asked, key: str) -> Answer:
         mail = self.mails.get(key)

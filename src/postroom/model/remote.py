@@ -55,6 +55,15 @@ class RemoteChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfetched:
+    """A message that its provider has and did not give out, and when it is asked for again."""
+
+    ref: RemoteRef
+    attempts: int
+    next_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class RemoteIdentity:
     """An address that a provider lets us send from."""
 

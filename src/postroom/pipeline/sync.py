@@ -10,19 +10,15 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from postroom.errors import (
-    InvalidInput,
     MailError,
     ProviderAuthFailed,
     RateLimited,
     StorageFull,
     Unavailable,
-    Unstorable,
 )
 from postroom.mail.html import sanitise_html
-from postroom.mail.message import ParsedMessage
 from postroom.model.account import Account, Identity
-from postroom.model.inbox import ARCHIVE, INBOX, SENT, TRASH
-from postroom.model.message import Direction
+from postroom.model.inbox import TRASH
 from postroom.model.remote import (
     Push,
     Pushed,
@@ -30,17 +26,17 @@ from postroom.model.remote import (
     RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
+    Unfetched,
 )
 from postroom.pipeline.discarding import discard_unused
+from postroom.pipeline.arriving import Arriving, Mail
+from postroom.pipeline.fetching import Aside, Fetched, fetch_batch, fetch_batches
 from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, put_away
 from postroom.pipeline.remote_names import is_identity, name_in, storable
 from postroom.ports.provider import Provider
 
 log = logging.getLogger(__name__)
 
-BATCH_MAILS = 200
-BATCH_BYTES = 8 * 2**20
 PUSHES_AT_ONCE = 50
 SWEEP_AT_ONCE = 200
 TIDIED_MAILS = 50
@@ -49,8 +45,6 @@ TIDIED_MAILS = 50
 FIRST_WAIT = timedelta(seconds=10)
 LONGEST_WAIT = timedelta(hours=1)
 MOST_ATTEMPTS = 20
-
-Mail = tuple[RemoteMessage, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +93,14 @@ class Pass:
             is_default=False,
         )
 
-    async def run(self) -> bool:
+    async def run(self, *, is_asked: bool = False) -> bool:
         """Tell, take over, remove what is nowhere any more, and tell what rules did.
 
         Nothing is removed between a push and the next whole pull: a server that does not say where
         it has moved a message tells us there. True if all of the account was looked at.
         """
         await self.push()
-        pulled = await self.pull()
+        pulled = await self.pull(is_asked=is_asked)
         if pulled.is_whole and not pulled.has_pushed:
             await self._sweep()
         await self.push()
@@ -153,8 +147,8 @@ class Pass:
         refusal = Refusal(why, self.house.clock(), there)
         await self.house.store.give_up_push(self.account.id, push, refusal)
         if push.kind == "delete":
-            for batch in _batches(there):
-                await self._keep(await self._mails(batch))
+            async for fetched in fetch_batches(self.provider, there):
+                await self._arriving.keep(fetched.mails)
 
     async def _look(self, push: Push) -> tuple[RemoteMessage, ...]:
         """How a message stands at the provider, as far as it says so."""
@@ -179,10 +173,14 @@ class Pass:
 
     # What was done there.
 
-    async def pull(self) -> _Pulled:
+    @property
+    def _arriving(self) -> Arriving:
+        return Arriving(self.house, self.account)
+
+    async def pull(self, *, is_asked: bool = False) -> _Pulled:
         """Take over what changed; mail is fetched while the mail before it is stored."""
         queue: asyncio.Queue[_Part | None] = asyncio.Queue(maxsize=2)
-        fetching = asyncio.create_task(self._fetch_all(queue))
+        fetching = asyncio.create_task(self._fetch_all(queue, is_asked=is_asked))
         try:
             while (part := await queue.get()) is not None:
                 await self._store(part)
@@ -193,14 +191,18 @@ class Pass:
             with suppress(asyncio.CancelledError, MailError):
                 await fetching
 
-    async def _fetch_all(self, queue: asyncio.Queue[_Part | None]) -> _Pulled:
+    async def _fetch_all(self, queue: asyncio.Queue[_Part | None], *, is_asked: bool) -> _Pulled:
         has_pushed, is_whole = False, True
-        since = await self.house.store.checkpoint_of(self.account.id)
-        known = Stored(self.house, self.account.id)
+        store, account_id = self.house.store, self.account.id
+        since = await store.checkpoint_of(account_id)
+        aside = Aside({one.ref: one for one in await store.unfetched(account_id)})
+        known = Stored(self.house, account_id)
         try:
+            async for part in self._fetch_again(aside, is_asked=is_asked):
+                await queue.put(part)
             async with aclosing(self.provider.changes(since, known)) as parts:
                 async for changes in parts:
-                    async for part in self._fetch(changes):
+                    async for part in self._fetch(changes, aside):
                         await queue.put(part)
                     is_whole &= not changes.is_partial
                     has_pushed |= await self._push_between(queue)
@@ -218,90 +220,59 @@ class Pass:
         await self.push()
         return True
 
-    async def _fetch(self, changes: RemoteChanges) -> AsyncIterator[_Part]:
-        changes = replace(changes, messages=storable(changes.messages))
-        refs = [message.ref for message in changes.messages]
-        back = [message.ref for message in changes.messages if TRASH not in message.mailboxes]
-        store, account_id = self.house.store, self.account.id
-        unknown = await store.unknown_refs(account_id, refs, untrashed=back) if refs else set()
-        wanted = [message for message in changes.messages if message.ref in unknown]
-        wanted = [m for m in wanted if m.size_bytes <= self.house.limits.message_bytes]
-        known = [message for message in changes.messages if message.ref not in unknown]
-        for batch in _batches(wanted):
-            yield _Part(mails=await self._mails(batch))
-        yield _Part(changes=replace(changes, messages=tuple(known)))
+    async def _fetch_again(self, aside: Aside, *, is_asked: bool) -> AsyncIterator[_Part]:
+        """What the provider did not give out before; who asks wants all of it tried."""
+        for ref in aside.due(None if is_asked else self.house.clock()):
+            there = storable(await self.provider.look([ref]))
+            wanted = await self._unknown(there)
+            if not wanted:
+                aside.drop([ref])
+                yield _Part(unfetched=tuple(aside.kept.values()))
+            for message in wanted:
+                yield self._part(await fetch_batch(self.provider, [message]), aside)
 
-    async def _mails(self, batch: Sequence[RemoteMessage]) -> tuple[Mail, ...]:
-        by_ref = {message.ref: message for message in batch}
-        found = self.provider.fetch([message.ref for message in batch])
-        return tuple([(by_ref[ref], raw) async for ref, raw in found if ref in by_ref])
+    async def _fetch(self, changes: RemoteChanges, aside: Aside) -> AsyncIterator[_Part]:
+        changes = replace(changes, messages=storable(changes.messages))
+        unknown = await self._unknown(changes.messages)
+        refs = {message.ref for message in unknown}
+        most = self.house.limits.message_bytes
+        for message in unknown:
+            if message.size_bytes > most:
+                self._arriving.skip(message, bytes=message.size_bytes)
+        wanted = [m for m in unknown if m.size_bytes <= most and m.ref not in aside.kept]
+        async for fetched in fetch_batches(self.provider, wanted):
+            yield self._part(fetched, aside)
+        known = tuple(message for message in changes.messages if message.ref not in refs)
+        left = tuple(aside.kept.values()) if aside.drop_gone(changes) else None
+        yield _Part(changes=replace(changes, messages=known), unfetched=left)
+
+    async def _unknown(self, found: Sequence[RemoteMessage]) -> list[RemoteMessage]:
+        """Those that we know nothing of, or let go to Trash and find back."""
+        if not found:
+            return []
+        refs = [message.ref for message in found]
+        back = [message.ref for message in found if TRASH not in message.mailboxes]
+        store = self.house.store
+        unknown = await store.unknown_refs(self.account.id, refs, untrashed=back)
+        return [message for message in found if message.ref in unknown]
+
+    def _part(self, fetched: Fetched, aside: Aside) -> _Part:
+        """What was fetched; what the provider has and did not give out is put aside."""
+        for message, why in fetched.failed:
+            if aside.put(message.ref, self.house.clock()):
+                self._arriving.skip(message, error=why)
+        has_changed = aside.drop(remote.ref for remote, _ in fetched.mails) or fetched.failed
+        return _Part(fetched.mails, unfetched=tuple(aside.kept.values()) if has_changed else None)
 
     async def _store(self, part: _Part) -> None:
         if part.mails:
-            await self._keep(part.mails)
+            await self._arriving.keep(part.mails)
+        if part.unfetched is not None:
+            await self.house.store.set_unfetched(self.account.id, part.unfetched)
         if part.changes is not None:
             await self.house.store.apply_changes(self.account.id, part.changes)
         if len(part.mails) >= TIDIED_MAILS:
             await self.house.store.tidy()
-
-    async def _keep(self, mails: Sequence[Mail]) -> None:
-        most = self.house.limits.message_bytes
-        good = [mail for mail in mails if 0 < len(mail[1]) <= most]
-        for remote, raw in mails:
-            if (remote, raw) not in good:
-                self._skip(remote, raw)
-        await self._keep_good(good)
-
-    async def _keep_good(self, good: Sequence[Mail]) -> None:
-        """Store mails together; one that the database refuses is left out alone."""
-        try:
-            await self._add(good)
-        except (InvalidInput, Unstorable) as error:
-            if len(good) == 1:
-                self._skip(*good[0], error=str(error))
-                return
-            for mail in good:
-                await self._keep_good([mail])
-
-    def _skip(self, remote: RemoteMessage, raw: bytes, **why: str) -> None:
-        """Leave a mail where it is, and tell whoever watches over us."""
-        about = {"account": self.account.id, "ref": remote.ref.key, "bytes": len(raw), **why}
-        self.house.counts.failed("sync_skipped", about)
-
-    async def _add(self, good: Sequence[Mail]) -> None:
-        house = self.house
-        parsed = await house.parser.parse([raw for _, raw in good])
-        arrivals = [
-            (self._arrival(remote, raw, mail), mail)
-            for (remote, raw), mail in zip(good, parsed, strict=True)
-        ]
-        async with put_away(house, arrivals) as messages:
-            pairs = list(zip(messages, (remote for remote, _ in good), strict=True))
-            await house.store.add_remote(self.account.id, pairs)
-
-    def _arrival(self, remote: RemoteMessage, raw: bytes, parsed: ParsedMessage) -> Arrival:
-        mailbox, *others = remote.mailboxes or (ARCHIVE,)
-        return Arrival(
-            raw,
-            self.account.inbox_id,
-            mailbox,
-            direction=self._direction(remote, parsed),
-            flags=remote.flags,
-            is_imported=self._is_old(remote),
-            other_mailboxes=tuple(others),
-            labels=remote.labels or (),
-            arrived_at=remote.arrived_at,
-        )
-
-    def _is_old(self, remote: RemoteMessage) -> bool:
-        """What was there before the account was added is no news."""
-        return remote.arrived_at is not None and remote.arrived_at < self.account.created_at
-
-    def _direction(self, remote: RemoteMessage, parsed: ParsedMessage) -> Direction:
-        if SENT in remote.mailboxes:
-            return "outbound"
-        own = parsed.sender is not None and parsed.sender.address.lower() == self.account.address
-        return "outbound" if own and INBOX not in remote.mailboxes else "inbound"
 
     async def _sweep(self) -> None:
         while True:
@@ -338,20 +309,11 @@ class _Pulled:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Something to store: mail, or changes with the checkpoint that follows all mail before it."""
+    """Something to store: mail, or changes with the checkpoint that follows all mail before it.
+
+    `unfetched` is all that the provider did not give out, where that has changed.
+    """
 
     mails: tuple[Mail, ...] = ()
     changes: RemoteChanges | None = None
-
-
-def _batches(wanted: Sequence[RemoteMessage]) -> list[list[RemoteMessage]]:
-    batches: list[list[RemoteMessage]] = []
-    size = 0
-    for message in wanted:
-        is_full = not batches or len(batches[-1]) >= BATCH_MAILS
-        if is_full or size + message.size_bytes > BATCH_BYTES:
-            batches.append([])
-            size = 0
-        batches[-1].append(message)
-        size += message.size_bytes
-    return batches
+    unfetched: tuple[Unfetched, ...] | None = None

@@ -209,7 +209,7 @@ class Syncing:
 
     async def _look_at(self, one: Pass, *, is_asked: bool) -> None:
         """One pass; who asks wants all of it, not only what the provider has told of."""
-        is_whole = await one.run()
+        is_whole = await one.run(is_asked=is_asked)
         while is_asked and not is_whole:
             is_whole = await one.run()
         if is_whole:
@@ -262,7 +262,7 @@ async def sync_once(house: House, account: Account) -> bool:
         async with house.providers.open(account) as provider:
             one = Pass(house, account, provider)
             await one.begin()
-            await one.run()
+            await one.run(is_asked=True)
         await house.store.set_account_state(account.id, "ready", synced_at=house.clock())
     except ProviderAuthFailed as error:
         if house.providers.has_secret(account.id):

@@ -18,6 +18,7 @@ from postroom.model.remote import (
     RemoteChanges,
     RemoteMessage,
     RemoteRef,
+    Unfetched,
 )
 from postroom.model.stored import Added, NewMessage
 
@@ -49,6 +50,10 @@ class KeepsAccounts(Protocol):
 
     async def asked_at(self, account_id: str) -> int: ...
     async def checkpoint_of(self, account_id: str) -> Checkpoint | None: ...
+    async def unfetched(self, account_id: str) -> tuple[Unfetched, ...]:
+        """What a provider has and did not give out yet."""
+
+    async def set_unfetched(self, account_id: str, unfetched: Sequence[Unfetched]) -> None: ...
     async def unknown_refs(
         self,
         account_id: str,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from postroom.providers.jmap.provider import JmapProvider
     from postroom.providers.oauth.signing_in import Client
     from postroom.providers.smtp.relay import SmtpRelay
-    from postroom.providers.web.api import Authorizer, Pace
+    from postroom.providers.web.api import Api, Authorizer, Pace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,38 +129,38 @@ class Accounts:
     def _gmail(self, account: Account, secret: Secret | None) -> GmailClient:
         from postroom.providers.gmail.client import GmailClient
         from postroom.providers.gmail.provider import RATES
-        from postroom.providers.web.api import Api
 
-        tokens, pace = self._tokens(account, secret), self._pace(account, RATES)
-        return GmailClient(Api(account.id, self.endpoints.gmail, tokens, RATES, pace=pace))
+        tokens = self._tokens(account, secret)
+        return GmailClient(self._api(account, self.endpoints.gmail, tokens, RATES))
 
     def _graph(self, account: Account, secret: Secret | None) -> GraphClient:
         from postroom.providers.graph.client import GraphClient
         from postroom.providers.graph.provider import RATES
-        from postroom.providers.web.api import Api
 
-        tokens, pace = self._tokens(account, secret), self._pace(account, RATES)
-        return GraphClient(Api(account.id, self.endpoints.outlook, tokens, RATES, pace=pace))
+        tokens = self._tokens(account, secret)
+        return GraphClient(self._api(account, self.endpoints.outlook, tokens, RATES))
 
     def _jmap(self, account: Account, secret: Secret | None) -> JmapProvider:
         from postroom.providers.jmap.client import JmapClient
         from postroom.providers.jmap.provider import RATES, JmapProvider
-        from postroom.providers.web.api import Api, Fixed
+        from postroom.providers.web.api import Fixed
 
         given = secret or self.secret(account)
         said = f"Bearer {given['password']}"
         if account.options.get("basic"):
             pair = f"{account.options['user']}:{given['password']}".encode()
             said = f"Basic {b64encode(pair).decode()}"
-        pace = self._pace(account, RATES)
-        client = JmapClient(Api(account.id, self.endpoints.fastmail, Fixed(said), RATES, pace=pace))
+        client = JmapClient(self._api(account, self.endpoints.fastmail, Fixed(said), RATES))
         return JmapProvider(client, account.address, wants_to_send=_may_send(account))
 
-    def _pace(self, account: Account, rates: RateLimits) -> Pace:
-        """What reads an account and what sends for it wait together."""
-        from postroom.providers.web.api import Pace
+    def _api(self, account: Account, url: str, authorizer: Authorizer, rates: RateLimits) -> Api:
+        """The account's API. What reads it and what sends for it wait together."""
+        from postroom.providers.web.api import MOST_BYTES, Api, Pace
 
-        return self._paces.setdefault((account.provider, account.address), Pace(rates))
+        pace = self._paces.setdefault((account.provider, account.address), Pace(rates))
+        # A mail may come as text of base64, with a little around it.
+        most = max(MOST_BYTES, self.message_bytes * 4 // 3 + 2**20)
+        return Api(account.id, url, authorizer, rates, pace=pace, most_bytes=most)
 
     def _tokens(self, account: Account, secret: Secret | None) -> Authorizer:
         """The tokens of the vault, which are renewed, or some that are only tried."""

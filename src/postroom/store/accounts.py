@@ -18,6 +18,7 @@ from postroom.model.remote import (
     RemoteChanges,
     RemoteMessage,
     RemoteRef,
+    Unfetched,
 )
 from postroom.model.stored import Added, NewMessage
 from postroom.store.audited import Audited, was_found
@@ -68,6 +69,12 @@ class SqlAccounts(Audited):
 
     async def checkpoint_of(self, account_id: str) -> Checkpoint | None:
         return await self._engine.read(lambda tx: accounts.checkpoint_of(tx, account_id))
+
+    async def unfetched(self, account_id: str) -> tuple[Unfetched, ...]:
+        return await self._engine.read(lambda tx: accounts.unfetched_of(tx, account_id))
+
+    async def set_unfetched(self, account_id: str, unfetched: Sequence[Unfetched]) -> None:
+        await self._engine.write(lambda tx: accounts.set_unfetched(tx, account_id, unfetched))
 
     async def unknown_refs(
         self,

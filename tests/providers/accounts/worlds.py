@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.servers.dovecot import PASSWORD, Dovecot
@@ -71,9 +72,13 @@ _IMAP_FLAGS = {rb"\Seen": "seen", rb"\Flagged": "flagged", rb"\Answered": "answe
 
 
 class ImapWorld(World):
-    """Any server with IMAP; before one with JMAP there may be a proxy."""
+    """Any server with IMAP; before one with JMAP there may be a proxy.
+
+    `home` is where Dovecot keeps its files.
+    """
 
     proxy: JmapProxy
+    home: Path
 
     def __init__(self, port: int, outgoing: Relay, names: dict[str, str]) -> None:
         self.imap = imaplib.IMAP4("127.0.0.1", port)
@@ -294,6 +299,7 @@ async def open_world(kind: str) -> AsyncIterator[World]:
         with Dovecot(capability=PLAIN if kind == "imap-plain" else "") as dovecot:
             names = {"INBOX": "Inbox", "Gesendet": "Sent", "Papierkorb": "Trash"}
             world = ImapWorld(dovecot.imap, outgoing, names)
+            world.home = dovecot.home
             world.settings = {}
             world.arguments = {
                 "provider": "imap",

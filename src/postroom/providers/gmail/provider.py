@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from postroom.model.remote import (
 from postroom.ports.provider import Known
 from postroom.providers.bcc import with_bcc
 from postroom.providers.encoded import attachment_mb
-from postroom.providers.fetching import AT_ONCE
+from postroom.providers.fetching import AT_ONCE, fetch_each
 from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
 from postroom.providers.web.api import ApiRefused
 from postroom.providers.web.sense import count_in, makes_sense
@@ -35,6 +35,9 @@ RATES = RateLimits(requests_per_second=40, burst=50)
 
 MOST_BYTES = 35 * 2**20
 """What `messages.send` takes, by Google's discovery document."""
+
+LARGE_BYTES = 256 * 2**10
+"""Mail above this size is first asked how large it is, and then read with little beside it."""
 
 _READ_AT_ONCE = 40
 _NEWS_EVERY = 5
@@ -104,7 +107,7 @@ class GmailProvider:
         await self._learn_labels()
         if since is not None and not since.get("listing"):
             try:
-                async for part in self._since(since["history"], known):
+                async for part in self._since(since["history"]):
                     yield part
             except HistoryExpired:
                 async for part in self._everything(None, known, look_again=True):
@@ -123,17 +126,18 @@ class GmailProvider:
         history = since["history"] if since else _history(profile["historyId"])
         listing = {"history": history, "listing": True, "look_again": look_again}
         before = await known.keys("")
+        large = {key async for ids in self.client.list_ids(larger_than=LARGE_BYTES) for key in ids}
         listed: set[str] = set()
         news = history
         async for ids in self.client.list_ids():
             listed.update(ids)
             wanted = [key for key in ids if look_again or key not in before]
             for start in range(0, len(wanted), _READ_AT_ONCE):
-                messages, drafts = await self._read(wanted[start:][:_READ_AT_ONCE], before)
+                messages, drafts = await self._read(wanted[start:][:_READ_AT_ONCE], before | large)
                 listed -= set(drafts)
                 yield RemoteChanges(listing, messages, total=total)
                 if (start // _READ_AT_ONCE) % _NEWS_EVERY == 0:
-                    async for part in self._news(news, known):
+                    async for part in self._news(news):
                         news = part.checkpoint["history"]
                         yield replace(part, checkpoint=listing, gone=())
         if total and before and not listed:
@@ -141,14 +145,13 @@ class GmailProvider:
         gone = tuple(RemoteRef("", key) for key in sorted(before - listed))
         yield RemoteChanges({"history": history}, gone=gone)
 
-    async def _news(self, history: str, known: Known) -> AsyncIterator[RemoteChanges]:
+    async def _news(self, history: str) -> AsyncIterator[RemoteChanges]:
         """What has happened during a long listing, which nobody wants to wait for."""
         with suppress(HistoryExpired):
-            async for part in self._since(history, known):
+            async for part in self._since(history):
                 yield part
 
-    async def _since(self, history: str, known: Known) -> AsyncIterator[RemoteChanges]:
-        before = await known.keys("")
+    async def _since(self, history: str) -> AsyncIterator[RemoteChanges]:
         changed: dict[str, None] = {}
         newest = history
         async for page in self.client.history(history):
@@ -159,7 +162,7 @@ class GmailProvider:
         ids = list(reversed(changed))
         for start in range(0, len(ids), _READ_AT_ONCE):
             chunk = ids[start:][:_READ_AT_ONCE]
-            messages, drafts = await self._read(chunk, before)
+            messages, drafts = await self._read(chunk, chunk)
             found = {message.ref.key for message in messages}
             gone = [key for key in chunk if key not in found or key in drafts]
             yield RemoteChanges(
@@ -168,25 +171,29 @@ class GmailProvider:
         yield RemoteChanges({"history": newest})
 
     async def _read(
-        self, ids: Sequence[str], before: frozenset[str]
+        self, ids: Sequence[str], described: Collection[str]
     ) -> tuple[tuple[RemoteMessage, ...], tuple[str, ...]]:
-        """How messages stand; those we do not have are read whole at once, which costs the same."""
+        """How messages stand; those not only *described* are read whole, which costs the same."""
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def one(key: str) -> dict[str, Any] | None:
             async with limit:
-                return await self.client.message(key, "minimal" if key in before else "raw")
+                if key not in described:
+                    # One that cannot be read is known by its place, and fetched again alone.
+                    with suppress(ProviderError):
+                        return await self.client.message(key, "raw")
+                return await self.client.message(key, "minimal")
 
         rows = [row for row in await asyncio.gather(*map(one, ids)) if row is not None]
         if any(self._is_new_label(label) for row in rows for label in row.get("labelIds", [])):
             await self._learn_labels()
         messages = [self._message(row) for row in rows]
         drafts = tuple(m.ref.key for m in messages if m.mailboxes == (DRAFTS,))
-        self._raws = {
-            str(row["id"]): raw_of(row)
-            for row in rows
-            if "raw" in row and str(row["id"]) not in drafts
-        }
+        self._raws = {}
+        for row in rows:
+            if "raw" in row and str(row["id"]) not in drafts:
+                with suppress(ProviderError):
+                    self._raws[str(row["id"])] = raw_of(row)
         return tuple(m for m in messages if m.ref.key not in drafts), drafts
 
     def _is_new_label(self, key: str) -> bool:
@@ -207,17 +214,19 @@ class GmailProvider:
         )
 
     async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
-        for ref in refs:
-            raw = self._raws.pop(ref.key, None)
-            if raw is None:
-                row = await self.client.message(ref.key, "raw")
-                raw = raw_of(row) if row is not None else None
-            if raw is not None:
-                yield ref, raw
+        async for found in fetch_each(refs, self._raw):
+            yield found
+
+    async def _raw(self, ref: RemoteRef) -> bytes | None:
+        raw = self._raws.pop(ref.key, None)
+        if raw is not None:
+            return raw
+        row = await self.client.message(ref.key, "raw")
+        return None if row is None else raw_of(row)
 
     async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         keys = [ref.key for ref in refs]
-        return (await self._read(keys, frozenset(keys)))[0]
+        return (await self._read(keys, keys))[0]
 
     # What was done here.
 

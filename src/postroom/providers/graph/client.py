@@ -26,6 +26,9 @@ _CHUNK = 10 * 320 * 1024
 """An upload goes in pieces of a multiple of 320 KiB, each under 4 MB."""
 
 _SELECT = "isRead,isDraft,flag,categories,receivedDateTime,parentFolderId"
+_SIZE = "singleValueExtendedProperties($filter=id eq 'Integer 0x0E08')"
+"""PidTagMessageSize: a message has no property of its own for it."""
+
 _NOT_OFFERED = (400, 404, 405)
 _RESYNC = ("resyncRequired", "syncStateNotFound", "syncStateInvalid")
 
@@ -101,7 +104,8 @@ class GraphClient:
     async def newest(self, folder: str, since: str | None) -> list[dict[str, Any]]:
         """The newest of a folder, or all that came since a moment, newest first."""
         url = f"/me/mailFolders/{quote(folder, safe='')}/messages"
-        order = {"$select": _SELECT, "$orderby": "receivedDateTime desc", "$top": _PAGE}
+        order = {"$orderby": "receivedDateTime desc", "$top": _PAGE}
+        order |= {"$select": _SELECT, "$expand": _SIZE}
         if since is None:
             page = await self.api.json("GET", url, params=order, headers={"Prefer": IMMUTABLE})
             return list(page["value"])
@@ -110,7 +114,8 @@ class GraphClient:
     async def delta(self, folder: str, link: str | None) -> AsyncIterator[dict[str, Any]]:
         """What is in a folder, or what changed since a link; newest first. Raises DeltaExpired."""
         url = link or f"/me/mailFolders/{quote(folder, safe='')}/messages/delta"
-        params = None if link else {"$select": _SELECT, "$orderby": "receivedDateTime desc"}
+        asked = {"$select": _SELECT, "$expand": _SIZE, "$orderby": "receivedDateTime desc"}
+        params = None if link else asked
         headers = {"Prefer": f"{IMMUTABLE}, odata.maxpagesize={_PAGE}"}
         while True:
             try:

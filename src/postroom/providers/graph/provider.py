@@ -174,6 +174,7 @@ class GraphProvider:
             flags=(*flags, *(["flagged"] if flagged else [])),
             labels=tuple(str(label)[:128] for label in row.get("categories") or ()),
             arrived_at=_moment(row.get("receivedDateTime")),
+            size_bytes=_size(row),
             untold=_UNTOLD,
         )
 
@@ -285,6 +286,14 @@ def _path(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> str:
         names.insert(0, str(rows[str(parent)]["displayName"]))
         parent = rows[str(parent)].get("parentFolderId")
     return "/".join(names)
+
+
+def _size(row: Mapping[str, Any]) -> int:
+    """About how large a message is; 0 where Graph does not say. It spells the id as it likes."""
+    for one in row.get("singleValueExtendedProperties") or ():
+        if str(one["id"]).lower().endswith("e08"):
+            return max(int(one["value"]), 0)
+    return 0
 
 
 def _moment(text: object) -> datetime | None:

@@ -107,6 +107,7 @@ class Api:
     authorizer: Authorizer
     rates: RateLimits
     patience_s: int = PATIENCE_S
+    most_bytes: int = MOST_BYTES
     pace: Pace | None = None
     _http: httpx2.AsyncClient | None = None
     _pace: Pace = field(init=False)
@@ -241,8 +242,10 @@ class Api:
         pieces, size = [], 0
         async for piece in response.aiter_bytes():
             size += len(piece)
-            if size > MOST_BYTES:
-                raise ProviderError(f"{self.account_id}: an answer of more than {MOST_BYTES} bytes")
+            if size > self.most_bytes:
+                raise ProviderError(
+                    f"{self.account_id}: an answer of more than {self.most_bytes} bytes"
+                )
             pieces.append(piece)
         return b"".join(pieces)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.account import Account, AccountState, RefusedChange
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.page import Found, Slice
+from postroom.model.remote import RemoteRef, Unfetched
 from postroom.store.sql.inboxes import add_inbox
 from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
@@ -181,6 +182,25 @@ def checkpoint_of(tx: Transaction, account_id: str) -> dict[str, Any] | None:
     """How far the account was read."""
     row = tx.one("SELECT checkpoint FROM accounts WHERE id = :id", id=account_id)
     return from_text(row[0]) if row and row[0] is not None else None
+
+
+def unfetched_of(tx: Transaction, account_id: str) -> tuple[Unfetched, ...]:
+    """What the provider of an account has and did not give out yet."""
+    row = tx.one("SELECT unfetched FROM accounts WHERE id = :id", id=account_id)
+    kept = from_text(row[0]) if row and row[0] is not None else []
+    return tuple(
+        Unfetched(RemoteRef(scope, key), attempts, moment(at)) for scope, key, attempts, at in kept
+    )
+
+
+def set_unfetched(tx: Transaction, account_id: str, unfetched: Sequence[Unfetched]) -> None:
+    """Write down what is still to be asked for again."""
+    rows = [[*one.ref, one.attempts, seconds(one.next_at)] for one in unfetched]
+    tx.run(
+        "UPDATE accounts SET unfetched = :rows WHERE id = :id",
+        rows=dumps(rows) if rows else None,
+        id=account_id,
+    )
 
 
 def account_number(tx: Transaction, account_id: str) -> tuple[int, int]:

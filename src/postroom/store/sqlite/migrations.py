@@ -478,6 +478,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX outbox_by_inbox ON outbox (inbox, state, next_at)",
         "CREATE INDEX inboxes_of_accounts ON inboxes (number) WHERE account_id IS NOT NULL",
     ),
+    # Mail that a provider has and did not give out: it is asked for again.
+    ("ALTER TABLE accounts ADD COLUMN unfetched TEXT",),
 )
 
 

@@ -1,0 +1,200 @@
+"""A mail that its provider does not give out stops no other, and comes once it can be had."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import urlsafe_b64decode
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom.app import open_app
+from postroom.config import read_settings
+from postroom.errors import ProviderError
+from postroom.model.page import Slice
+from postroom.model.remote import RemoteRef
+from postroom.pipeline import fetching
+from postroom.pipeline.arriving import Arriving, Mail
+from tests.mails import mail
+from tests.providers.accounts.conftest import Desk, open_desk
+from tests.providers.accounts.test_nonsense import JmapWorld
+from tests.providers.accounts.worlds import GmailWorld, GraphWorld, ImapWorld, World, open_world
+from tests.servers.gmail import Gmail
+from tests.servers.graph import Graph
+from tests.servers.jmap_events import JmapEvents
+from tests.servers.web import Answer, Asked, WebServer
+
+MB = 2**20
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@dataclass
+class Keeper:
+    """Answers for a server, and keeps the mail named *Bad* to itself while it *is_shut*."""
+
+    answer: Callable[[Asked], Answer]
+    status: int
+    is_shut: bool = True
+    is_down: bool = False
+    asked: list[Asked] = field(default_factory=list)
+
+    def __call__(self, asked: Asked) -> Answer:
+        answer = self.answer(asked)
+        self.asked.append(asked)
+        if self.is_down and "/messages/AAk" in asked.path:
+            return Answer(500, {"error": {"code": "InternalServerError"}})
+        if self.is_shut and b"Subject: Bad" in _content(asked, answer):
+            return Answer(self.status, {"error": {"code": "ErrorMimeContentConversionFailed"}})
+        return answer
+
+
+def _content(asked: Asked, answer: Answer) -> bytes:
+    body = answer.body if isinstance(answer.body, bytes) else b""
+    if asked.query.get("format") == "raw":
+        return urlsafe_b64decode(json.loads(body)["raw"] + "==")
+    return body if asked.path.endswith("$value") or asked.path.startswith("/blob/") else b""
+
+
+@contextmanager
+def keeping(kind: str, status: int) -> Iterator[tuple[World, Keeper]]:
+    """A mailbox at a provider that keeps one mail to itself."""
+    if kind == "fastmail":
+        jmap = JmapEvents()
+        keeper = Keeper(jmap._answer, status)
+        jmap.web = WebServer(keeper)
+        with jmap:
+            yield JmapWorld(jmap), keeper
+        return
+    server: Graph | Gmail = Graph() if kind == "outlook" else Gmail()
+    keeper = Keeper(server._answer, status)
+    server._web = WebServer(keeper)
+    with server:
+        yield GraphWorld(server) if isinstance(server, Graph) else GmailWorld(server), keeper
+
+
+@asynccontextmanager
+async def desk_at(world: World, folder: Path) -> AsyncIterator[Desk]:
+    values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **world.settings}
+    async with open_app(read_settings(values).settings) as app:
+        yield await open_desk(app, world)
+
+
+async def subjects(desk: Desk) -> set[str]:
+    return {row.subject for row in await desk.rows()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [("outlook", 400), ("outlook", 500), ("gmail", 500), ("fastmail", 404)],
+)
+async def test_a_mail_that_cannot_be_fetched_stops_no_other(
+    tmp_path: Path, kind: str, status: int
+) -> None:
+    with keeping(kind, status) as (world, keeper):
+        async with desk_at(world, tmp_path) as desk:
+            for subject in ("Before", "Bad", "After"):
+                world.deliver(mail(subject))
+            await desk.sync()
+            world.deliver(mail("Later"))
+            await desk.sync()
+
+            assert {"Before", "After", "Later"} == await subjects(desk)
+            assert 1 == desk.app.house.counts["sync_skipped"]
+            (account,) = (await desk.app.house.store.accounts(None, Slice(limit=1))).rows
+            assert "ready" == account.state
+
+            keeper.is_shut = False
+            await desk.sync()
+            assert {"Before", "Bad", "After", "Later"} == await subjects(desk)
+            assert () == await desk.app.house.store.unfetched("work")
+
+
+def shut(file: Path) -> None:
+    """Let nobody read a file; as root, Dovecot reads as another user."""
+    file.chmod(0)
+    if os.getuid() == 0:
+        os.chown(file, 0, 0)
+
+
+async def test_a_file_that_the_imap_server_cannot_read_stops_no_other(tmp_path: Path) -> None:
+    async with open_world("imap") as world:
+        assert isinstance(world, ImapWorld)
+        async with desk_at(world, tmp_path) as desk:
+            for subject in ("Before", "Bad", "After"):
+                world.deliver(mail(subject))
+            (file,) = [
+                path
+                for path in world.home.rglob("*")
+                if path.is_file() and b"Subject: Bad" in path.read_bytes()
+            ]
+            shut(file)
+            await desk.sync()
+
+            assert {"Before", "After"} == await subjects(desk)
+            (moved,) = world.home.rglob(f"{file.name.partition(',')[0]}*")
+            moved.chmod(0o666)
+            await desk.sync()
+            assert {"Before", "Bad", "After"} == await subjects(desk)
+
+
+@pytest.mark.parametrize("kind", ["outlook", "gmail"])
+async def test_large_mails_are_not_in_memory_together(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    keep = Arriving.keep
+
+    async def counted(self: Arriving, mails: list[Mail]) -> None:
+        kept.append(sum(len(raw) for _, raw in mails))
+        await keep(self, mails)
+
+    monkeypatch.setattr(Arriving, "keep", counted)
+    monkeypatch.setattr(fetching, "BATCH_BYTES", MB)
+    with keeping(kind, 500) as (world, keeper):
+        async with desk_at(world, tmp_path) as desk:
+            for number in range(4):
+                world.deliver(mail(f"Large {number}", text="word " * (MB // 5)))
+            world.deliver(mail("Small"))
+            await desk.sync()
+
+            assert 5 == len(await desk.rows())
+            assert max(kept) < 2 * MB
+            if kind == "gmail":
+                forms = [a.query["format"] for a in keeper.asked if "format" in a.query]
+                # The small one is read at once, the large ones first say how large they are.
+                assert (5, 4) == (forms.count("raw"), forms.count("minimal"))
+
+
+async def test_a_provider_that_is_down_keeps_no_mail_from_us(tmp_path: Path) -> None:
+    with keeping("outlook", 500) as (world, keeper):
+        async with desk_at(world, tmp_path) as desk:
+            world.deliver(mail("Bad"))
+            keeper.is_down = True
+            with pytest.raises(ProviderError):
+                await desk.sync()
+            assert () == await desk.app.house.store.unfetched("work")
+
+            keeper.is_down = keeper.is_shut = False
+            await desk.sync()
+            assert {"Bad"} == await subjects(desk)
+
+
+def test_what_was_put_aside_is_asked_for_ever_less_often() -> None:
+    aside, ref, waits = fetching.Aside(), RemoteRef("", "1"), []
+    for attempt in range(20):
+        assert aside.put(ref, NOW) is (attempt == 0)
+        waits.append(aside.kept[ref].next_at - NOW)
+
+    assert (timedelta(seconds=10), timedelta(seconds=20)) == (waits[0], waits[1])
+    assert timedelta(days=1) == waits[-1] == max(waits)
+    assert [] == aside.due(NOW)
+    assert [ref] == aside.due(None) == aside.due(NOW + timedelta(days=1))
+    for number in range(1, fetching.MOST_ASIDE):
+        aside.put(RemoteRef("", f"other-{number}"), NOW)
+    with pytest.raises(ProviderError):
+        aside.put(RemoteRef("", "one too many"), NOW)
