@@ -47,6 +47,7 @@ class Gmail:
 
     def __init__(self) -> None:
         self.token = TOKEN
+        self.address = ADDRESS
         self.busy: list[tuple[int, int]] = []
         """Status and seconds to refuse with, one pair for each of the next requests."""
         self.forgets_history = False
@@ -189,7 +190,7 @@ class Gmail:
         history = json.loads(data)
         listed = self.call("GET", "/messages?maxResults=500&includeSpamTrash=true")
         body = {
-            "emailAddress": ADDRESS,
+            "emailAddress": self.address,
             "messagesTotal": len(listed.get("messages", [])),
             "historyId": history.get("historyId", "1"),
         }

@@ -70,6 +70,7 @@ class Graph:
 
     def __init__(self, address: str = "alice@example.com") -> None:
         self.address = address
+        self.owner = "4f5a2f0c-92a1-41de-8a8c-11c22a6b8a11"
         self.token = TOKEN
         self.mails: dict[str, Mail] = {}
         self.folders = {f"f-{name}": _NAMES[i] for i, name in enumerate(WELL_KNOWN)}
@@ -150,7 +151,7 @@ class Graph:
         return _error(404, "ResourceNotFound")
 
     def _me(self, _: Asked) -> Answer:
-        return Answer(body={"mail": self.address, "displayName": "Alice"})
+        return Answer(body={"id": self.owner, "mail": self.address, "displayName": "Alice"})
 
     def _folder(self, _: Asked, name: str) -> Answer:
         key = f"f-{name}" if name in WELL_KNOWN else name

@@ -21,6 +21,7 @@ class JmapEvents:
         self.mails: dict[str, bytes] = {}
         self.log: list[str] = []
         self.forgets = False
+        self.account_id = "a1"
         self.listeners: list[queue.Queue[bytes | None]] = []
         self.listening = threading.Event()
         self.web = WebServer(self._answer)
@@ -42,7 +43,7 @@ class JmapEvents:
         key = f"m{len(self.log)}"
         self.mails[key] = raw
         self.log.append(key)
-        change = {"@type": "StateChange", "changed": {"a1": {"Email": self.state}}}
+        change = {"@type": "StateChange", "changed": {self.account_id: {"Email": self.state}}}
         for listener in self.listeners:
             listener.put(f"event: state\ndata: {json.dumps(change)}\n\n".encode())
 
@@ -53,7 +54,7 @@ class JmapEvents:
             return Answer(
                 body={
                     "capabilities": {name: {} for name in CAPABILITIES},
-                    "primaryAccounts": dict.fromkeys(CAPABILITIES, "a1"),
+                    "primaryAccounts": dict.fromkeys(CAPABILITIES, self.account_id),
                     "apiUrl": "/api",
                     "downloadUrl": "/blob/{accountId}/{blobId}/{name}?type={type}",
                     "uploadUrl": "/upload/{accountId}",

@@ -77,6 +77,9 @@ class Capabilities:
     # How large a whole mail and its files, decoded and together, may be by the provider's word.
     mail_bytes: int | None = field(default=None, metadata=INTERNAL)
     files_bytes: int | None = field(default=None, metadata=INTERNAL)
+    # Whose mailbox it is, by an id of the provider's, and its address; None where nobody says.
+    owner: str | None = field(default=None, metadata=INTERNAL)
+    owner_address: str | None = field(default=None, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)

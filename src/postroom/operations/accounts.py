@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from postroom.errors import InvalidInput, NotFound
-from postroom.model.account import Account
+from postroom.blocking import in_thread
+from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.model.account import Account, Capabilities
 from postroom.model.key import Scope
 from postroom.model.page import Page
 from postroom.operations.context import Context
@@ -95,10 +96,22 @@ async def log_in_account(ctx: Context, request: LogInAccount) -> Account:
     needed = "access_token" if account.provider in ("gmail", "outlook") else "password"
     if needed not in secret:
         raise InvalidInput(f"{needed}: is required for {account.provider}")
-    await ctx.providers.check(account, secret)
-    ctx.providers.keep_secret(account.id, secret)
+    found = await ctx.providers.check(account, secret)
+    _refuse_other_owner(account, found)
+    await in_thread(ctx.providers.keep_secret, account.id, secret)
     await ctx.store.change_account(account.id, account.options)
     return await account_of(ctx, account.id)
+
+
+def _refuse_other_owner(account: Account, found: Capabilities) -> None:
+    """Refuse a login to another mailbox: all that is kept here would count as gone there."""
+    owner = account.options.get("owner")
+    if owner is not None and found.owner is not None and owner != found.owner:
+        whose = found.owner_address or "somebody else"
+        raise Conflict(
+            f"this is a login of {whose}, not of the mailbox that {account.id} keeps "
+            f"({account.address}); sign in as its owner, or add it under another name"
+        )
 
 
 class SyncAccount(Request):
@@ -127,5 +140,5 @@ class RemoveAccount(Request):
 async def remove_account(ctx: Context, request: RemoveAccount) -> None:
     account = await account_of(ctx, request.account_id)
     unused = await ctx.store.remove_inbox(account.inbox_id, ctx.visible, force=True)
-    ctx.providers.forget_secret(account.id)
+    await in_thread(ctx.providers.forget_secret, account.id)
     await discard_unused(ctx, unused or ())

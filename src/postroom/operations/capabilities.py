@@ -42,9 +42,9 @@ async def check_account(ctx: Context, request: CheckAccount) -> Capabilities:
 
 
 def learnt_options(account: Account, found: Capabilities) -> dict[str, Any]:
-    """The options with what only a check finds out: how much the SMTP server takes."""
+    """The options with what only a check finds out: whose it is, how much the SMTP server takes."""
     if account.provider != "imap":
-        return account.options
+        return {"owner": found.owner, **account.options} if found.owner else account.options
     learnt = {"attachment_mb": found.max_attachment_size_mb, "mail_bytes": found.mail_bytes}
     return {**account.options, **learnt}
 

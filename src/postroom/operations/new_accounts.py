@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from postroom.blocking import in_thread
 from postroom.errors import Conflict, Forbidden, InvalidInput
 from postroom.mail.typed import parse_own_address
-from postroom.model.account import Account, ProviderName
+from postroom.model.account import Account, Capabilities, ProviderName
 from postroom.model.key import Scope
 from postroom.operations import forms
 from postroom.operations.accounts import AccountId, Credentials
@@ -138,15 +139,24 @@ async def add_account(ctx: Context, request: AddAccount) -> Account:
     await _refuse_taken(ctx, account)
     secret = request.secret()
     capabilities = await ctx.providers.check(account, secret)
-    ctx.providers.keep_secret(account.id, secret)
+    _refuse_other_address(account, capabilities)
     account = replace(account, options=learnt_options(account, capabilities))
-    try:
-        await ctx.store.add_account(account, request.name)
-    except Exception:
-        ctx.providers.forget_secret(account.id)
-        raise
+    await ctx.store.add_account(account, request.name)
     await ctx.store.set_capabilities(account.id, capabilities_json(capabilities))
+    try:
+        await in_thread(ctx.providers.keep_secret, account.id, secret)
+    except Exception:
+        await ctx.store.remove_inbox(account.inbox_id, None, force=True)
+        raise
+    await ctx.store.ask_for_sync(account.id, ctx.clock())
     return account
+
+
+def _refuse_other_address(account: Account, found: Capabilities) -> None:
+    """Refuse an address that is not the mailbox's: one signs in as somebody else by mistake."""
+    theirs = found.owner_address
+    if theirs is not None and theirs.lower() != account.address:
+        raise Conflict(f"this is a login of {theirs}; give that address, or sign in as another")
 
 
 def _refuse_clear_text(request: AddAccount) -> None:

@@ -31,7 +31,7 @@ FAILED = {
     "outbox_errors": "Mails that could not be handed over for a fault of our own.",
     "outbox_claims_lost": "Mails that another process took over because we seemed to be gone.",
     "outbox_unsettled": "Mails whose outcome could not be written down at once.",
-    "sync_skipped": "Mails of accounts that could not be fetched or stored; they are elsewhere only.",
+    "sync_skipped": "Mails of accounts that could not be fetched or stored; ask their providers.",
     "sync_failed": "Times that an account could not be kept in step.",
     "pushes_refused": "Changes that were not made at a provider; what it has holds here again.",
     "webhooks_failed": "Attempts to tell a webhook that failed.",

@@ -108,7 +108,10 @@ class Providers(Protocol):
         """Another text for every login, which does not tell it; None without one here."""
 
     def keep_secret(self, account_id: str, secret: Secret) -> None:
-        """Keep what logs an account in, in place of what was kept before."""
+        """Keep what logs an account in, in place of what was kept before.
+
+        This and the next wait for whoever renews it at the moment: not for an event loop.
+        """
 
     def forget_secret(self, account_id: str) -> None: ...
 

@@ -202,10 +202,12 @@ class Accounts:
             await provider.close()
         if account.provider != "imap" or not found.can_send:
             return found
+        from postroom.providers.imap.account import ATTACHMENT_MB
+
         relay = _smtp(account, secret or self.secret(account))
         takes = await relay.check(account.id)
         if takes is None:
-            return replace(found, mail_bytes=None)
+            return replace(found, max_attachment_size_mb=ATTACHMENT_MB, mail_bytes=None)
         return replace(found, max_attachment_size_mb=attachment_mb(takes), mail_bytes=takes)
 
     async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
@@ -227,10 +229,12 @@ class Accounts:
         return sha256(repr(sorted(secret.items())).encode()).hexdigest()
 
     def keep_secret(self, account_id: str, secret: Secret) -> None:
-        self.vault.write(account_id, secret)
+        with self.vault.renewing(account_id):
+            self.vault.write(account_id, secret)
 
     def forget_secret(self, account_id: str) -> None:
-        self.vault.remove(account_id)
+        with self.vault.renewing(account_id):
+            self.vault.remove(account_id)
 
 
 def _may_send(account: Account) -> bool:

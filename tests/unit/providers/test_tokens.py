@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from postroom.blocking import in_thread
 from postroom.errors import ProviderAuthFailed
 from postroom.ports.vault import Secret
+from postroom.providers.accounts import Accounts, Endpoints
 from postroom.providers.oauth.tokens import Tokens
 from postroom.providers.vault.files import FileVault
+
+ENDPOINTS = Endpoints(
+    gmail="", gmail_login="", gmail_token="", outlook="", outlook_login="", fastmail=""
+)
 
 
 class Provider:
@@ -60,6 +66,31 @@ async def test_of_two_that_renew_at_once_one_does(vault: FileVault) -> None:
     headers = await asyncio.gather(*(tokens.header() for tokens in both))
 
     assert (["Bearer a1"] * 2, 1) == (list(headers), provider.count)
+
+
+async def test_a_login_that_is_given_while_a_token_is_renewed_is_the_one_that_stays(
+    tmp_path: Path,
+) -> None:
+    accounts = Accounts(tmp_path, "file", ENDPOINTS, 1)
+    old = {"access_token": "a0", "refresh_token": "r0", "expires_at": "1000"}
+    accounts.keep_secret("work", old)
+    new = {"access_token": "other", "refresh_token": "own", "expires_at": "9000"}
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def refresh(token: str) -> Secret:
+        begun.set()
+        await goes_on.wait()
+        return {**old, "access_token": "a1"}
+
+    tokens = Tokens(accounts.vault, "work", refresh, now=lambda: 800.0)
+    renewing = asyncio.create_task(tokens.header())
+    await begun.wait()
+    keeping = asyncio.create_task(in_thread(accounts.keep_secret, "work", new))
+    await asyncio.wait([keeping], timeout=0.1)
+    goes_on.set()
+    await asyncio.gather(renewing, keeping)
+
+    assert new == accounts.vault.read("work")
 
 
 async def test_a_token_that_is_refused_is_replaced(vault: FileVault) -> None:

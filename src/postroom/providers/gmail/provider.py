@@ -58,6 +58,7 @@ class GmailProvider:
     can_send: bool = True
     _names: dict[str, str] = field(default_factory=dict)
     _raws: dict[str, bytes] = field(default_factory=dict)
+    _owner: str | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -72,10 +73,13 @@ class GmailProvider:
             can_send=self.can_send,
             can_create_alias=False,
             mail_bytes=MOST_BYTES,
+            owner=self._owner,
+            owner_address=self._owner,
         )
 
     async def check(self) -> None:
-        await self.client.profile()
+        email = (await self.client.profile()).get("emailAddress")
+        self._owner = str(email).lower() if email else None
         await self._learn_labels()
 
     async def identities(self) -> list[RemoteIdentity]:

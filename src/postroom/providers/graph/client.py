@@ -44,7 +44,7 @@ class GraphClient:
         self.api = api
 
     async def me(self) -> dict[str, Any]:
-        params = {"$select": "mail,userPrincipalName,displayName"}
+        params = {"$select": "id,mail,userPrincipalName,displayName"}
         return dict(await self.api.json("GET", "/me", params=params))
 
     async def well_known(self, name: str) -> str | None:

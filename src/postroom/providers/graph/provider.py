@@ -63,6 +63,7 @@ class GraphProvider:
     can_send: bool = True
     _folders: dict[str, str] = field(default_factory=dict)
     _standard: dict[str, str] = field(default_factory=dict)
+    _me: dict[str, Any] = field(default_factory=dict)
     _newest: datetime | None = None
     _next_look: float = 0.0
 
@@ -79,10 +80,12 @@ class GraphProvider:
             can_send=self.can_send,
             can_create_alias=False,
             mail_bytes=MOST_BYTES,
+            owner=_text(self._me.get("id")),
+            owner_address=_text(self._me.get("mail")),
         )
 
     async def check(self) -> None:
-        await self.client.me()
+        self._me = await self.client.me()
         await self._learn_folders()
 
     async def identities(self) -> list[RemoteIdentity]:
@@ -274,6 +277,10 @@ class GraphProvider:
         row = await self.client.create_folder(name)
         self._folders[str(row["id"])] = name
         return str(row["id"])
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _in(state: Mapping[str, Any], part: RemoteChanges) -> RemoteChanges:

@@ -52,6 +52,7 @@ class JmapProvider:
     _can_send: bool = False
     _can_alias: bool = False
     _has_push: bool = False
+    _owner: str | None = None
 
     def __post_init__(self) -> None:
         self.mailboxes = Mailboxes(self.client)
@@ -72,9 +73,11 @@ class JmapProvider:
             can_create_alias=self._can_alias,
             mail_bytes=mail_bytes,
             files_bytes=files_bytes,
+            owner=self._owner,
         )
 
     async def check(self) -> None:
+        self._owner = await self.client.account_id()
         await self.mailboxes.learn()
         has_submission = await self.client.can(SUBMISSION)
         self._can_send = has_submission and self.wants_to_send
