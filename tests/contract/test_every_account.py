@@ -41,7 +41,7 @@ async def neighbourhood(folder: Path) -> AsyncIterator[Neighbourhood]:
         begin = datetime.now(UTC) - timedelta(days=1)
         for number, (kind, world) in enumerate(worlds.items()):
             settings |= world.settings
-            world.arguments["address"] = f"ana@{kind}.example"
+            world.rename(f"ana@{kind}.example")
             for turn in range(TURNS):
                 date = begin + timedelta(minutes=turn * 10 + number)
                 world.deliver(mail(f"Report {turn} {kind}", date=date, to=f"ana@{kind}.example"))

@@ -5,6 +5,7 @@ https://learn.microsoft.com/en-us/graph/api/resources/message,
 https://learn.microsoft.com/en-us/graph/api/message-delta,
 https://learn.microsoft.com/en-us/graph/api/mailfolder-list-messages,
 https://learn.microsoft.com/en-us/graph/api/mailfolder-post-messages,
+https://learn.microsoft.com/en-us/graph/api/mailfolder-post-childfolders,
 https://learn.microsoft.com/en-us/graph/api/resources/singlevaluelegacyextendedproperty,
 https://learn.microsoft.com/en-us/graph/api/singlevaluelegacyextendedproperty-get,
 https://learn.microsoft.com/en-us/office/client-developer/outlook/mapi/pidtagmessagesize-canonical-property,
@@ -74,6 +75,8 @@ class Graph:
         self.token = TOKEN
         self.mails: dict[str, Mail] = {}
         self.folders = {f"f-{name}": _NAMES[i] for i, name in enumerate(WELL_KNOWN)}
+        self.parents: dict[str, str] = {}
+        """In which folder another one is; the others are at the root."""
         self.sent: list[bytes] = []
         self.busy: list[int] = []
         """Seconds to answer 429 with, one for each of the next requests."""
@@ -159,20 +162,29 @@ class Graph:
             return _error(404, "ErrorItemNotFound")
         return Answer(body={"id": key, "displayName": self.folders[key]})
 
-    def _folders(self, _: Asked) -> Answer:
+    def _folders(self, _: Asked, parent: str = "root") -> Answer:
+        """The folders directly in another one, or in none."""
         rows = [
-            {"id": key, "displayName": name, "parentFolderId": "root", "childFolderCount": 0}
-            for key, name in self.folders.items()
+            {
+                "id": key,
+                "displayName": self.folders[key],
+                "parentFolderId": parent,
+                "childFolderCount": len(self._children(key)),
+            }
+            for key in self._children(parent)
         ]
         return Answer(body={"value": rows})
 
-    def _create_folder(self, asked: Asked) -> Answer:
+    def _children(self, parent: str) -> list[str]:
+        return [key for key in self.folders if self.parents.get(key, "root") == parent]
+
+    def _create_folder(self, asked: Asked, parent: str = "root") -> Answer:
         name = asked.json()["displayName"]
-        if name in self.folders.values():
+        if name in [self.folders[key] for key in self._children(parent)]:
             return _error(409, "ErrorFolderExists")
         key = f"f-{next(self._numbers)}"
-        self.folders[key] = name
-        return Answer(201, {"id": key, "displayName": name})
+        self.folders[key], self.parents[key] = name, parent
+        return Answer(201, {"id": key, "displayName": name, "parentFolderId": parent})
 
     def _delta(self, asked: Asked, folder: str) -> Answer:
         size = re.search(r"odata\.maxpagesize=(\d+)", asked.headers.get("prefer", ""))
@@ -374,6 +386,8 @@ _ROUTES: tuple[tuple[str, str, Any], ...] = (
     ("GET", "/me/mailFolders", Graph._folders),
     ("POST", "/me/mailFolders", Graph._create_folder),
     ("GET", f"/me/mailFolders/{_ID}", Graph._folder),
+    ("GET", f"/me/mailFolders/{_ID}/childFolders", Graph._folders),
+    ("POST", f"/me/mailFolders/{_ID}/childFolders", Graph._create_folder),
     ("GET", f"/me/mailFolders/{_ID}/messages", Graph._list),
     ("POST", f"/me/mailFolders/{_ID}/messages", Graph._create_in),
     ("GET", f"/me/mailFolders/{_ID}/messages/delta", Graph._delta),

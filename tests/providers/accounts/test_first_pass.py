@@ -19,7 +19,7 @@ from postroom.providers.gmail import provider as gmail_provider
 from postroom.providers.graph import client as graph_client
 from postroom.providers.graph import provider as graph_provider
 from postroom.providers.imap import reading as imap_reading
-from postroom.providers.jmap import provider as jmap_provider
+from postroom.providers.jmap import reading as jmap_reading
 from tests.providers.accounts.conftest import AS_ROOT, Desk, needs_root, open_desk
 from tests.providers.accounts.test_every_provider import letter
 from tests.providers.accounts.worlds import World, open_world
@@ -52,7 +52,7 @@ async def long_mailbox(
     """An account with old mail in it, which is read a few at a time."""
     monkeypatch.setattr(imap_reading, "LISTED_AT_ONCE", AT_ONCE)
     monkeypatch.setattr(imap_reading, "NEWS_S", 0.0)
-    monkeypatch.setattr(jmap_provider, "LISTED_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(jmap_reading, "LISTED_AT_ONCE", AT_ONCE)
     monkeypatch.setattr(gmail_provider, "_READ_AT_ONCE", AT_ONCE)
     monkeypatch.setattr(gmail_provider, "_NEWS_EVERY", 1)
     monkeypatch.setattr(graph_client, "_PAGE", AT_ONCE)

@@ -45,6 +45,10 @@ class World(ABC):
     arguments: dict[str, Any]
     can_expire = True
 
+    def rename(self, address: str) -> None:
+        """Let the mailbox have another address."""
+        self.arguments["address"] = address
+
     @abstractmethod
     def deliver(self, raw: bytes) -> None: ...
     @abstractmethod
@@ -94,6 +98,8 @@ class ImapWorld(World):
         _, rows = self.imap.list()
         for row in rows:
             assert isinstance(row, bytes)
+            if b"\\Noselect" in row or b"\\NonExistent" in row:
+                continue
             name = re.sub(rb'^\([^)]*\) ("[^"]*"|NIL) ', b"", row).decode().strip('"')
             self.imap.select(f'"{name}"')
             _, found = self.imap.search(None, "SUBJECT", f'"{subject}"')
@@ -164,6 +170,10 @@ class GmailWorld(World):
         self.settings = {"POSTROOM_GMAIL_URL": gmail.url, "POSTROOM_GMAIL_CLIENT_ID": "cid"}
         self.arguments = {"provider": "gmail", "address": ADDRESS, "access_token": TOKEN}
 
+    def rename(self, address: str) -> None:
+        super().rename(address)
+        self.gmail.address = address
+
     def deliver(self, raw: bytes) -> None:
         self.gmail.deliver(raw)
 
@@ -225,6 +235,10 @@ class GraphWorld(World):
         self.graph = graph
         self.settings = {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"}
         self.arguments = {"provider": "outlook", "address": ADDRESS, "access_token": GRAPH_TOKEN}
+
+    def rename(self, address: str) -> None:
+        super().rename(address)
+        self.graph.address = address
 
     def deliver(self, raw: bytes) -> None:
         self.graph.deliver(raw)

@@ -46,12 +46,15 @@ class GmailClient:
         }
         return dict(await self.api.json("POST", f"{_ME}/labels", body=body))
 
-    async def list_ids(self, *, larger_than: int | None = None) -> AsyncIterator[list[str]]:
-        """The ids of all messages, newest first, Spam and Trash included; or of large ones."""
+    async def list_ids(
+        self, *, larger_than: int | None = None, label: str | None = None
+    ) -> AsyncIterator[list[str]]:
+        """The ids of messages, newest first, Spam and Trash included: all, or only some."""
         token: str | None = None
         while True:
             params: dict[str, Any] = {"maxResults": _LISTED_AT_ONCE, "includeSpamTrash": "true"}
             params |= {"q": f"larger:{larger_than}"} if larger_than is not None else {}
+            params |= {"labelIds": label} if label is not None else {}
             page = await self.api.json(
                 "GET",
                 f"{_ME}/messages",

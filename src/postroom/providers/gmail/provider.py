@@ -27,6 +27,7 @@ from postroom.providers.bcc import with_bcc
 from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import AT_ONCE, fetch_each
 from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
+from postroom.providers.gmail.labels import IDS, GmailLabels, mailboxes_of
 from postroom.providers.web.api import ApiRefused
 from postroom.providers.web.sense import count_in, makes_sense
 
@@ -43,8 +44,6 @@ _READ_AT_ONCE = 40
 _NEWS_EVERY = 5
 """After how many parts of a listing we look for news."""
 
-_MAILBOXES = {"INBOX": INBOX, "SENT": SENT, "DRAFT": DRAFTS, "SPAM": JUNK, "TRASH": TRASH}
-_IDS = {name: key for key, name in _MAILBOXES.items()}
 _UNTOLD = ("answered",)
 
 
@@ -56,9 +55,11 @@ class GmailProvider:
     client: GmailClient
     address: str
     can_send: bool = True
-    _names: dict[str, str] = field(default_factory=dict)
     _raws: dict[str, bytes] = field(default_factory=dict)
     _owner: str | None = None
+
+    def __post_init__(self) -> None:
+        self.labels = GmailLabels(self.client)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -80,7 +81,7 @@ class GmailProvider:
     async def check(self) -> None:
         email = (await self.client.profile()).get("emailAddress")
         self._owner = str(email).lower() if email else None
-        await self._learn_labels()
+        await self.labels.learn()
 
     async def identities(self) -> list[RemoteIdentity]:
         rows = await self.client.send_as()
@@ -96,19 +97,29 @@ class GmailProvider:
     async def close(self) -> None:
         await self.client.api.close()
 
-    async def _learn_labels(self) -> None:
-        self._names = {
-            str(row["id"]): str(row["name"])
-            for row in await self.client.labels()
-            if row.get("type") != "system"
-        }
-
     # What changed.
 
     async def changes(
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
-        await self._learn_labels()
+        await self.labels.learn()
+        names = dict(self.labels.names)
+        async for part in self._relabelled(since or {}):
+            yield part
+        async for part in self._changes(since, known):
+            yield replace(part, checkpoint={**part.checkpoint, "labels": names})
+
+    async def _relabelled(self, since: Checkpoint) -> AsyncIterator[RemoteChanges]:
+        """What has labels that are called otherwise now: of that no history tells."""
+        for label in self.labels.renamed_since(since.get("labels", {})):
+            async for ids in self.client.list_ids(label=label):
+                for start in range(0, len(ids), _READ_AT_ONCE):
+                    chunk = ids[start:][:_READ_AT_ONCE]
+                    yield RemoteChanges(since, (await self._read(chunk, chunk))[0])
+
+    async def _changes(
+        self, since: Checkpoint | None, known: Known
+    ) -> AsyncIterator[RemoteChanges]:
         if since is not None and not since.get("listing"):
             try:
                 async for part in self._since(since["history"]):
@@ -189,8 +200,7 @@ class GmailProvider:
                 return await self.client.message(key, "minimal")
 
         rows = [row for row in await asyncio.gather(*map(one, ids)) if row is not None]
-        if any(self._is_new_label(label) for row in rows for label in row.get("labelIds", [])):
-            await self._learn_labels()
+        await self.labels.learn_new(str(key) for row in rows for key in row.get("labelIds", []))
         messages = [self._message(row) for row in rows]
         drafts = tuple(m.ref.key for m in messages if m.mailboxes == (DRAFTS,))
         self._raws = {}
@@ -200,18 +210,15 @@ class GmailProvider:
                     self._raws[str(row["id"])] = raw_of(row)
         return tuple(m for m in messages if m.ref.key not in drafts), drafts
 
-    def _is_new_label(self, key: str) -> bool:
-        return key.startswith("Label_") and key not in self._names
-
     def _message(self, row: Mapping[str, Any]) -> RemoteMessage:
         keys = [str(key) for key in row.get("labelIds", [])]
         flags = [] if "UNREAD" in keys else ["seen"]
         flags += ["flagged"] if "STARRED" in keys else []
         return RemoteMessage(
             ref=RemoteRef("", str(row["id"])),
-            mailboxes=_mailboxes(keys),
+            mailboxes=mailboxes_of(keys),
             flags=tuple(flags),
-            labels=tuple(self._names[key] for key in keys if key in self._names),
+            labels=self.labels.among(keys),
             arrived_at=_moment(row.get("internalDate")),
             size_bytes=len(str(row.get("raw", ""))) or int(row.get("sizeEstimate") or 0),
             untold=_UNTOLD,
@@ -245,7 +252,7 @@ class GmailProvider:
                     raise NotFound(f"the provider has no message {ref.key} any more") from refusal
                 raise
             # A message without any label has no list of them at all.
-            there = mailboxes if now is None else _mailboxes(now.get("labelIds") or [])
+            there = mailboxes if now is None else mailboxes_of(now.get("labelIds") or [])
             if push.kind == "delete" and now is None:
                 left.append(ref)
             else:
@@ -256,14 +263,14 @@ class GmailProvider:
         """Make a change; how the message stands then, if there was anything to do."""
         if push.kind == "delete":
             is_gone = await self.client.delete(key)
-            return None if is_gone else {"labelIds": [_IDS[TRASH]]}
+            return None if is_gone else {"labelIds": [IDS[TRASH]]}
         add = {"flagged": "STARRED"}
         adding = [add[flag] for flag in push.add_flags if flag in add]
         removing = [add[flag] for flag in push.remove_flags if flag in add]
         removing += ["UNREAD"] if "seen" in push.add_flags else []
         adding += ["UNREAD"] if "seen" in push.remove_flags else []
-        adding += [await self._label(name) for name in push.add_labels]
-        removing += [known for name in push.remove_labels if (known := self._known(name))]
+        adding += [await self.labels.id_of(name) for name in push.add_labels]
+        removing += [known for name in push.remove_labels if (known := self.labels.named(name))]
         if push.move_to is not None:
             to, away = _move(push.move_to)
             adding += to
@@ -273,30 +280,11 @@ class GmailProvider:
         return await self.client.modify(key, adding, removing)
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
-        key = await self.client.find(push.internet_message_id or "none", _IDS[SENT])
+        key = await self.client.find(push.internet_message_id or "none", IDS[SENT])
         if key is None:
             copy = await in_thread(with_bcc, raw, push.recipients)
-            key = await self.client.insert(copy, [_IDS[SENT]])
+            key = await self.client.insert(copy, [IDS[SENT]])
         return Pushed(entered=((RemoteRef("", key), (SENT,)),))
-
-    def _known(self, name: str) -> str | None:
-        folded = name.casefold()
-        return next((k for k, other in self._names.items() if other.casefold() == folded), None)
-
-    async def _label(self, name: str) -> str:
-        found = self._known(name)
-        if found is None:
-            row = await self.client.create_label(name)
-            found = str(row["id"])
-            self._names[found] = name
-        return found
-
-
-def _mailboxes(keys: Sequence[str]) -> tuple[str, ...]:
-    """Where labels put a message: what is in Trash or Spam is nowhere else, as Gmail shows it."""
-    found = tuple(_MAILBOXES[key] for key in keys if key in _MAILBOXES)
-    aside = tuple(name for name in found if name in (TRASH, JUNK))
-    return aside or found or (ARCHIVE,)
 
 
 def _move(name: str) -> tuple[list[str], list[str]]:
@@ -305,7 +293,7 @@ def _move(name: str) -> tuple[list[str], list[str]]:
         return [], ["INBOX", "SPAM", "TRASH"]
     if name not in (INBOX, JUNK, TRASH):
         raise Conflict(f"Gmail does not let us move mail to {name}")
-    key = _IDS[name]
+    key = IDS[name]
     return [key], [other for other in ("INBOX", "SPAM", "TRASH") if other != key]
 
 

@@ -98,8 +98,10 @@ class GraphClient:
             raise ProviderError("a list of the provider does not go on")
         return link
 
-    async def create_folder(self, name: str) -> dict[str, Any]:
-        return dict(await self.api.json("POST", "/me/mailFolders", body={"displayName": name}))
+    async def create_folder(self, name: str, parent: str | None) -> dict[str, Any]:
+        path = "/me/mailFolders"
+        path += f"/{quote(parent, safe='')}/childFolders" if parent else ""
+        return dict(await self.api.json("POST", path, body={"displayName": name}))
 
     async def newest(self, folder: str, since: str | None) -> list[dict[str, Any]]:
         """The newest of a folder, or all that came since a moment, newest first."""

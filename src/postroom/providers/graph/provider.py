@@ -27,6 +27,7 @@ from postroom.providers.encoded import attachment_mb
 from postroom.providers.fetching import fetch_each
 from postroom.providers.graph.client import SENT_AT_ONCE_BYTES, DeltaExpired, GraphClient
 from postroom.providers.graph.copying import copy_of
+from postroom.providers.graph.folders import Folders
 from postroom.providers.web.api import ApiRefused
 from postroom.providers.web.sense import makes_sense
 
@@ -39,14 +40,6 @@ NEWS_S = 15.0
 MOST_BYTES = 35 * 2**20
 """What Exchange Online lets a mailbox send, if nobody has set it otherwise."""
 
-_WELL_KNOWN = {
-    "inbox": INBOX,
-    "sentitems": SENT,
-    "drafts": DRAFTS,
-    "archive": ARCHIVE,
-    "junkemail": JUNK,
-    "deleteditems": TRASH,
-}
 _ORDER = {INBOX: 0, SENT: 1, JUNK: 3, TRASH: 4}
 _UNTOLD = ("answered",)
 _AT_ONCE = 4
@@ -61,11 +54,12 @@ class GraphProvider:
     client: GraphClient
     address: str
     can_send: bool = True
-    _folders: dict[str, str] = field(default_factory=dict)
-    _standard: dict[str, str] = field(default_factory=dict)
     _me: dict[str, Any] = field(default_factory=dict)
     _newest: datetime | None = None
     _next_look: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.folders = Folders(self.client)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -86,7 +80,7 @@ class GraphProvider:
 
     async def check(self) -> None:
         self._me = await self.client.me()
-        await self._learn_folders()
+        await self.folders.learn()
 
     async def identities(self) -> list[RemoteIdentity]:
         me = await self.client.me()
@@ -96,33 +90,25 @@ class GraphProvider:
     async def close(self) -> None:
         await self.client.api.close()
 
-    async def _learn_folders(self) -> None:
-        if not self._standard:
-            for name, ours in _WELL_KNOWN.items():
-                key = await self.client.well_known(name)
-                if key is not None:
-                    self._standard[key] = ours
-        standard = self._standard
-        rows = {str(row["id"]): row for row in await self.client.folders()}
-        named = {key: standard.get(key) or _path(row, rows) for key, row in rows.items()}
-        self._folders = {**named, **standard}
-
     # What changed.
 
     async def changes(
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
-        await self._learn_folders()
+        await self.folders.learn()
         state: dict[str, Any] = dict((since or {}).get("folders", {}))
-        kept = {key: name for key, name in self._folders.items() if name != DRAFTS}
+        kept = {key: name for key, name in self.folders.names.items() if name != DRAFTS}
         for key, name in sorted(kept.items(), key=lambda f: (_ORDER.get(f[1], 2), f[1])):
+            at = state.get(key)
+            if at is not None and at.get("name", name) != name:
+                at = None  # It was renamed: all that is in it is somewhere else for us.
             try:
-                async for part in self._of_folder(key, name, state.get(key), known):
-                    state[key] = part.checkpoint
+                async for part in self._of_folder(key, name, at, known):
+                    state[key] = {**part.checkpoint, "name": name}
                     yield _in(state, part)
             except DeltaExpired:
                 async for part in self._of_folder(key, name, None, known):
-                    state[key] = part.checkpoint
+                    state[key] = {**part.checkpoint, "name": name}
                     yield _in(state, part)
         dropped = tuple(sorted(await known.scopes() - set(kept)))
         state = {key: at for key, at in state.items() if key in kept}
@@ -157,7 +143,7 @@ class GraphProvider:
         The delta link that follows the listing tells of it once more, and nothing is doubled.
         """
         clock = asyncio.get_running_loop().time
-        inbox = next((key for key, name in self._folders.items() if name == INBOX), None)
+        inbox = self.folders.named(INBOX)
         if inbox is None or clock() < self._next_look:
             return ()
         since = self._newest.strftime("%Y-%m-%dT%H:%M:%SZ") if self._newest else None
@@ -196,7 +182,7 @@ class GraphProvider:
                 if refusal.status != 404:
                     raise
             else:
-                name = self._folders.get(ref.scope, ARCHIVE)
+                name = self.folders.names.get(ref.scope, ARCHIVE)
                 found.append(self._message(ref.scope, name, row))
         return tuple(found)
 
@@ -247,7 +233,7 @@ class GraphProvider:
     async def _move(self, key: str, name: str) -> tuple[RemoteRef, tuple[str, ...]]:
         folder = await self._folder(name)
         moved = await self.client.move(key, folder)
-        return RemoteRef(folder, moved), (self._folders[folder],)
+        return RemoteRef(folder, moved), (self.folders.names[folder],)
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         folder, message_id = await self._folder(SENT), f"<{push.internet_message_id}>"
@@ -271,12 +257,7 @@ class GraphProvider:
         return await self.client.move(key, folder)
 
     async def _folder(self, name: str) -> str:
-        for key, known in self._folders.items():
-            if known.casefold() == name.casefold():
-                return key
-        row = await self.client.create_folder(name)
-        self._folders[str(row["id"])] = name
-        return str(row["id"])
+        return await self.folders.id_of(name)
 
 
 def _text(value: object) -> str | None:
@@ -285,14 +266,6 @@ def _text(value: object) -> str | None:
 
 def _in(state: Mapping[str, Any], part: RemoteChanges) -> RemoteChanges:
     return RemoteChanges({"folders": dict(state)}, part.messages, part.gone)
-
-
-def _path(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> str:
-    names, parent = [str(row["displayName"])], row.get("parentFolderId")
-    while parent in rows and len(names) < 20:
-        names.insert(0, str(rows[str(parent)]["displayName"]))
-        parent = rows[str(parent)].get("parentFolderId")
-    return "/".join(names)
 
 
 def _size(row: Mapping[str, Any]) -> int:

@@ -35,20 +35,34 @@ class Mailboxes:
         rows = {str(row["id"]): row for row in answer["list"]}
         self.names = {key: _mailbox_name(row, rows) for key, row in rows.items()}
 
+    def named(self, name: str) -> str | None:
+        """The id of a mailbox, if we know it."""
+        folded = name.casefold()
+        return next((k for k, known in self.names.items() if known.casefold() == folded), None)
+
     async def id_of(self, name: str) -> str:
-        """The id of a mailbox of ours; it is made if it is not there."""
-        for key, known in self.names.items():
-            if known.casefold() == name.casefold():
-                return key
-        role = next((role for role, ours in _ROLES.items() if ours == name), None)
-        new = {"name": name, "parentId": None} | ({"role": role} if role else {})
+        """The id of a mailbox of ours; it is made if it is not there, level by level."""
+        found, levels = self.named(name), name.split("/")
+        for depth in range(1, len(levels) + 1) if found is None else ():
+            path = "/".join(levels[:depth])
+            found = self.named(path) or await self._make(path, levels[depth - 1], found)
+        return str(found)
+
+    async def _make(self, path: str, level: str, parent: str | None) -> str:
+        """Make a mailbox; one that its owner has made meanwhile is good, too."""
+        role = next((role for role, ours in _ROLES.items() if ours == path), None)
+        new = {"name": level, "parentId": parent} | ({"role": role} if role else {})
         (answer,) = await self.client.call(("Mailbox/set", {"create": {"m": new}}))
         created = (answer.get("created") or {}).get("m")
-        if not created:
+        if created:
+            self.names[str(created["id"])] = path
+            return str(created["id"])
+        await self.learn()
+        found = self.named(path)
+        if found is None:
             refused = (answer.get("notCreated") or {}).get("m", {})
             raise refusal("Mailbox/set", refused)
-        self.names[str(created["id"])] = name
-        return str(created["id"])
+        return found
 
 
 def _mailbox_name(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any
 
 from postroom.errors import NotFound, ProviderError
 from postroom.model.account import Capabilities, RateLimits
-from postroom.model.inbox import ARCHIVE, DRAFTS, SENT
+from postroom.model.inbox import DRAFTS, SENT
 from postroom.model.remote import (
     Checkpoint,
     Push,
@@ -23,19 +22,15 @@ from postroom.model.remote import (
 )
 from postroom.ports.provider import Known
 from postroom.providers.encoded import attachment_mb
-from postroom.providers.fetching import fetch_each
 from postroom.providers.jmap.client import SUBMISSION, JmapClient, MethodRefused, refusal, said_of
 from postroom.providers.jmap.mailboxes import Mailboxes
-from postroom.providers.keywords import Labels, keyword_of, longer_keywords_of
-from postroom.providers.web.sense import count_in, makes_sense
+from postroom.providers.jmap.reading import FLAGS, Reading
+from postroom.providers.keywords import keyword_of, longer_keywords_of
+from postroom.providers.web.sense import makes_sense
 
 POLL_S = 30.0
-LISTED_AT_ONCE = 500
 MOST_BYTES = 50 * 2**20
 RATES = RateLimits(requests_per_second=10, burst=50)
-_PROPERTIES = ["id", "blobId", "mailboxIds", "keywords", "receivedAt", "size"]
-_FLAGS = {"seen": "$seen", "flagged": "$flagged", "answered": "$answered", "draft": "$draft"}
-_NAMES = {keyword: flag for flag, keyword in _FLAGS.items()}
 
 
 @makes_sense
@@ -46,9 +41,6 @@ class JmapProvider:
     client: JmapClient
     address: str
     wants_to_send: bool = True
-    _blobs: dict[str, str] = field(default_factory=dict)
-    _state: str | None = None
-    _labels: Labels = field(default_factory=Labels)
     _can_send: bool = False
     _can_alias: bool = False
     _has_push: bool = False
@@ -56,6 +48,7 @@ class JmapProvider:
 
     def __post_init__(self) -> None:
         self.mailboxes = Mailboxes(self.client)
+        self.reading = Reading(self.client, self.mailboxes)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -119,132 +112,16 @@ class JmapProvider:
 
     # What changed.
 
-    async def changes(
+    def changes(
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
-        self._labels.learn(await known.labels())
-        await self.mailboxes.learn()
-        if since is not None and not since.get("listing"):
-            try:
-                async for part in self._since(since["state"]):
-                    yield part
-            except MethodRefused as error:
-                # QUIRK: to some servers a state that they do not know is an invalid argument.
-                if error.type not in ("cannotCalculateChanges", "invalidArguments"):
-                    raise
-                since = None
-            else:
-                return
-        async for part in self._everything(since, known):
-            yield part
+        return self.reading.changes(since, known)
 
-    async def _everything(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
-        """List all there is, newest first; what was begun goes on from its old state."""
-        before = await known.keys("")
-        state = since["state"] if since else await self._current_state()
-        listing = {"state": state, "listing": True}
-        listed: set[str] = set()
-        news = state
-        anchor: dict[str, Any] = {"position": 0}
-        while True:
-            query = {
-                "sort": [{"property": "receivedAt", "isAscending": False}],
-                "limit": self.client.limit("maxObjectsInGet", LISTED_AT_ONCE),
-                "calculateTotal": True,
-                **anchor,
-            }
-            (page,) = await self.client.call(("Email/query", query))
-            ids = [str(key) for key in page["ids"]]
-            if not ids:
-                break
-            if ids[-1] == anchor.get("anchor"):
-                raise ProviderError("a list of the provider does not go on")
-            listed.update(ids)
-            messages, drafts = await self._describe(ids)
-            listed -= set(drafts)
-            yield RemoteChanges(listing, messages, total=count_in(page.get("total")))
-            async for part in self._news(news):
-                news = part.checkpoint["state"]
-                yield replace(part, checkpoint=listing, gone=())
-            anchor = {"anchor": ids[-1], "anchorOffset": 1}
-        if count_in(page.get("total")) and before and not listed:
-            raise ProviderError("the provider counts messages and lists none")
-        gone = tuple(RemoteRef("", key) for key in sorted(before - listed))
-        yield RemoteChanges({"state": state}, gone=gone)
-        self._state = state
-
-    async def _current_state(self) -> str:
-        (answer,) = await self.client.call(("Email/get", {"ids": []}))
-        return str(answer["state"])
-
-    async def _news(self, state: str) -> AsyncIterator[RemoteChanges]:
-        """What has happened during a long listing, which nobody wants to wait for."""
-        with suppress(MethodRefused):
-            async for part in self._since(state):
-                yield part
-
-    async def _since(self, state: str) -> AsyncIterator[RemoteChanges]:
-        most = self.client.limit("maxObjectsInGet", LISTED_AT_ONCE)
-        has_more = True
-        while has_more:
-            (answer,) = await self.client.call(
-                ("Email/changes", {"sinceState": state, "maxChanges": most})
-            )
-            state = str(answer["newState"])
-            has_more = bool(answer.get("hasMoreChanges"))
-            ids = [*answer.get("created", []), *answer.get("updated", [])]
-            messages, drafts = await self._describe(ids)
-            gone = [*answer.get("destroyed", []), *drafts]
-            yield RemoteChanges(
-                {"state": state}, messages, tuple(RemoteRef("", str(key)) for key in gone)
-            )
-        self._state = state
-
-    async def _describe(
-        self, ids: Sequence[str]
-    ) -> tuple[tuple[RemoteMessage, ...], tuple[str, ...]]:
-        """How messages stand, and which of them are drafts, which are no messages yet."""
-        if not ids:
-            return (), ()
-        (answer,) = await self.client.call(
-            ("Email/get", {"ids": list(ids), "properties": _PROPERTIES})
-        )
-        found = {str(row["id"]): row for row in answer["list"]}
-        if any(box not in self.mailboxes.names for r in found.values() for box in r["mailboxIds"]):
-            await self.mailboxes.learn()
-        messages = {key: self._message(row) for key, row in found.items()}
-        drafts = tuple(key for key, message in messages.items() if message.mailboxes == (DRAFTS,))
-        self._blobs |= {key: str(row["blobId"]) for key, row in found.items()}
-        kept = [messages[key] for key in ids if key in messages and key not in drafts]
-        return tuple(kept), drafts
-
-    def _message(self, row: Mapping[str, Any]) -> RemoteMessage:
-        keywords = [str(keyword) for keyword, is_set in row["keywords"].items() if is_set]
-        names = (self.mailboxes.names.get(str(key), ARCHIVE) for key in row["mailboxIds"])
-        return RemoteMessage(
-            ref=RemoteRef("", str(row["id"])),
-            mailboxes=tuple(dict.fromkeys(names)) or (ARCHIVE,),
-            flags=tuple(_NAMES[k.lower()] for k in keywords if k.lower() in _NAMES),
-            labels=self._labels.among(keywords),
-            arrived_at=datetime.fromisoformat(row["receivedAt"]),
-            size_bytes=int(row.get("size", 0)),
-        )
-
-    async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
-        missing = [ref.key for ref in refs if ref.key not in self._blobs]
-        await self._describe(missing)
-
-        async def one(ref: RemoteRef) -> bytes | None:
-            blob = self._blobs.pop(ref.key, None)
-            return await self.client.download(blob) if blob else None
-
-        async for found in fetch_each(refs, one):
-            yield found
+    def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
+        return self.reading.fetch(refs)
 
     async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
-        return (await self._describe([ref.key for ref in refs]))[0]
+        return await self.reading.look(refs)
 
     # What was done here.
 
@@ -254,9 +131,9 @@ class JmapProvider:
         if push.kind == "drop_draft":
             await self.drop_drafts(push.internet_message_id or "none")
             return Pushed()
-        patch: dict[str, Any] = {f"keywords/{_FLAGS[flag]}": True for flag in push.add_flags}
-        patch |= {f"keywords/{_FLAGS[flag]}": None for flag in push.remove_flags}
-        self._labels.learn(push.add_labels)
+        patch: dict[str, Any] = {f"keywords/{FLAGS[flag]}": True for flag in push.add_flags}
+        patch |= {f"keywords/{FLAGS[flag]}": None for flag in push.remove_flags}
+        self.reading.labels.learn(push.add_labels)
         for label in push.remove_labels:
             for keyword in (keyword_of(label), *longer_keywords_of(label)):
                 patch[f"keywords/{_pointer(keyword.lower())}"] = None
@@ -335,7 +212,7 @@ class JmapProvider:
         if self._has_push:
             with suppress(ProviderError):
                 async for state in self.client.states():
-                    if state != self._state:
+                    if state != self.reading.state:
                         return
         await asyncio.sleep(POLL_S)
 
