@@ -276,6 +276,36 @@ async def test_an_account_that_hangs_leaves_places_to_others(house: House) -> No
     assert ["quick"] * PER_ACCOUNT == [senders[job.message_id] for job in then]
 
 
+async def test_addresses_follow_what_their_provider_tells_of_them(house: House) -> None:
+    inbox = (await new_account(house)).inbox_id
+
+    def there(key: str, name: str, signature: str = "") -> Identity:
+        return Identity(f"idn_{key}", f"{key}@example.com", name, signature, inbox, "work", False)
+
+    async def here() -> dict[str, tuple[str, str, bool]]:
+        rows = (await house.store.identities(None, inbox, Slice())).rows
+        return {
+            row.email.partition("@")[0]: (row.name, row.signature, row.is_default) for row in rows
+        }
+
+    await house.store.add_identity(there("alias", "Ours"))
+    await house.store.keep_identities(inbox, [there("sales", "Sales", "v1"), there("help", "Help")])
+    changed = {"name": "Help desk", "signature": None, "is_default": True}
+    await house.store.change_identity("idn_help", None, **changed)
+    await house.store.keep_identities(
+        inbox, [there("sales", "Sales team", "v2"), there("help", "Support", "v2")]
+    )
+    found = await here()
+    assert ("Sales team", "v2", False) == found["sales"]
+    assert ("Help desk", "v2", True) == found["help"]
+
+    await house.store.keep_identities(inbox, [there("sales", "Sales team", "v2")])
+    assert {"work", "alias", "sales"} == set(await here())
+    assert (await here())["work"][2]
+    assert await house.store.identity_at("help@example.com") is None
+    assert not await house.store.problems()
+
+
 @pytest.mark.parametrize("provider", ["imap", "gmail"])
 async def test_what_rules_did_at_arrival_is_told_to_the_provider(
     house: House, provider: str

@@ -74,9 +74,11 @@ class Capabilities:
     address: str | None = None
     state: str | None = None
     last_refusal: RefusedChange | None = None
-    # How large a whole mail and its files, decoded and together, may be by the provider's word.
+    # How large a whole mail, its files, decoded and together, and what is left of it without them
+    # may be by the provider's word.
     mail_bytes: int | None = field(default=None, metadata=INTERNAL)
     files_bytes: int | None = field(default=None, metadata=INTERNAL)
+    text_bytes: int | None = field(default=None, metadata=INTERNAL)
     # Whose mailbox it is, by an id of the provider's, and its address; None where nobody says.
     owner: str | None = field(default=None, metadata=INTERNAL)
     owner_address: str | None = field(default=None, metadata=INTERNAL)

@@ -128,4 +128,5 @@ def capabilities_json(capabilities: Capabilities) -> dict[str, Any]:
         "can_create_alias": capabilities.can_create_alias,
         "mail_bytes": capabilities.mail_bytes,
         "files_bytes": capabilities.files_bytes,
+        "text_bytes": capabilities.text_bytes,
     }

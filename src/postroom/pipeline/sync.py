@@ -80,7 +80,8 @@ class Pass:
         found = await self.provider.identities()
         identities = [self._identity(one) for one in found if is_identity(one)]
         others = [one for one in identities if one.email != self.account.address]
-        await self.house.store.keep_identities(self.account.inbox_id, others)
+        if found:
+            await self.house.store.keep_identities(self.account.inbox_id, others)
 
     def _identity(self, found: RemoteIdentity) -> Identity:
         return Identity(

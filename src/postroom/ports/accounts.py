@@ -91,7 +91,7 @@ class KeepsIdentities(Protocol):
         """Raises Conflict when the address is taken."""
 
     async def keep_identities(self, inbox_id: str, identities: Sequence[Identity]) -> None:
-        """Add those that we do not have yet."""
+        """Have those that a provider has, and no more those that it had before."""
 
     async def identities(
         self, visible: Visible, inbox_id: str | None, page: Slice

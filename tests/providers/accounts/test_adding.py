@@ -105,6 +105,22 @@ async def test_an_account_is_checked_with_its_way_out_and_how_much_that_takes(
         assert 6 == told.max_attachment_size_mb
 
 
+async def test_a_server_that_tells_no_limit_any_more_has_the_usual_one(tmp_path: Path) -> None:
+    async with (
+        open_world("imap") as world,
+        a_house(tmp_path, world) as app,
+        relaying({"EHLO": EHLO}) as relay,
+    ):
+        small = {**world.arguments, "smtp_port": relay.port}
+        added = await ask(app, new_accounts.add_account, account_id="work", **small)
+        relay.script = {"EHLO": b"250-relay.example\r\n250 AUTH PLAIN"}
+        checked = await ask(app, capabilities.check_account, account_id="work")
+        await Desk(app, added).sync()
+        told = await ask(app, capabilities.get_capabilities, account_id="work")
+
+        assert (25, 25) == (checked.max_attachment_size_mb, told.max_attachment_size_mb)
+
+
 LETTER = {"to": ["bo@example.org"], "subject": "Hi", "body_text": "Hello."}
 
 

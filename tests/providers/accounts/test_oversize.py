@@ -82,3 +82,17 @@ async def test_mail_within_the_limit_and_mail_that_stays_here_go(desk: Desk, wor
     stays = await ask(desk, sending.send_message, **letter(desk, MB, local))
 
     assert ("queued", "delivered") == (within.status, stays.status)
+
+
+@pytest.mark.parametrize("world", ["outlook"], indirect=True)
+async def test_a_text_that_graph_does_not_take_is_refused_and_a_file_of_its_size_is_not(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph, "SENT_AT_ONCE_BYTES", MB // 2)
+    await desk.sync()
+    file = letter(desk, MB * 6 // 10, OUTSIDE)
+    text = {**file, "attachments": [], "body_text": "word and word\n" * (MB * 6 // 140)}
+
+    with pytest.raises(TooLarge, match=f"without its files .* no more than {MB // 2}"):
+        await ask(desk, sending.send_message, **text)
+    assert "queued" == (await ask(desk, sending.send_message, **file)).status

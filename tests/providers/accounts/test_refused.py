@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,9 +12,10 @@ import pytest
 from postroom.errors import MailError
 from postroom.model.account import RefusedChange
 from postroom.model.event import Event
-from postroom.operations import accounts, capabilities, organising
+from postroom.operations import accounts, capabilities, inboxes, organising, sending
 from postroom.providers.imap.account import ImapProvider
 from postroom.providers.imap.client import Client
+from postroom.providers.web.api import Api
 from postroom.surfaces.shapes import answer
 from tests.providers.accounts.conftest import AS_ROOT, Desk
 from tests.providers.accounts.test_every_provider import ask, letter
@@ -214,3 +217,32 @@ async def test_what_a_rule_cannot_do_is_told(desk: Desk, world: World) -> None:
     assert ("Inbox",) == here.mailboxes
     (refused,) = await refusals(desk)
     assert (here.id, {"move_to": "Drafts"}) == (refused.message_id, refused.data["change"])
+
+
+@pytest.mark.parametrize("world", ["gmail", "outlook"], indirect=True)
+async def test_a_copy_that_is_answered_with_nonsense_is_tried_again(
+    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.sync()
+    json, odd = Api.json, [{}]
+
+    async def stumble(self: Api, method: str, path: str, **given: Any) -> Any:
+        if odd and method == "POST" and path.endswith("/messages"):
+            return odd.pop()
+        return await json(self, method, path, **given)
+
+    monkeypatch.setattr(Api, "json", stumble)
+    sent = {
+        "to": [(await ask(desk, inboxes.create_inbox, username="bo")).address],
+        "subject": "Hello",
+        "body_text": "Hello Bo",
+    }
+    await ask(desk, sending.send_message, inbox_id=desk.account.inbox_id, **sent)
+    await desk.sync()
+    assert ([], []) == (world.copies("Hello"), odd)
+    house = desk.app.house
+    moved = replace(house, clock=lambda: house.clock() + timedelta(hours=1))
+    await Desk(replace(desk.app, house=moved), desk.account).sync()
+
+    assert ["Sent"] == world.copies("Hello")
+    assert [] == await refusals(desk)

@@ -233,7 +233,7 @@ class GmailProvider:
         if raw is not None:
             return raw
         row = await self.client.message(ref.key, "raw")
-        return None if row is None else raw_of(row)
+        return None if row is None else await in_thread(raw_of, row)
 
     async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         keys = [ref.key for ref in refs]

@@ -74,6 +74,7 @@ class GraphProvider:
             can_send=self.can_send,
             can_create_alias=False,
             mail_bytes=MOST_BYTES,
+            text_bytes=SENT_AT_ONCE_BYTES,
             owner=_text(self._me.get("id")),
             owner_address=_text(self._me.get("mail")),
         )

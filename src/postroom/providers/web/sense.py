@@ -22,6 +22,7 @@ _ASKING = (
     "changes",
     "fetch",
     "push",
+    "save_sent",
     "look",
     "wait",
     "create_alias",

@@ -9,7 +9,7 @@ from postroom.model.account import Identity
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.page import Found, Slice
 from postroom.store.sql.conditions import Conditions
-from postroom.store.sql.values import visible_numbers
+from postroom.store.sql.values import dumps, from_text, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """d.id, d.email, CASE WHEN d.name = '' THEN i.name ELSE d.name END, d.signature, i.id,
@@ -63,10 +63,53 @@ def add_identity(tx: Transaction, identity: Identity) -> Identity:
 
 
 def keep_identities(tx: Transaction, inbox_id: str, identities: Sequence[Identity]) -> None:
-    """Add those that a provider has and we do not; what is ours stays as it is."""
+    """Have those that a provider has; what is ours, and what was changed here, stays as it is."""
+    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
+    inbox = row[0] if row else None
     for identity in identities:
         if not is_taken(tx, identity.email):
             add_identity(tx, identity)
+        _follow(tx, inbox, identity)
+    _forget(tx, inbox, {identity.email for identity in identities})
+
+
+def _follow(tx: Transaction, inbox: int | None, there: Identity) -> None:
+    """Take over a name or a signature that was changed at the provider and not here."""
+    row = tx.one(
+        """SELECT number, name, signature, told FROM identities
+            WHERE email = :email AND inbox = :inbox""",
+        email=there.email,
+        inbox=inbox,
+    )
+    if row is None:
+        return
+    number, name, signature, told = row
+    was_name, was_signature = from_text(told) if told else (None, None)
+    tx.run(
+        """UPDATE identities SET name = :name, signature = :signature, told = :told
+            WHERE number = :number""",
+        name=there.name if name == was_name else name,
+        signature=there.signature if signature == was_signature else signature,
+        told=dumps([there.name, there.signature]),
+        number=number,
+    )
+
+
+def _forget(tx: Transaction, inbox: int | None, there: set[str]) -> None:
+    """Remove addresses that a provider has told of and has no more; mail leaves by another."""
+    rows = tx.all(
+        """SELECT number, email, is_default FROM identities
+            WHERE inbox = :inbox AND told IS NOT NULL ORDER BY number""",
+        inbox=inbox,
+    )
+    for number, _, is_default in [row for row in rows if row[1] not in there]:
+        tx.run("DELETE FROM identities WHERE number = :number", number=number)
+        if is_default:
+            tx.run(
+                """UPDATE identities SET is_default = 1 WHERE number =
+                       (SELECT min(number) FROM identities WHERE inbox = :inbox)""",
+                inbox=inbox,
+            )
 
 
 def list_identities(

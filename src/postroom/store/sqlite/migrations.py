@@ -480,6 +480,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     # Mail that a provider has and did not give out: it is asked for again.
     ("ALTER TABLE accounts ADD COLUMN unfetched TEXT",),
+    # Name and signature of an address as its provider told them last; what is ours has none.
+    ("ALTER TABLE identities ADD COLUMN told TEXT",),
 )
 
 
