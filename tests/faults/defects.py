@@ -173,16 +173,16 @@ def never_wait() -> None:
 
 def remember_the_place_first() -> None:
     """How far an account was read is written down before its mail is."""
-    from postroom.pipeline.sync import Pass
+    from postroom.pipeline.pulling import Pull
 
-    fetch = Pass._fetch
+    fetch = Pull._fetch
 
-    async def hasty(self: Pass, *given: Any) -> Any:
+    async def hasty(self: Pull, *given: Any) -> Any:
         for part in reversed([part async for part in fetch(self, *given)]):
             yield part
             await asyncio.sleep(0.1)
 
-    Pass._fetch = hasty  # type: ignore[method-assign]
+    Pull._fetch = hasty  # type: ignore[method-assign]
 
 
 def copy_the_file() -> None:

@@ -19,6 +19,9 @@ from postroom.ports.provider import Provider, WaitsForChanges
 LEASE = timedelta(seconds=20)
 RENEW_S = 5.0
 LOOK_AGAIN_S = 60.0
+BEGIN_AGAIN_S = 3_600.0
+"""How often an account is asked again what it can do and whom it may send as."""
+
 POLL_S = 30.0
 FIRST_WAIT_S = 2.0
 LONGEST_WAIT_S = 300.0
@@ -194,10 +197,13 @@ class Syncing:
         one = Pass(self.house, account, provider)
         if account.state != "ready":
             await self.house.store.set_account_state(account.id, "syncing")
-        await one.begin()
-        asked = -1
+        asked, begun = -1, -math.inf
+        clock = asyncio.get_running_loop().time
         while True:
             before, asked = asked, await self.house.store.asked_at(account.id)
+            if before != asked or clock() - begun >= BEGIN_AGAIN_S:
+                await one.begin()
+                begun = clock()
             listening = asyncio.create_task(self._listen(provider))
             try:
                 await self._look_at(one, is_asked=before != asked)
