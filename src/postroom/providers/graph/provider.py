@@ -75,7 +75,7 @@ class GraphProvider:
             can_create_alias=False,
             mail_bytes=MOST_BYTES,
             text_bytes=SENT_AT_ONCE_BYTES,
-            owner=_text(self._me.get("id")),
+            owner=_text(self._me.get("id")) or _text(self._me.get("mail")),
             owner_address=_text(self._me.get("mail")),
         )
 
