@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from postroom.errors import MailError, ProviderAuthFailed, ProviderError, RateLimited
 from postroom.model.remote import RemoteChanges, RemoteMessage, RemoteRef, Unfetched
-from postroom.pipeline.arriving import Mail
+from postroom.pipeline.keeping import Mail
 from postroom.ports.provider import Provider
 
 BATCH_MAILS = 200

@@ -11,9 +11,9 @@ from postroom.errors import MailError
 from postroom.model.account import Account
 from postroom.model.inbox import TRASH
 from postroom.model.remote import RemoteChanges, RemoteMessage, Unfetched
-from postroom.pipeline.arriving import Arriving, Mail
 from postroom.pipeline.fetching import Aside, Fetched, fetch_batch, fetch_batches
 from postroom.pipeline.house import House
+from postroom.pipeline.keeping import Keeping, Mail
 from postroom.pipeline.remote_names import storable
 from postroom.ports.provider import Provider
 
@@ -68,8 +68,8 @@ class Pull:
     push: Callable[[], Awaitable[None]]
 
     @property
-    def _arriving(self) -> Arriving:
-        return Arriving(self.house, self.account)
+    def _keeping(self) -> Keeping:
+        return Keeping(self.house, self.account)
 
     async def run(self, *, is_asked: bool) -> Pulled:
         """Take over what changed; mail is fetched while the mail before it is stored."""
@@ -132,7 +132,7 @@ class Pull:
         most = self.house.limits.message_bytes
         for message in unknown:
             if message.size_bytes > most:
-                self._arriving.skip(message, bytes=message.size_bytes)
+                self._keeping.skip(message, bytes=message.size_bytes)
         wanted = [m for m in unknown if m.size_bytes <= most and m.ref not in aside.kept]
         async for fetched in fetch_batches(self.provider, wanted):
             yield self._part(fetched, aside)
@@ -154,13 +154,13 @@ class Pull:
         """What was fetched; what the provider has and did not give out is put aside."""
         for message, why in fetched.failed:
             if aside.put(message.ref, self.house.clock()):
-                self._arriving.skip(message, error=why)
+                self._keeping.skip(message, error=why)
         has_changed = aside.drop(remote.ref for remote, _ in fetched.mails) or fetched.failed
         return _Part(fetched.mails, unfetched=tuple(aside.kept.values()) if has_changed else None)
 
     async def _store(self, part: _Part) -> None:
         if part.mails:
-            await self._arriving.keep(part.mails)
+            await self._keeping.keep(part.mails)
         if part.unfetched is not None:
             await self.house.store.set_unfetched(self.account.id, part.unfetched)
         if part.changes is not None:

@@ -22,10 +22,10 @@ from postroom.model.remote import (
     RemoteIdentity,
     RemoteMessage,
 )
-from postroom.pipeline.arriving import Arriving
 from postroom.pipeline.discarding import discard_unused
 from postroom.pipeline.fetching import fetch_batches
 from postroom.pipeline.house import House
+from postroom.pipeline.keeping import Keeping
 from postroom.pipeline.pulling import Pull, Pulled
 from postroom.pipeline.remote_names import is_identity, name_in
 from postroom.ports.provider import Provider
@@ -125,7 +125,7 @@ class Pass:
         await self.house.store.give_up_push(self.account.id, push, refusal)
         if push.kind == "delete":
             async for fetched in fetch_batches(self.provider, there):
-                await Arriving(self.house, self.account).keep(fetched.mails)
+                await Keeping(self.house, self.account).keep(fetched.mails)
 
     async def _look(self, push: Push) -> tuple[RemoteMessage, ...]:
         """How a message stands at the provider, as far as it says so."""

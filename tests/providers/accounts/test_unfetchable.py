@@ -19,7 +19,7 @@ from postroom.errors import ProviderError
 from postroom.model.page import Slice
 from postroom.model.remote import RemoteRef
 from postroom.pipeline import fetching
-from postroom.pipeline.arriving import Arriving, Mail
+from postroom.pipeline.keeping import Keeping, Mail
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk, open_desk
 from tests.providers.accounts.test_nonsense import JmapWorld
@@ -147,13 +147,13 @@ async def test_large_mails_are_not_in_memory_together(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[int] = []
-    keep = Arriving.keep
+    keep = Keeping.keep
 
-    async def counted(self: Arriving, mails: list[Mail]) -> None:
+    async def counted(self: Keeping, mails: list[Mail]) -> None:
         kept.append(sum(len(raw) for _, raw in mails))
         await keep(self, mails)
 
-    monkeypatch.setattr(Arriving, "keep", counted)
+    monkeypatch.setattr(Keeping, "keep", counted)
     monkeypatch.setattr(fetching, "BATCH_BYTES", MB)
     with keeping(kind, 500) as (world, keeper):
         async with desk_at(world, tmp_path) as desk:

@@ -18,7 +18,7 @@ Mail = tuple[RemoteMessage, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Arriving:
+class Keeping:
     """Keeps what was fetched from one account."""
 
     house: House
