@@ -72,7 +72,7 @@ def keeping(kind: str, status: int) -> Iterator[tuple[World, Keeper]]:
         return
     server: Graph | Gmail = Graph() if kind == "outlook" else Gmail()
     keeper = Keeper(server._answer, status)
-    server._web = WebServer(keeper)
+    server.web = WebServer(keeper)
     with server:
         yield GraphWorld(server) if isinstance(server, Graph) else GmailWorld(server), keeper
 
