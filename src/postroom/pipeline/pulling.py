@@ -123,7 +123,10 @@ class Pull:
                 aside.drop([ref])
                 yield _Part(unfetched=tuple(aside.kept.values()))
             for message in wanted:
-                yield self._part(await fetch_batch(self.provider, [message]), aside)
+                fetched = await fetch_batch(self.provider, [message])
+                if not fetched.mails and not fetched.failed:
+                    fetched = Fetched((), ((message, "the provider sends nothing"),))
+                yield self._part(fetched, aside)
 
     async def _fetch(self, changes: RemoteChanges, aside: Aside) -> AsyncIterator[_Part]:
         changes = replace(changes, messages=storable(changes.messages))
