@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
-from postroom.providers.jmap.client import JmapClient, refusal
+from postroom.providers.jmap.client import JmapClient, MethodFailed, MethodRefused, refusal
 
 _ROLES = {
     "inbox": INBOX,
@@ -61,7 +61,11 @@ class Mailboxes:
         found = self.named(path)
         if found is None:
             refused = (answer.get("notCreated") or {}).get("m", {})
-            raise refusal("Mailbox/set", refused)
+            error = refusal("Mailbox/set", refused)
+            if isinstance(error, MethodFailed):
+                # QUIRK: of a name that no mailbox can have, Cyrus says that it has failed.
+                raise MethodRefused(str(error), error.type)
+            raise error
         return found
 
 
