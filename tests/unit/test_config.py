@@ -123,6 +123,35 @@ def test_a_value_that_does_not_fit_is_refused(tmp_path, name, value):
     assert [f"POSTROOM_{name}"] == list(problems(error))
 
 
+@pytest.mark.parametrize(
+    "password", ["pa%ssSECRET", "SECRET%00", "pa@SECRET", "1/SECRET", "a/SECRET"]
+)
+def test_a_password_that_breaks_the_address_of_the_database_is_not_shown(tmp_path, password):
+    url = f"postgresql://postroom:{password}@db.internal:5432/postroom"
+
+    with pytest.raises(ConfigError) as error:
+        read_settings({"POSTROOM_DATABASE_URL": url}, folder=tmp_path)
+
+    [problem] = problems(error).values()
+    assert "%40" in problem
+    assert "SECRET" not in problem
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://postroom:pa%25ss%40%2F?#@db.internal:5432/postroom",
+        "postgresql://u:p@one:5432,two:5433/mail?target_session_attrs=read-write",
+        "postgres:///mail?host=/var/run/postgresql&sslrootcert=/etc/ssl/a@b.pem",
+        "postgresql://u@[::1]:5432/mail",
+    ],
+)
+def test_the_addresses_of_databases_that_libpq_takes(tmp_path, url):
+    assert (
+        url == read_settings({"POSTROOM_DATABASE_URL": url}, folder=tmp_path).settings.database_url
+    )
+
+
 @pytest.mark.parametrize("content", ["port = ", "port = [1]", "port = true", "\xff"])
 def test_a_file_that_cannot_be_used_is_said_and_not_passed_over(tmp_path, content):
     (tmp_path / "postroom.toml").write_bytes(content.encode("latin-1"))

@@ -8,6 +8,10 @@ from pathlib import Path
 
 from postroom.providers.smtp.url import parse_relay_url
 
+_DATABASE = re.compile(r"[a-z]+://([^@/]*@)?[^@/?]*(/[^@/?]*)?(\?.*)?")
+"""Less than what libpq takes for a URL: a password with a bare `@` or `/` would be one, too, and
+end up in the name of the host or the database, which errors show."""
+
 _TOPIC = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w.-]{1,256}"
 
 
@@ -111,11 +115,26 @@ def read_relay(raw: object) -> str:
 
 
 def read_database(raw: object) -> str:
-    """The URL of a PostgreSQL database. Raises ValueError."""
+    """The URL of a PostgreSQL database. Raises ValueError, without a word of what libpq says."""
     url = read_text(raw)
-    if not re.fullmatch(r"postgres(ql)?://[!-~]+", url):
-        raise ValueError("must be like postgresql://user:password@host:5432/postroom")
+    looks_right = re.fullmatch(r"postgres(ql)?://[!-~]+", url) and _DATABASE.fullmatch(url)
+    if not (looks_right and _is_read_by_libpq(url)):
+        raise ValueError(
+            "must be like postgresql://user:password@host:5432/postroom; in the password, write "
+            "% as %25, @ as %40 and / as %2F"
+        )
     return url
+
+
+def _is_read_by_libpq(url: str) -> bool:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        ports = str(conninfo_to_dict(url).get("port", ""))
+    except ProgrammingError:
+        return False
+    return re.fullmatch(r"[0-9,]*", ports) is not None
 
 
 def read_audit_key(raw: object) -> bytes:

@@ -254,6 +254,8 @@ def test_without_the_key_of_its_log_a_house_does_not_move(
     "place",
     [
         "postgreql://user:hunter2@db/postroom",
+        "postgresql://user:hunter2%@db/postroom",
+        "postgresql://user:pass@hunter2@db/postroom",
         "s3://bucket/mail",
         "host=127.0.0.1 dbname=mail password=hunter2",
     ],

@@ -57,7 +57,13 @@ looking for them by it. Here it would hide the partition that is meant."""
 
 def connect(url: str) -> psycopg.Connection:
     """Open a connection on which a commit returns only when the data is on disk."""
-    connection = psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor, **OPTIONS)
+    try:
+        connection = psycopg.connect(
+            url, autocommit=True, cursor_factory=psycopg.RawCursor, **OPTIONS
+        )
+    except psycopg.ProgrammingError:
+        # Nobody was asked yet: libpq cannot read the URL, and quotes it, with its password.
+        raise InvalidInput("the address of the database cannot be read; correct it") from None
     try:
         _prepare(connection)
     except BaseException:

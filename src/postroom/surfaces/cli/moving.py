@@ -61,7 +61,7 @@ async def _move(old: Settings, new: Settings) -> Moved:
 def _place(settings: Settings, place: str, blobs: str | None) -> Settings:
     """The settings with another place for mail, and for its blobs."""
     if re.match(r"postgres(ql)?://", place):
-        found = replace(settings, database_url=place)
+        found = replace(settings, database_url=_database(place))
     else:
         folder = _folder(place, "postgresql://…")
         found = replace(settings, data_dir=folder, database_url=None, blobs_url=None)
@@ -81,6 +81,15 @@ def _bucket(url: str) -> str:
         return read_blobs(url)
     except ValueError as error:
         raise InvalidInput(f"blobs: {error}") from None
+
+
+def _database(url: str) -> str:
+    from postroom.config.readers import read_database
+
+    try:
+        return read_database(url)
+    except ValueError as error:
+        raise InvalidInput(f"the address of a database {error}") from None
 
 
 def _folder(text: str, other: str) -> Path:
