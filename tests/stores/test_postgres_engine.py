@@ -23,6 +23,11 @@ SLEEPERS = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
      WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
+OPEN = """
+    SELECT 1 FROM pg_stat_activity
+     WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+       AND backend_type = 'client backend'
+"""
 
 
 @pytest.fixture
@@ -114,6 +119,54 @@ async def test_a_cut_inside_a_transaction_is_tried_again_and_happens_once(
     assert 1 == await engine.write(work)
     assert 2 == len(attempts)
     assert ["once"] == await names(engine)
+
+
+async def test_a_pause_inside_a_transaction_is_tried_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server cuts off who is silent: a machine that slept, say."""
+    monkeypatch.setattr(connections, "_SESSION", "SET idle_in_transaction_session_timeout = '10ms'")
+    engine = PostgresEngine.open(database_url)
+    attempts: list[int] = []
+
+    def work(tx: Transaction) -> tuple[object, ...] | None:
+        attempts.append(1)
+        tx.one("SELECT 1")
+        if len(attempts) == 1:
+            until_cut(database_url)
+        return tx.one("SELECT 2")
+
+    assert (2,) == await engine.read(work)
+    assert 2 == len(attempts)
+    await engine.close()
+
+
+def until_cut(url: str) -> None:
+    """Return when nobody has a transaction open."""
+    with psycopg.connect(url, autocommit=True) as admin:
+        while admin.execute(OPEN).fetchone() is not None:
+            pass
+
+
+async def test_the_server_may_end_connections_that_nobody_uses(
+    engine: PostgresEngine, database_url: str
+) -> None:
+    name = database_url.rpartition("/")[2]
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute(f"ALTER DATABASE {name} SET idle_session_timeout = '1ms'".encode())
+    other = PostgresEngine.open(database_url)
+
+    [row] = await other.read(lambda tx: tx.all("SHOW idle_session_timeout"))
+
+    assert ("0",) == row
+    await other.close()
+
+
+def test_who_was_idle_for_too_long_tries_again() -> None:
+    states = ("57P05", "25P03")
+
+    assert [True, True] == [connections.is_passing(psycopg.errors.lookup(s)()) for s in states]
+    assert not connections.is_passing(psycopg.errors.lookup("XX000")())
 
 
 @pytest.mark.parametrize("is_committed", [True, False])

@@ -31,6 +31,7 @@ OPTIONS: dict[str, Any] = {
     "tcp_user_timeout": 20_000,
 }
 _SESSION = """
+    SET idle_session_timeout = 0;
     SET idle_in_transaction_session_timeout = '60s';
     SET lock_timeout = '15s';
     SET jit = off;
@@ -43,11 +44,16 @@ PATIENCE_S = 10.0
 PAUSE_S = 0.1
 
 LOST = (psycopg.OperationalError, psycopg.InterfaceError)
-_AGAIN = (said.SerializationFailure, said.DeadlockDetected, said.ReadOnlySqlTransaction)
+_AGAIN = frozenset({"40001", "40P01", "25006"})
 """Others were quicker, or the server that we reach is not the first one yet, or any more."""
 
-_COMING_BACK = frozenset({"57P01", "57P02", "57P03", "53300", "25P03"})
-"""The server stops, starts, has crashed, has too many connections, or thought us gone."""
+_COMING_BACK = frozenset({"57P01", "57P02", "57P03", "53300"})
+"""The server stops, starts, has crashed, or has too many connections."""
+
+_CUT_OFF = frozenset({"57P05", "25P03", "25P04"})
+"""The server thought us gone, or was told to let nobody take so long."""
+
+_PASSING = _AGAIN | _COMING_BACK | _CUT_OFF
 
 _NAME = re.compile(r"'[^']*'|(?<!:):([a-zA-Z_]\w*)")
 _BARRED = re.compile(r"\+(?=(\w+\.)?inbox\b)")
@@ -168,12 +174,13 @@ class PostgresTransaction:
 
 def is_passing(error: BaseException) -> bool:
     """Whether nothing was done, and the same may work in a moment, on a new connection."""
-    if isinstance(error, _AGAIN):
-        return True
-    if not isinstance(error, LOST):
+    if not isinstance(error, psycopg.Error):
         return False
+    # The state says more than the class: psycopg has some of these as errors of the server itself.
     state = error.sqlstate
-    return state is None or state.startswith("08") or state in _COMING_BACK
+    if state is None:
+        return isinstance(error, LOST)
+    return state.startswith("08") or state in _PASSING
 
 
 def explained(error: Exception) -> Exception:
