@@ -35,7 +35,14 @@ _SESSION = """
     SET idle_in_transaction_session_timeout = '60s';
     SET lock_timeout = '15s';
     SET jit = off;
+    SET tcp_keepalives_idle = 10;
+    SET tcp_keepalives_interval = 5;
+    SET tcp_keepalives_count = 3;
+    SET tcp_user_timeout = 20000;
 """
+"""The server looks after its end of the connection as we do after ours: what a machine held that is
+gone from the net, others may have."""
+
 OLDEST_SERVER = 140_000
 
 PATIENCE_S = 10.0

@@ -13,6 +13,7 @@ import secrets
 import time
 
 import psycopg
+from psycopg.errors import LockNotAvailable
 
 from postroom.ports.bell import Topic
 from postroom.store.postgres.bell import RING
@@ -24,6 +25,7 @@ from postroom.store.postgres.connection import (
     explained,
     is_passing,
 )
+from postroom.store.postgres.frozen import Frozen
 from postroom.store.postgres.migrations import WRITING
 from postroom.store.writing import Job
 
@@ -35,8 +37,8 @@ WRITE_MARK = """
     INSERT INTO write_marks (writer, mark) VALUES (:writer, :mark)
     ON CONFLICT (writer) DO UPDATE SET mark = excluded.mark, at = now()
 """
-FORGET_MARKS = "DELETE FROM write_marks WHERE at < now() - interval '1 hour'"
-"""Each process leaves one, and none is looked for after a minute."""
+FORGET_MARKS = "DELETE FROM write_marks WHERE at < now() - interval '1 day'"
+"""Each process leaves one, and looks for it at once, unless it was suspended at a commit."""
 
 
 class Writer:
@@ -51,6 +53,7 @@ class Writer:
         self._name = secrets.token_hex(8)
         self._mark = 0
         self._connection: psycopg.Connection | None = None
+        self._frozen = Frozen()
 
     def commit(self, batch: list[Job]) -> None:
         """Run all jobs in one transaction; one that fails leaves the others alone."""
@@ -75,13 +78,22 @@ class Writer:
             try:
                 self._attempt(batch, is_again=is_again)
             except psycopg.Error as error:
-                if not is_passing(error) or time.monotonic() > deadline:
+                # Who was frozen comes late to its second attempt, and gets it all the same.
+                is_late = is_again and time.monotonic() > deadline
+                if not self._may_go_now(error, is_late=is_late):
                     raise
                 self.close()
                 is_again = True
                 time.sleep(PAUSE_S)
             else:
                 return
+
+    def _may_go_now(self, error: psycopg.Error, *, is_late: bool) -> bool:
+        """Whether another attempt may succeed."""
+        if isinstance(error, LockNotAvailable) and self._connection is not None:
+            self._connection.execute("ROLLBACK")
+            return self._frozen.end(self._connection)
+        return is_passing(error) and not is_late
 
     def _attempt(self, batch: list[Job], *, is_again: bool) -> None:
         if self._connection is None:
