@@ -62,6 +62,11 @@ class App:
             **parts, caller=caller, cursors=self.cursors, rates=self.rates, turns=self.turns
         )
 
+    def hurry(self) -> None:
+        """Keep nobody any longer who waits for news, or for a database that is silent: we stop."""
+        self.house.watch.close()
+        self.house.store.hurry()
+
     @asynccontextmanager
     async def at_work(self, *, serves: bool = True) -> AsyncIterator[None]:
         """Do what happens by itself for as long as the block lasts.

@@ -89,6 +89,9 @@ class KnowsItsState(Protocol):
     async def ping(self) -> None:
         """Return if reads and writes would work now; raise what stands in the way."""
 
+    def hurry(self) -> None:
+        """Wait no more for a database that does not answer: `close` is about to come."""
+
     async def close(self) -> None: ...
 
 

@@ -46,6 +46,9 @@ class ClosableEngine(Engine, Protocol):
     def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
         """Let each table go on after a number."""
 
+    def hurry(self) -> None:
+        """Wait for no database that does not answer: we are about to close."""
+
     async def close(self) -> None: ...
 
 
@@ -183,6 +186,9 @@ class SqlStore(SqlMail, SqlOutbox, SqlEvents, SqlRules, SqlMemories, SqlAccounts
         """How many messages there are."""
         row = await self._engine.read(lambda tx: tx.one("SELECT count(*) FROM messages"))
         return int(row[0]) if row else 0
+
+    def hurry(self) -> None:
+        self._engine.hurry()
 
     async def close(self) -> None:
         await self._engine.close()

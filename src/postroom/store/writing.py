@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import queue
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from postroom.store.threads import begin, until_over
 from postroom.store.transaction import Transaction
 
 T = TypeVar("T")
@@ -41,8 +41,7 @@ class WriteQueue:
     def __init__(self, commit: Callable[[list[Job]], None]) -> None:
         self._commit = commit
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="postroom-write", daemon=True)
-        self._thread.start()
+        self._thread = begin(self._run, "postroom-write")
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Have *work* done and return what it returns."""
@@ -54,7 +53,7 @@ class WriteQueue:
     async def close(self) -> None:
         """Finish what is queued."""
         self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await until_over(self._thread)
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from postroom.store.postgres import engine
 from tests.mails import mail
 from tests.servers import s3
 from tests.servers.ports import free_ports
@@ -270,6 +271,7 @@ def test_the_doctor_tells_a_database_that_does_not_answer(postroom, data, monkey
     data.mkdir(mode=0o700)
     monkeypatch.setenv("POSTROOM_PORT", "0")
     monkeypatch.setenv("POSTROOM_DATABASE_URL", "postgresql://me@127.0.0.1:9/postroom")
+    monkeypatch.setattr(engine, "PATIENCE_S", 0.0)
 
     result = postroom("doctor", "-o", "json")
 

@@ -9,12 +9,14 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from tests.servers import s3
+from tests.servers import postgres, s3
 from tests.servers.postroom import Running, command, environment, running
 from tests.surfaces.cli.test_serve import curl_in, fetch, serving
 
@@ -142,3 +144,48 @@ def test_a_worker_does_what_others_have_left(tmp_path: Path, database_url: str) 
         worker.kill()
         worker.wait()
         worker.stdout.close()
+
+
+@pytest.mark.parametrize("words", [("serve", "--workers", "2"), ("serve",), ("worker",)])
+def test_who_is_told_to_stop_does_not_wait_for_a_database_that_hangs(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Every process of the server is frozen, and stays so until we have ended."""
+    with postgres.running() as server:
+        given = {"POSTROOM_DATABASE_URL": server.new_database(), "POSTROOM_PORT": "0"}
+        process = subprocess.Popen(
+            command(*words),
+            env=environment(tmp_path / "data", given),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            assert process.stdout.readline()
+            wait_until(lambda: is_attended(server, given["POSTROOM_DATABASE_URL"]))
+            with frozen(server):
+                process.terminate()
+                assert 0 == process.wait(PATIENCE_S)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+def is_attended(server: postgres.Postgres, url: str) -> bool:
+    with psycopg.connect(url, autocommit=True) as admin:
+        return admin.execute("SELECT 1 FROM leases").fetchone() is not None
+
+
+@contextmanager
+def frozen(server: postgres.Postgres) -> Iterator[None]:
+    parent = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+    stopped = []
+    for process in (parent, *children(parent)):
+        os.kill(process, signal.SIGSTOP)
+        stopped.append(process)
+    try:
+        yield
+    finally:
+        for process in stopped:
+            os.kill(process, signal.SIGCONT)

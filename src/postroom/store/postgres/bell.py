@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import get_args
 
@@ -14,6 +15,7 @@ from postroom.errors import MailError
 from postroom.ports.bell import Topic
 from postroom.store.postgres.connection import connect
 from postroom.store.rings import Rings
+from postroom.store.threads import begin, until_over
 
 CHANNEL = "postroom"
 TOPICS: frozenset[Topic] = frozenset(get_args(Topic))
@@ -25,8 +27,8 @@ _RETRY_S = 0.25
 class NotifyBell:
     """Heard by this process once somebody in it has asked.
 
-    When it listens again after the server was gone, every topic rings: what was committed in
-    between may have been missed.
+    When it begins to listen, and again after the server was gone, every topic rings: what was
+    committed before may have been missed.
     """
 
     def __init__(self, url: str) -> None:
@@ -34,16 +36,12 @@ class NotifyBell:
         self._rings = Rings()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = threading.Event()
-        self._connection: psycopg.Connection | None = None
-        self._thread = threading.Thread(target=self._listen, name="postroom-bell", daemon=True)
+        self._thread: Future[None] | None = None
 
     def rung(self, topic: Topic) -> int:
         if self._loop is None and not self._closing.is_set():
             self._loop = asyncio.get_running_loop()
-            # Whoever asks looks next, so we must be listening by then.
-            with suppress(psycopg.Error, MailError):
-                self._connection = self._connected()
-            self._thread.start()
+            self._thread = begin(self._listen, "postroom-bell")
         return self._rings.count(topic)
 
     async def wait(self, topic: Topic, seen: int) -> int:
@@ -53,25 +51,16 @@ class NotifyBell:
     async def close(self) -> None:
         """Stop listening."""
         self._closing.set()
-        if self._loop is not None:
-            await asyncio.to_thread(self._thread.join)
         self._rings.cancel()
-
-    def _connected(self) -> psycopg.Connection:
-        connection = connect(self._url)
-        connection.execute(f"LISTEN {CHANNEL}")
-        return connection
+        if self._thread is not None:
+            await until_over(self._thread)
 
     def _listen(self) -> None:
         while not self._closing.is_set():
-            with suppress(psycopg.Error, MailError):
-                if self._connection is None:
-                    self._connection = self._connected()
-                    self._heard(TOPICS)
-                self._hear_from(self._connection)
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            with suppress(psycopg.Error, MailError), connect(self._url) as connection:
+                connection.execute(f"LISTEN {CHANNEL}")
+                self._heard(TOPICS)
+                self._hear_from(connection)
             self._closing.wait(_RETRY_S)
 
     def _hear_from(self, connection: psycopg.Connection) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import psycopg
 from psycopg import errors as said
 from psycopg.adapt import Dumper
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import PGconn, Ping
 from psycopg.types.numeric import Int8BinaryDumper, NumericBinaryLoader
 
 from postroom.errors import InvalidInput, MailError, StorageFull, Unavailable, Unstorable
@@ -177,6 +179,16 @@ class PostgresTransaction:
         statement, names = positional(sql)
         cursor = self._connection.cursor(binary=True)
         return cursor.execute(statement, [params[name] for name in names])
+
+
+def is_away(url: str) -> bool:
+    """Whether nobody answers, or only to say that the server starts.
+
+    Whoever cannot connect is not told why in a way that a program reads: a wrong password is no
+    reason to wait.
+    """
+    told = PGconn.ping(make_conninfo(url, **OPTIONS).encode())
+    return told in (Ping.NO_RESPONSE, Ping.REJECT)
 
 
 def is_passing(error: BaseException) -> bool:

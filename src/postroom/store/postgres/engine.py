@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import psycopg
@@ -19,6 +20,7 @@ from postroom.store.postgres.connection import (
     PostgresTransaction,
     connect,
     explained,
+    is_away,
     is_passing,
     postgres_errors,
 )
@@ -26,8 +28,11 @@ from postroom.store.postgres.migrations import migrate
 from postroom.store.postgres.pulse import Pulse
 from postroom.store.postgres.schema import PARTITIONS
 from postroom.store.postgres.writer import Writer
+from postroom.store.threads import Threads
 from postroom.store.transaction import Transaction
 from postroom.store.writing import WriteQueue
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _READERS = 6
@@ -47,22 +52,25 @@ class PostgresEngine:
         self._connections: list[psycopg.Connection] = []
         self._waiting = 0
         self._pulse = Pulse(url)
-        self._readers = ThreadPoolExecutor(_READERS, "postroom-read")
+        self._is_hurried = False
+        self._readers = Threads(_READERS, "postroom-read")
         self._writer = Writer(url)
         self._writing = WriteQueue(self._writer.commit)
 
     @classmethod
     def open(cls, url: str, partitions: int = PARTITIONS) -> PostgresEngine:
         """Connect and bring the schema up to date. Raises MailError, which says what is wrong."""
-        try:
-            with connect(url) as connection:
-                migrate(connection, partitions)
-        except psycopg.OperationalError as error:
-            reason = str(error).splitlines()[0]
-            raise Unavailable(f"the database cannot be used: {reason}", retry_after=2) from error
-        except psycopg.Error as error:
-            raise explained(error) from error
-        return cls(url)
+        deadline, is_there = time.monotonic() + PATIENCE_S, False
+        while True:
+            try:
+                with connect(url) as connection:
+                    migrate(connection, partitions)
+                return cls(url)
+            except psycopg.Error as error:
+                if is_there or not is_passing(error) or time.monotonic() > deadline:
+                    raise _unusable(error) from error
+                is_there = not is_away(url)  # it may be there by now: then once more
+                time.sleep(PAUSE_S)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* on one consistent snapshot. Raises Unavailable when too many wait."""
@@ -70,9 +78,8 @@ class PostgresEngine:
             raise Unavailable("there is too much to do; try again", retry_after=1)
         self._waiting += 1
         try:
-            loop = asyncio.get_running_loop()
-            reading = loop.run_in_executor(self._readers, self._read, work, time.monotonic())
-            return await self._pulse.wait(reading)
+            reading = self._readers.submit(partial(self._read, work, time.monotonic()))
+            return await self._pulse.wait(asyncio.wrap_future(reading))
         finally:
             self._waiting -= 1
 
@@ -82,7 +89,7 @@ class PostgresEngine:
 
     async def compute(self, work: Callable[[], T]) -> T:
         """Run *work*, which asks the database nothing, once, beside those who read."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        return await asyncio.wrap_future(self._readers.submit(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""
@@ -107,11 +114,26 @@ class PostgresEngine:
         for name, number in given.items():
             tx.one(f"SELECT setval('{name}_number_seq', :number)", number=number)
 
+    def hurry(self) -> None:
+        """Try nothing again from now on, and wait for no server that is silent: we are to stop.
+
+        One that is slow is waited for. What is given up was acknowledged to nobody.
+        """
+        self._is_hurried = self._writer.is_hurried = True
+        self._pulse.hurry()
+
     async def close(self) -> None:
-        """Finish what is queued and close every connection."""
-        await self._writing.close()
-        await asyncio.to_thread(self._readers.shutdown)
-        await self.bell.close()
+        """Finish what is queued and close every connection, unless the server is silent."""
+        self.hurry()
+        try:
+            await self._pulse.wait(self._end())
+        except Unavailable:
+            log.warning("database.left", extra={"error": "it does not answer"})
+        finally:
+            self._pulse.close()
+
+    async def _end(self) -> None:
+        await asyncio.gather(self._writing.close(), self._readers.close(), self.bell.close())
         self._writer.close()
         for connection in self._connections:
             connection.close()
@@ -122,7 +144,8 @@ class PostgresEngine:
                 try:
                     return self._read_once(work)
                 except psycopg.Error as error:
-                    if not is_passing(error) or time.monotonic() > asked_at + PATIENCE_S:
+                    is_late = self._is_hurried or time.monotonic() > asked_at + PATIENCE_S
+                    if is_late or not is_passing(error):
                         raise
                     time.sleep(PAUSE_S)
 
@@ -142,3 +165,10 @@ class PostgresEngine:
             connection = self._local.connection = connect(self._url)
             self._connections = [c for c in self._connections if not c.closed] + [connection]
         return connection
+
+
+def _unusable(error: psycopg.Error) -> Exception:
+    if not isinstance(error, psycopg.OperationalError):
+        return explained(error)
+    reason = str(error).splitlines()[0]
+    return Unavailable(f"the database cannot be used: {reason}", retry_after=2)

@@ -31,7 +31,7 @@ def migrate(connection: psycopg.Connection, partitions: int = PARTITIONS) -> Non
     known = steps(partitions)
     while True:
         with connection.transaction():
-            connection.execute(f"SELECT pg_advisory_xact_lock({MIGRATING[0]}, {MIGRATING[1]})")
+            _wait_for_others(connection)
             version = _version(connection)
             if version >= len(known):
                 break
@@ -47,6 +47,14 @@ def migrate(connection: psycopg.Connection, partitions: int = PARTITIONS) -> Non
             f"this database has schema {version}, but this Postroom knows only {len(known)}; "
             "run the newer Postroom that made it, or restore a backup"
         )
+
+
+def _wait_for_others(connection: psycopg.Connection) -> None:
+    """Wait until nobody else migrates, however long a step of theirs takes."""
+    limit = connection.execute("SHOW lock_timeout").fetchone()
+    connection.execute("SET LOCAL lock_timeout = 0")
+    connection.execute(f"SELECT pg_advisory_xact_lock({MIGRATING[0]}, {MIGRATING[1]})")
+    connection.execute("SELECT set_config('lock_timeout', $1, true)", limit)
 
 
 def _version(connection: psycopg.Connection) -> int:

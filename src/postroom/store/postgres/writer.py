@@ -54,6 +54,7 @@ class Writer:
         self._mark = 0
         self._connection: psycopg.Connection | None = None
         self._frozen = Frozen()
+        self.is_hurried = False
 
     def commit(self, batch: list[Job]) -> None:
         """Run all jobs in one transaction; one that fails leaves the others alone."""
@@ -79,7 +80,7 @@ class Writer:
                 self._attempt(batch, is_again=is_again)
             except psycopg.Error as error:
                 # Who was frozen comes late to its second attempt, and gets it all the same.
-                is_late = is_again and time.monotonic() > deadline
+                is_late = is_again and (self.is_hurried or time.monotonic() > deadline)
                 if not self._may_go_now(error, is_late=is_late):
                     raise
                 self.close()

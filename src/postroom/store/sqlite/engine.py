@@ -100,6 +100,9 @@ class SqliteEngine:
                 number=number,
             )
 
+    def hurry(self) -> None:
+        """Nothing: a file is always there."""
+
     async def close(self) -> None:
         """Finish what is queued and close every connection."""
         await self._writing.close()

@@ -165,7 +165,7 @@ async def _serve(
             ports.http,
             asgi,
             ready=lambda _port: ready() if ready else None,
-            stopping=app.house.watch.close,
+            stopping=app.hurry,
         )
 
 
@@ -179,6 +179,7 @@ def worker(session: Session) -> None:
         async with app.at_work():
             print("Postroom is at work. Stop it with Ctrl-C.", flush=True)
             await stop.wait()
+            app.hurry()
 
     session.run(work)
 
@@ -215,12 +216,15 @@ def mcp(session: Session, /, *, key: str | None, **given: Any) -> None:
 
     async def run() -> None:
         async with open_app(settings) as app, app.filling_in():
-            await serve_stdio(
-                app,
-                toolsets=settings.toolsets,
-                read_only=settings.read_only,
-                caller=OWNER if key is None else await app.authenticate(key),
-            )
+            try:
+                await serve_stdio(
+                    app,
+                    toolsets=settings.toolsets,
+                    read_only=settings.read_only,
+                    caller=OWNER if key is None else await app.authenticate(key),
+                )
+            finally:
+                app.hurry()
 
     asyncio.run(run())
 

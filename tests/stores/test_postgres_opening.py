@@ -1,0 +1,108 @@
+"""What a PostgreSQL must be to be opened, and who is waited for until then."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from postroom.errors import MailError, Unavailable
+from postroom.store.postgres import connection as connections
+from postroom.store.postgres import engine as engines
+from postroom.store.postgres import migrations
+from postroom.store.postgres import writer as writers
+from postroom.store.postgres.engine import PostgresEngine
+from postroom.store.postgres.migrations import migrate
+from tests.servers.postgres import Postgres, running
+
+WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_that_is_not_in_utf_8_is_refused(
+    postgres_server: Postgres, encoding: str
+) -> None:
+    name = f"in_{encoding.lower()}"
+    with psycopg.connect(postgres_server.url("postgres"), autocommit=True) as admin:
+        made = f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+        admin.execute(made.encode())
+
+    with pytest.raises(MailError, match=f"in {encoding}.*ENCODING 'UTF8'"):
+        PostgresEngine.open(postgres_server.url(name))
+
+    postgres_server.drop(postgres_server.url(name))
+
+
+def test_a_database_of_a_newer_postroom_is_refused(database_url: str) -> None:
+    with connections.connect(database_url) as connection:
+        connection.execute("UPDATE schema_version SET version = 1000")
+        with pytest.raises(MailError, match="newer"):
+            migrate(connection)
+
+
+def test_a_step_waits_for_who_writes(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = (*migrations.steps(), ("UPDATE facts SET value = value",))
+    monkeypatch.setattr(migrations, "steps", lambda partitions: known)
+    with connections.connect(database_url) as writer, connections.connect(database_url) as other:
+        other.execute("SET lock_timeout = '20ms'")
+        writer.execute(writers.BEGIN)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            migrate(other)
+        writer.execute("ROLLBACK")
+        migrate(other)
+        row = other.execute("SELECT version FROM schema_version").fetchone()
+
+    assert (len(known),) == row
+
+
+async def test_who_starts_during_a_migration_waits_until_it_is_over(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_SESSION", "SET lock_timeout = '1ms'")
+    with psycopg.connect(database_url) as admin:
+        admin.execute(f"SELECT pg_advisory_xact_lock{migrations.MIGRATING}".encode())
+        opening = asyncio.create_task(asyncio.to_thread(PostgresEngine.open, database_url))
+        await asyncio.to_thread(until_waited_for, admin, opening)
+        await asyncio.wait([opening], timeout=0.2)
+
+        assert not opening.done()
+    await (await opening).close()
+
+
+def until_waited_for(admin: psycopg.Connection, opening: asyncio.Task[PostgresEngine]) -> None:
+    while not opening.done() and admin.execute(WAITING).fetchone() is None:
+        pass
+
+
+async def test_a_server_that_starts_is_waited_for() -> None:
+    with running() as server:
+        url = server.new_database()
+        server.control("stop", "-m", "fast")
+        opening = asyncio.create_task(asyncio.to_thread(PostgresEngine.open, url))
+        await asyncio.wait([opening], timeout=0.2)
+        assert not opening.done()
+        await asyncio.to_thread(server.control, "start")
+
+        await (await opening).close()
+
+
+def test_what_no_patience_mends_is_said_at_once(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else this would take for ever."""
+    monkeypatch.setattr(engines, "PATIENCE_S", float("inf"))
+
+    with pytest.raises(Unavailable, match="does not exist"):
+        PostgresEngine.open(database_url + "_and_no_more")
+
+
+def test_a_database_that_cannot_be_reached_is_named_without_the_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "PATIENCE_S", 0.0)
+    with pytest.raises(Unavailable) as refused:
+        PostgresEngine.open("postgresql://me:secret@127.0.0.1:9/postroom")
+
+    assert "127.0.0.1" in str(refused.value)
+    assert "secret" not in str(refused.value)
