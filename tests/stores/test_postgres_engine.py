@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from postroom.errors import InvalidInput, Unavailable, Unstorable
 from postroom.store.postgres import connection as connections
-from postroom.store.postgres import pulse
+from postroom.store.postgres import hosts, pulse
 from postroom.store.postgres import writer as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
@@ -174,7 +176,7 @@ async def test_a_commit_that_nobody_confirms_happens_once(
     engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
     attempts = []
-    real = writers.connect
+    real = hosts.connect
 
     class Deaf:
         """A connection that breaks at its first commit, before or after the server has it."""
@@ -197,7 +199,7 @@ async def test_a_commit_that_nobody_confirms_happens_once(
         attempts.append(url)
         return Deaf(real(url)) if len(attempts) == 1 else real(url)
 
-    monkeypatch.setattr(writers, "connect", connect)
+    monkeypatch.setattr(hosts, "connect", connect)
     ran = []
 
     def work(tx: Transaction) -> str:
@@ -219,7 +221,7 @@ async def test_a_server_that_stays_away_is_unavailable(
         raise psycopg.OperationalError("connection refused")
 
     monkeypatch.setattr(writers, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(writers, "connect", away)
+    monkeypatch.setattr(hosts, "connect", away)
 
     with pytest.raises(Unavailable) as refused:
         await engine.write(lambda tx: put(tx, "never"))
@@ -269,22 +271,22 @@ async def test_a_server_that_hangs_is_not_waited_for_at_the_end(
 
 
 async def test_a_server_that_is_away_is_not_waited_for_at_the_end(
-    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+    engine: PostgresEngine, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts = []
 
     def away(url: str) -> object:
-        attempts.append(url)
+        attempts.append(database_url.rpartition("/")[2] in url)
         raise psycopg.OperationalError("connection refused")
 
     monkeypatch.setattr(writers, "PATIENCE_S", 3600)
-    monkeypatch.setattr(writers, "connect", away)
+    monkeypatch.setattr(hosts, "connect", away)
     engine.hurry()
 
     with pytest.raises(Unavailable):
         await engine.write(lambda tx: put(tx, "never"))
 
-    assert 2 == len(attempts)
+    assert 2 == sum(attempts)
 
 
 async def test_a_server_that_is_slow_is_waited_for_at_the_end(engine: PostgresEngine) -> None:
@@ -331,6 +333,55 @@ async def test_work_that_takes_long_is_let_be_while_the_server_answers_others(
     await engine.read(lambda tx: tx.one("SELECT 1 FROM pg_sleep(1)"))
 
     assert proxy.connections > opened + 1
+
+
+async def test_a_first_server_that_is_dead_and_silent_hides_no_other(
+    database_url: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It costs its time once; then the one that answered is asked first."""
+    monkeypatch.setitem(connections.OPTIONS, "connect_timeout", 2)
+    async with proxied(postgres_server.port) as dead:
+        dead.stall_after = 0
+        both = f"127.0.0.1:{dead.port},127.0.0.1:{postgres_server.port}"
+        url = database_url.replace(f"127.0.0.1:{postgres_server.port}", both)
+        opened = await asyncio.to_thread(PostgresEngine.open, url)
+        monkeypatch.setattr(pulse, "LOOK_S", 0.05)
+        monkeypatch.setattr(pulse, "CONNECT_S", 2)
+
+        await opened.read(lambda tx: tx.one("SELECT 1 FROM pg_sleep(0.5)"))
+        asked = dead.connections
+        await opened.write(lambda tx: put(tx, "there"))
+        await opened.read(lambda tx: tx.one("SELECT 1 FROM pg_sleep(0.5)"))
+
+        assert (["there"], asked) == (await names(opened), dead.connections)
+        await opened.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://u:p%40@a:1,b:2/m", {"host": "b,a", "port": "2,1", "password": "p@"}),
+        ("postgresql://a,b/m?port=5", {"host": "b,a", "port": "5"}),
+        ("postgresql://b:2/m", {"host": "b", "port": "2"}),
+        ("postgresql:///m", {"dbname": "m"}),
+    ],
+)
+def test_the_server_that_answered_is_asked_first(url: str, expected: dict[str, str]) -> None:
+    named = hosts.Hosts(url)
+
+    named.remember(Answered("b", 5 if "port=5" in url else 2))
+
+    said = conninfo_to_dict(named.url)
+    assert expected.items() <= said.items()
+    assert said.keys() == conninfo_to_dict(url).keys()
+
+
+@dataclass
+class Answered:
+    """Who answered, as psycopg says it."""
+
+    host: str
+    port: int
 
 
 async def test_a_server_that_only_reads_is_unavailable_until_it_is_promoted(

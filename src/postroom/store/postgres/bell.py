@@ -13,7 +13,7 @@ import psycopg
 
 from postroom.errors import MailError
 from postroom.ports.bell import Topic
-from postroom.store.postgres.connection import connect
+from postroom.store.postgres.hosts import Hosts
 from postroom.store.rings import Rings
 from postroom.store.threads import begin, until_over
 
@@ -31,8 +31,8 @@ class NotifyBell:
     committed before may have been missed.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
         self._rings = Rings()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = threading.Event()
@@ -57,7 +57,7 @@ class NotifyBell:
 
     def _listen(self) -> None:
         while not self._closing.is_set():
-            with suppress(psycopg.Error, MailError), connect(self._url) as connection:
+            with suppress(psycopg.Error, MailError), self._hosts.connect() as connection:
                 connection.execute(f"LISTEN {CHANNEL}")
                 self._heard(TOPICS)
                 self._hear_from(connection)

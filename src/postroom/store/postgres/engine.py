@@ -24,6 +24,7 @@ from postroom.store.postgres.connection import (
     is_passing,
     postgres_errors,
 )
+from postroom.store.postgres.hosts import Hosts
 from postroom.store.postgres.migrations import migrate
 from postroom.store.postgres.pulse import Pulse
 from postroom.store.postgres.schema import PARTITIONS
@@ -46,15 +47,15 @@ class PostgresEngine:
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self.bell = NotifyBell(url)
+        self._hosts = hosts = Hosts(url)
+        self.bell = NotifyBell(hosts)
         self._local = threading.local()
         self._connections: list[psycopg.Connection] = []
         self._waiting = 0
-        self._pulse = Pulse(url)
+        self._pulse = Pulse(hosts)
         self._is_hurried = False
         self._readers = Threads(_READERS, "postroom-read")
-        self._writer = Writer(url)
+        self._writer = Writer(hosts)
         self._writing = WriteQueue(self._writer.commit)
 
     @classmethod
@@ -162,7 +163,7 @@ class PostgresEngine:
         """The connection of this thread."""
         connection: psycopg.Connection | None = getattr(self._local, "connection", None)
         if connection is None or connection.closed:
-            connection = self._local.connection = connect(self._url)
+            connection = self._local.connection = self._hosts.connect()
             self._connections = [c for c in self._connections if not c.closed] + [connection]
         return connection
 

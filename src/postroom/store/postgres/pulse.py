@@ -10,6 +10,7 @@ import psycopg
 
 from postroom.errors import Unavailable
 from postroom.store.postgres.connection import CONNECT_S, OPTIONS, PATIENCE_S
+from postroom.store.postgres.hosts import Hosts
 
 T = TypeVar("T")
 LOOK_S = PATIENCE_S - CONNECT_S
@@ -28,8 +29,8 @@ class Pulse:
     done once the server goes on, like all that is cut off at the commit.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
         self._asking: asyncio.Task[bool] | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
@@ -75,14 +76,15 @@ class Pulse:
     async def _beats(self) -> bool:
         """Ask once for all who want to know at the same time."""
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask(CONNECT_S))
+            self._asking = asyncio.create_task(self._ask(CONNECT_S * self._hosts.count))
         return await asyncio.shield(self._asking)
 
     async def _ask(self, within_s: float) -> bool:
         """Silence alone is none: what is refused at once is tried again by who does the work."""
         try:
             async with asyncio.timeout(within_s):
-                connection = await psycopg.AsyncConnection.connect(self._url, **OPTIONS)
+                connection = await psycopg.AsyncConnection.connect(self._hosts.url, **OPTIONS)
+                self._hosts.remember(connection.info)
                 async with connection:
                     await connection.execute("SELECT 1")
         except (TimeoutError, psycopg.errors.ConnectionTimeout):

@@ -21,11 +21,11 @@ from postroom.store.postgres.connection import (
     PATIENCE_S,
     PAUSE_S,
     PostgresTransaction,
-    connect,
     explained,
     is_passing,
 )
 from postroom.store.postgres.frozen import Frozen
+from postroom.store.postgres.hosts import Hosts
 from postroom.store.postgres.migrations import WRITING
 from postroom.store.writing import Job
 
@@ -48,8 +48,8 @@ class Writer:
     leaves a mark, and a second attempt looks for it first: the lock says that the first is over.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
         self._name = secrets.token_hex(8)
         self._mark = 0
         self._connection: psycopg.Connection | None = None
@@ -98,7 +98,7 @@ class Writer:
 
     def _attempt(self, batch: list[Job], *, is_again: bool) -> None:
         if self._connection is None:
-            self._connection = connect(self._url)
+            self._connection = self._hosts.connect()
         connection = self._connection
         connection.execute(BEGIN)
         tx, announced = PostgresTransaction(connection), set[Topic]()
