@@ -72,6 +72,10 @@ def test_the_compose_file_fits_together() -> None:
     assert {"postgres", "s3"} <= services.keys()
 
 
+def test_systemd_leaves_it_to_the_parent_to_stop_its_processes() -> None:
+    assert "KillMode=mixed" in (FOLDER / "postroom.service").read_text().splitlines()
+
+
 def test_every_secret_of_the_compose_file_is_asked_for() -> None:
     text = (FOLDER / "compose.yaml").read_text()
 

@@ -28,11 +28,18 @@ async def endless(scope, receive, send):
     await send({"type": "http.response.body", "body": b"begun", "more_body": True})
     await asyncio.Event().wait()
 
+async def lasting(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+    await asyncio.sleep(0.5)
+    await send({"type": "http.response.body", "body": b" and done"})
+
 async def main():
     settings = read_settings({"POSTROOM_DATA_DIR": sys.argv[1]}).settings
     async with open_app(settings) as app:
         ready = lambda port: print(port, file=sys.stderr, flush=True)
-        await serve(build(app, mounts={"/endless": endless}), "127.0.0.1", 0, ready=ready)
+        mounts = {"/endless": endless, "/lasting": lasting}
+        await serve(build(app, mounts=mounts), "127.0.0.1", 0, ready=ready)
     print("closed", file=sys.stderr, flush=True)
 
 asyncio.run(main())
@@ -72,6 +79,23 @@ async def test_a_signal_ends_it_cleanly_though_an_answer_is_under_way(tmp_path, 
     assert 0 == served.returncode
     assert b"" == out
     assert err.endswith(b"closed\n")
+
+
+async def test_who_is_told_twice_at_once_to_stop_still_ends_its_answers(tmp_path):
+    """By the group and by the parent, as `systemctl stop` and Ctrl-C do it."""
+    async with (
+        process(tmp_path) as (served, port),
+        httpx2.AsyncClient() as client,
+        client.stream("GET", f"http://127.0.0.1:{port}/lasting") as answer,
+    ):
+        parts = answer.aiter_bytes()
+        said = await anext(parts)
+        served.send_signal(signal.SIGINT)
+        served.send_signal(signal.SIGTERM)
+        said += b"".join([part async for part in parts])
+
+        assert b"begun and done" == said
+        assert 0 == await asyncio.wait_for(served.wait(), 60)
 
 
 async def test_a_taken_port_is_said_plainly():

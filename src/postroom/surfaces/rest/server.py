@@ -28,6 +28,9 @@ __all__ = ["Door", "build", "listen", "serve", "serve_on"]
 GRACE_S = 1
 """How long answers that are under way may take at the end."""
 
+INSIST_S = 1.0
+"""Who tells us to stop once more after so long does not want to wait for answers."""
+
 KEEP_ALIVE_S = 75
 """How long a connection may be idle: longer than the 60 s of proxies, so that they close first."""
 
@@ -131,9 +134,13 @@ class _Server(uvicorn.Server):
 @contextlib.contextmanager
 def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
     loop = asyncio.get_running_loop()
+    told_at: float | None = None
 
     def stop() -> None:
-        server.force_exit = server.should_exit
+        # In a group of processes each is told by whoever ends it, and again by the parent.
+        nonlocal told_at
+        told_at = told_at or loop.time()
+        server.force_exit = loop.time() > told_at + INSIST_S
         server.should_exit = True
 
     signals = (signal.SIGTERM, signal.SIGINT)
