@@ -179,6 +179,31 @@ def _restore(db: apsw.Connection, rows: list, heads: list) -> None:
     db.execute("COMMIT")
 
 
+async def test_what_was_cut_off_is_found_after_new_entries_too(folder):
+    """So it is after the database was brought back to an earlier moment."""
+    db = apsw.Connection(str(folder / "postroom.db"))
+    db.execute("DROP TRIGGER audit_stays; DROP TRIGGER audit_remains")
+    KEYS[:] = [load_key(folder / "audit.key")]
+    [(last,)] = db.execute("SELECT number FROM audit_head")
+    [(link,)] = db.execute("SELECT hash FROM audit WHERE number = ?", (last - 1,))
+    db.execute("DELETE FROM audit WHERE number = ?", (last,))
+    proof = Seal(KEYS[0]).head(last - 1, link)
+    db.execute("UPDATE audit_head SET number = ?, hash = ?, proof = ?", (last - 1, link, proof))
+    db.close()
+    assert [f"audit: the log ends at {last - 1}, but it went to {last} once"] == list(
+        await problems_of(folder)
+    )
+
+    async with open_app(settings_of(folder)) as app:
+        for key in ("one", "two", "three"):
+            await call(app.context(OWNER), memories.memory_add, {"key": key, "text": "T."})
+
+    told = (f"audit: entry {last} is not the one that was marked",)
+    assert told == await problems_of(folder)
+    (folder / "audit.mark").unlink()
+    assert () == await problems_of(folder)
+
+
 async def test_a_damaged_mark_and_another_key_are_found(folder):
     mark, key = folder / "audit.mark", folder / "audit.key"
     whole = mark.read_bytes()

@@ -28,6 +28,7 @@ _VALUES = ":id, :at, :actor, :action, :target, :inbox, :details, :namespace"
 NOTE = f"INSERT INTO audit_pending ({_CONTENT}) VALUES ({_VALUES})"
 PENDING = f"SELECT {_CONTENT} FROM audit_pending ORDER BY number"
 INSERT = f"INSERT INTO audit ({_COLUMNS}) VALUES (:number, {_VALUES}, :hash)"
+ENTRY = "SELECT 1 FROM audit WHERE number = :number AND hash = :hash"
 MOVE_HEAD = "UPDATE audit_head SET number = :number, hash = :hash, proof = :proof"
 MAKE_HEAD = "INSERT INTO audit_head (number, hash, proof) VALUES (:number, :hash, :proof)"
 INBOX_OF = {
@@ -112,13 +113,17 @@ def _targets(deed: Deed, result: object) -> Sequence[str]:
 
 
 def seal(tx: Transaction, seal: Seal) -> tuple[int, bytes] | None:
-    """Chain what was noted to what is there; the number and hash of the newest entry, if any."""
+    """Chain what was noted to what is there; the number and hash of the newest entry, if any.
+
+    None, too, if the marked entry is not in the log: its mark must stay, so that this is found.
+    """
     pending = tx.all(PENDING)
     if not pending:
         return None
     # Whoever changes this row first is first in the log; others wait for them.
     head = tx.one("UPDATE audit_head SET number = number + 0 RETURNING number, hash")
     number, link = (head[0], bytes(head[1])) if head else (0, START)
+    has_marked = _has_marked(tx, seal, (number, link))
     for row in pending:
         number += 1
         link = seal.link(link, _content(number, row))
@@ -126,7 +131,18 @@ def seal(tx: Transaction, seal: Seal) -> tuple[int, bytes] | None:
     tx.put("DELETE FROM audit_pending")
     proof = seal.head(number, link)
     tx.put(MOVE_HEAD if head else MAKE_HEAD, number=number, hash=link, proof=proof)
-    return number, link
+    return (number, link) if has_marked else None
+
+
+def _has_marked(tx: Transaction, seal: Seal, head: tuple[int, bytes]) -> bool:
+    """Whether the entry that was marked is in the log; as a rule it is the last one."""
+    try:
+        marked = seal.marked()
+    except ValueError:
+        return True  # a damaged mark says nothing
+    if marked is None or marked == head:
+        return True
+    return tx.one(ENTRY, number=marked[0], hash=marked[1]) is not None
 
 
 def _content(number: int, row: Row) -> bytes:
