@@ -45,7 +45,7 @@ class Pulse:
         try:
             while not doing.done():
                 await asyncio.wait([doing], timeout=LOOK_S)
-                if not (doing.done() or await self._beats() or doing.done()):
+                if not (doing.done() or await self._beats(doing)):
                     raise _silent()
             if self._is_given_up and doing.cancelled():
                 raise _silent()
@@ -73,11 +73,13 @@ class Pulse:
         for doing in tuple(self._waiting):
             doing.cancel()
 
-    async def _beats(self) -> bool:
-        """Ask once for all who want to know at the same time."""
+    async def _beats(self, doing: asyncio.Future[Any]) -> bool:
+        """Ask once for all who want to know at the same time, and have no answer of their own."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask(CONNECT_S * self._hosts.count))
-        return await asyncio.shield(self._asking)
+        asking = self._asking
+        await asyncio.wait([doing, asking], return_when=asyncio.FIRST_COMPLETED)
+        return doing.done() or asking.result()
 
     async def _ask(self, within_s: float) -> bool:
         """Silence alone is none: what is refused at once is tried again by who does the work."""
