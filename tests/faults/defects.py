@@ -196,16 +196,16 @@ def copy_the_file() -> None:
 
 def confirm_early() -> None:
     """PostgreSQL confirms a commit before it is on disk."""
-    from postroom.store.postgres import writer
+    from postroom.store.postgres import hosts
 
-    connect = writer.connect
+    connect = hosts.connect
 
     def careless(url: str) -> Any:
         connection = connect(url)
         connection.execute("SET synchronous_commit = off")
         return connection
 
-    writer.connect = careless
+    hosts.connect = careless
 
 
 LEASE_S = 4
