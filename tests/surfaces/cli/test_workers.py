@@ -9,8 +9,8 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -180,12 +180,15 @@ def is_attended(server: postgres.Postgres, url: str) -> bool:
 @contextmanager
 def frozen(server: postgres.Postgres) -> Iterator[None]:
     parent = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
-    stopped = []
-    for process in (parent, *children(parent)):
-        os.kill(process, signal.SIGSTOP)
-        stopped.append(process)
+    every = (parent, *children(parent))
+    tell(every, signal.SIGSTOP)
     try:
         yield
     finally:
-        for process in stopped:
-            os.kill(process, signal.SIGCONT)
+        tell(every, signal.SIGCONT)
+
+
+def tell(processes: Iterable[int], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):  # it may have ended by itself
+            os.kill(process, number)
