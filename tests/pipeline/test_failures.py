@@ -157,6 +157,7 @@ async def a_relay_that_falls_silent(scene: Scene) -> None:
 
 async def a_relay_that_is_busy_for_two_days(scene: Scene) -> None:
     await sent(scene)
+    await hand_over(scene, {"RCPT": b"450 4.2.0 later"}, "outbox_deferred")
     scene.now += timedelta(hours=49)
     await hand_over(scene, {"RCPT": b"450 4.2.0 later"}, "outbox_bounced")
 
