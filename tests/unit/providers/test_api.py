@@ -10,7 +10,6 @@ import pytest
 
 from postroom.errors import ProviderAuthFailed, ProviderError, RateLimited
 from postroom.model.account import RateLimits
-from postroom.providers.web import api as web_api
 from postroom.providers.web.api import Api, ApiRefused, Fixed, refuse_clear_text
 from tests.servers.web import Answer, Asked, WebServer
 
@@ -61,11 +60,11 @@ async def test_a_refused_login_and_a_refusal_are_told_apart_and_keep_the_token_s
         await api.close()
 
 
-async def test_answers_that_are_no_answers_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_api, "MOST_BYTES", 100_000)
+async def test_answers_that_are_no_answers_are_errors() -> None:
     deep = b"[" * 50_000 + b"]" * 50_000
     bodies = {"/long": b"[" + b"1," * 60_000 + b"1]", "/deep": deep[:99_000], "/text": b"<html>"}
     with serving(lambda asked: Answer(body=bodies[asked.path])) as (api, _):
+        api.most_bytes = 100_000
         for path in bodies:
             with pytest.raises(ProviderError):
                 await api.json("GET", path)
