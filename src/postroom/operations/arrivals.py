@@ -5,12 +5,14 @@ and none while its body comes, since how long that takes is up to the other side
 meanwhile is counted here, for each key and for all strangers together: those are the providers who
 post mail, for of them we know the address alone until the body is there.
 
-    who brings it    at once                     bytes     silence    all of it
-    a key            64                          256 MB    30 s       5 minutes
-    a stranger       32 of an address, all 64    256 MB    10 s       1 minute
+    who brings it           at once    bytes     silence    all of it
+    a key                   64         256 MB    30 s       5 minutes
+    all strangers           64         256 MB    10 s       1 minute
+    of whom one address     32         128 MB
 
 Of each body 128 KB are in memory and the rest is in a file. When it is whole it is read, and of the
-large ones no more than 64 MB are in memory at once.
+large ones no more than 64 MB are in memory at once; those whose bearer waits for something else do
+not count there.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ class Bearer:
     name: str
     group: str
     at_once: int
+    most_bytes: int
     silence_s: float
     whole_s: float
 
@@ -46,12 +49,14 @@ class Bearer:
 def known(key_id: str) -> Bearer:
     """One with a key of ours."""
     name = f"key {key_id}"
-    return Bearer(name, name, MOST_AT_ONCE, silence_s=30.0, whole_s=300.0)
+    return Bearer(name, name, MOST_AT_ONCE, MOST_BYTES, silence_s=30.0, whole_s=300.0)
 
 
 def stranger(address: str) -> Bearer:
     """One of whom we know no more than the address."""
-    return Bearer(_neighbourhood(address), STRANGERS, 32, silence_s=10.0, whole_s=60.0)
+    at_once, most_bytes = MOST_AT_ONCE // 2, MOST_BYTES // 2
+    name = _neighbourhood(address)
+    return Bearer(name, STRANGERS, at_once, most_bytes, silence_s=10.0, whole_s=60.0)
 
 
 def _neighbourhood(address: str) -> str:
@@ -74,13 +79,13 @@ class Arrivals:
     coming: Counter[str] = field(default_factory=Counter)
     """Bodies on their way, of each bearer and of each group."""
     held: Counter[str] = field(default_factory=Counter)
-    """Bytes of each group, with those that are being answered."""
+    """Bytes of each, with those that are being answered."""
 
     @asynccontextmanager
     async def body(
-        self, chunks: AsyncIterator[bytes], bearer: Bearer, most: int
+        self, chunks: AsyncIterator[bytes], bearer: Bearer, most: int, stated: str = ""
     ) -> AsyncIterator[bytes]:
-        """A whole body, for as long as the block lasts.
+        """A whole body, for as long as the block lasts; *stated* is how long it is said to be.
 
         Raises:
             TooLarge: it is over the limit; the rest was not read.
@@ -88,6 +93,8 @@ class Arrivals:
             RateLimited, Unavailable: others are on their way that must be finished first.
             StorageFull: there is no space for it.
         """
+        if stated.isdecimal() and int(stated) > most:
+            raise _too_large(most)
         kept = Kept(self.folder, most)
         try:
             with self._holding(bearer) as hold:
@@ -103,19 +110,20 @@ class Arrivals:
     @contextmanager
     def _holding(self, bearer: Bearer) -> Iterator[Callable[[int], None]]:
         """Count bytes until the block ends. What it gives raises RateLimited."""
-        mine = 0
+        most, mine = {bearer.name: bearer.most_bytes, bearer.group: MOST_BYTES}, 0
 
         def hold(size: int) -> None:
             nonlocal mine
-            if self.held[bearer.group] + size > MOST_BYTES:
+            if any(self.held[name] + size > bytes_ for name, bytes_ in most.items()):
                 raise _too_many(bearer)
-            self.held[bearer.group] += size
+            self.held.update(dict.fromkeys(most, size))
             mine += size
 
         try:
             yield hold
         finally:
-            _less(self.held, bearer.group, mine)
+            for name in most:
+                _less(self.held, name, mine)
 
     @contextmanager
     def _counted(self, bearer: Bearer) -> Iterator[None]:
@@ -134,7 +142,7 @@ async def _fill(kept: Kept, chunks: AsyncIterator[bytes], hold: Callable[[int], 
     buffer = bytearray()
     async for chunk in chunks:
         if kept.size + len(buffer) + len(chunk) > kept.most:
-            raise too_large(kept.most)
+            raise _too_large(kept.most)
         hold(len(chunk))
         buffer += chunk
         if len(buffer) > KEPT_BYTES:
@@ -161,7 +169,7 @@ async def _in_time(chunks: AsyncIterator[bytes], bearer: Bearer) -> AsyncIterato
         yield chunk
 
 
-def too_large(most: int) -> TooLarge:
+def _too_large(most: int) -> TooLarge:
     """What somebody is told who brings more than is taken."""
     return TooLarge(f"the body of the request is over the limit of {most} bytes")
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -18,6 +19,13 @@ from postroom.errors import StorageFull, Unavailable
 
 KEPT_BYTES = 128 * 1024
 MOST_BYTES_AT_ONCE = 64 * 1024 * 1024
+_LET_GO: ContextVar[Callable[[], None] | None] = ContextVar("let_go", default=None)
+
+
+def let_go() -> None:
+    """Leave the memory of what was brought to others, for who brought it will wait for a while."""
+    if (free := _LET_GO.get()) is not None:
+        free()
 
 
 @dataclass(slots=True)
@@ -96,17 +104,27 @@ class Memory:
     async def turn(self, kept: Kept, within_s: float | None = None) -> AsyncIterator[None]:
         """Wait until there is memory for a large one, in the order they came; a small one goes.
 
+        It is held until the block ends, or until `let_go` is called in it.
+
         Raises:
             Unavailable: there was none *within_s*.
         """
         size = min(kept.size, MOST_BYTES_AT_ONCE) if kept.is_large else 0
         if size:
             await self._take(size, within_s)
+
+        def free() -> None:
+            nonlocal size
+            self._held -= size
+            size = 0
+            self._freed.set()
+
+        before = _LET_GO.set(free)
         try:
             yield
         finally:
-            self._held -= size
-            self._freed.set()
+            _LET_GO.reset(before)
+            free()
 
     async def _take(self, size: int, within_s: float | None) -> None:
         try:

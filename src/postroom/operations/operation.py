@@ -12,6 +12,7 @@ from postroom.errors import Forbidden
 from postroom.model.key import Scope
 from postroom.operations.context import Context
 from postroom.operations.deeds import deed_of
+from postroom.operations.keeping import let_go
 from postroom.operations.request import Request, parse_request
 
 R = TypeVar("R", bound=Request)
@@ -93,6 +94,8 @@ async def _answer(ctx: Context, operation: Operation[Any, T], arguments: Mapping
     if operation.gate is not None:
         operation.gate(ctx)
     request = parse_request(operation.request, arguments)
+    if operation.waits:
+        let_go()
     if operation.scope is not Scope.READ:
         ctx = replace(ctx, store=ctx.store.by(deed_of(ctx, operation.name, request)))
     result = await operation.run(ctx, request)

@@ -24,6 +24,7 @@ from postroom.operations.account_scopes import refuse_mute, refuse_undraftable
 from postroom.operations.confidences import warn_of_confidences
 from postroom.operations.context import Context
 from postroom.operations.enclosures import collect
+from postroom.operations.keeping import let_go
 from postroom.operations.letters import Letter, Parent, outgoing_of, recipients_of
 from postroom.operations.origins import identity_of, origin_of
 from postroom.operations.oversize import refuse_oversize
@@ -95,6 +96,7 @@ async def _outcome(ctx: Context, sent: Sent, wait_s: int) -> Sent:
     def is_about_it(event: Event) -> bool:
         return event.message_id == sent.message_id
 
+    let_go()
     with ctx.watch.subscribe(ctx.store, is_about_it) as subscription:
         events = aiter(ctx.watch.after(subscription, await ctx.store.newest_event()))
         with suppress(TimeoutError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -303,3 +304,17 @@ async def test_arguments_of_many_megabytes_are_taken(http, ctx, revision):
     )
 
     assert "captured" == response.json()["result"]["structuredContent"]["status"]
+
+
+@pytest.mark.parametrize("revision", [REVISIONS[0], NEWEST])
+async def test_a_wait_ends_when_its_client_leaves(http, app, ctx, revision):
+    inbox = await new_inbox(ctx)
+    arguments = {"inbox_id": inbox.id, "timeout_s": 300}
+    asked = ask(http, "tools/call", revision, name="wait_for_message", arguments=arguments)
+    asking = asyncio.create_task(asked)
+    async with asyncio.timeout(20):
+        while not app.house.watch._subscriptions:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        while app.house.watch._subscriptions:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.01)

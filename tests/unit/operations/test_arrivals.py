@@ -132,12 +132,15 @@ async def test_strangers_hold_so_much_together_and_no_more(arrivals):
 
 async def test_bytes_count_until_the_answer_is_there(arrivals, monkeypatch):
     monkeypatch.setattr(module, "MOST_BYTES", 100)
-    async with arrivals.body(pieces(b"x" * 60), stranger("192.0.2.1"), MB):
+    async with AsyncExitStack() as stack:
+        for address in ("192.0.2.1", "192.0.2.2"):
+            body = arrivals.body(pieces(b"x" * 40), stranger(address), MB)
+            await stack.enter_async_context(body)
         with pytest.raises(RateLimited):
-            await whole(arrivals, pieces(b"x" * 60), stranger("192.0.2.2"))
+            await whole(arrivals, pieces(b"x" * 40), stranger("192.0.2.3"))
         assert b"x" * 60 == await whole(arrivals, pieces(b"x" * 60))
 
-    assert b"x" * 60 == await whole(arrivals, pieces(b"x" * 60), stranger("192.0.2.2"))
+    assert b"x" * 40 == await whole(arrivals, pieces(b"x" * 40), stranger("192.0.2.3"))
 
 
 async def test_large_bodies_are_in_memory_one_after_the_other(arrivals, monkeypatch):
@@ -159,3 +162,35 @@ async def test_a_full_disk_is_said(tmp_path):
 
     with pytest.raises(StorageFull):
         await whole(arrivals, pieces(*[bytes(KEPT_BYTES)] * 2))
+
+
+async def test_whoever_waits_for_something_else_keeps_no_memory(arrivals, monkeypatch):
+    monkeypatch.setattr(keeping, "MOST_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(module, "TURN_S", 0.01)
+    large = [bytes(KEPT_BYTES)] * 2
+
+    async with arrivals.body(pieces(*large), ANA, MB):
+        keeping.let_go()
+        assert 2 * KEPT_BYTES == len(await whole(arrivals, pieces(*large)))
+
+    with pytest.raises(Unavailable):  # what was let go is not given back twice
+        async with arrivals.body(pieces(*large), ANA, MB):
+            await whole(arrivals, pieces(*large))
+
+
+async def test_one_address_does_not_have_all_bytes_of_strangers(arrivals, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    one, other = stranger("192.0.2.1"), stranger("192.0.2.2")
+
+    async with arrivals.body(pieces(bytes(50)), one, MB):
+        with pytest.raises(RateLimited):
+            await whole(arrivals, pieces(b"x"), one)
+        assert bytes(50) == await whole(arrivals, pieces(bytes(50)), other)
+
+    assert {} == arrivals.held
+
+
+async def test_what_is_said_to_be_too_large_is_not_read(arrivals):
+    with pytest.raises(TooLarge):
+        async with arrivals.body(endless(), ANA, 10, "11"):
+            raise AssertionError

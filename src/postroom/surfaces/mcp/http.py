@@ -18,6 +18,7 @@ from postroom.model.key import Caller
 from postroom.operations.arrivals import Arrivals, known
 from postroom.operations.room import Room
 from postroom.surfaces.mcp.exchange import answer, plain_call
+from postroom.surfaces.presence import while_there
 
 _CALLER = "postroom.caller"
 
@@ -77,22 +78,31 @@ class McpEndpoint:
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
         bearer, chunks = known(caller.key_id), _chunks(receive)
-        async with self._arrivals.body(chunks, bearer, self._most_bytes) as body:
+        stated = headers.get("content-length", "")
+        async with self._arrivals.body(chunks, bearer, self._most_bytes, stated) as body:
             with self._place(body):
                 await self._serve({**scope, _CALLER: caller}, body, receive, send)
 
     def _place(self, body: bytes) -> AbstractContextManager[None]:
-        is_waiting = any(name in body for name in self._waiting)
-        return nullcontext() if is_waiting else self._room.place()
+        return nullcontext() if self._is_waiting(body) else self._room.place()
+
+    def _is_waiting(self, body: bytes) -> bool:
+        return any(name in body for name in self._waiting)
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-        wants_progress = b'"progressToken"' in body
-        if not wants_progress and (exchange := plain_call(Request(scope), body)):
+        """Answer a call. A stream notices by itself that nobody listens; else we look."""
+        if b'"progressToken"' in body:
+            await self._streaming.handle_request(scope, _replay(body, receive), send)
+            return
+        asked = self._answer(scope, body, receive, send)
+        await (while_there(receive, asked) if self._is_waiting(body) else asked)
+
+    async def _answer(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        if exchange := plain_call(Request(scope), body):
             response = await answer(self._server, exchange)
             await response(scope, receive, send)
-            return
-        manager = self._streaming if wants_progress else self._plain
-        await manager.handle_request(scope, _replay(body, receive), send)
+        else:
+            await self._plain.handle_request(scope, _replay(body, receive), send)
 
 
 def _manager(

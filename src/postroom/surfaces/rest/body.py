@@ -11,7 +11,7 @@ from msgspec.json import decode
 from starlette.requests import Request
 
 from postroom.errors import Malformed
-from postroom.operations.arrivals import Arrivals, Bearer, too_large
+from postroom.operations.arrivals import Arrivals, Bearer
 from postroom.surfaces.rest.route import Route
 
 
@@ -32,9 +32,7 @@ async def whole_body(
         return
     if not route.takes_body and stated != "0":
         raise _no_body(request)
-    if stated.isdecimal() and int(stated) > most:
-        raise too_large(most)
-    async with arrivals.body(aiter(request.stream()), bearer, most) as body:
+    async with arrivals.body(aiter(request.stream()), bearer, most, stated) as body:
         if body and not route.takes_body:
             raise _no_body(request)
         yield body

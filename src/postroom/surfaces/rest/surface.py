@@ -10,14 +10,13 @@ import time
 from collections.abc import (
     Awaitable,
     Callable,
-    Coroutine,
     Iterable,
     Mapping,
     Sequence,
 )
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -29,6 +28,7 @@ from postroom.model.key import POSTING
 from postroom.operations.arrivals import Bearer, known, stranger
 from postroom.operations.context import Context
 from postroom.operations.operation import call
+from postroom.surfaces.presence import while_there
 from postroom.surfaces.rest.answers import respond
 from postroom.surfaces.rest.arguments import choose, read_arguments, read_query
 from postroom.surfaces.rest.body import whole_body
@@ -177,7 +177,7 @@ class Surface:
                 with place():
                     arguments = read_arguments(route, request, values, query, body)
                     asked = call(ctx, route.operation, arguments)
-                    result = await (_while_there(request, asked) if waits else asked)
+                    result = await (while_there(request.receive, asked) if waits else asked)
                     return await respond(route, result, is_head=request.method == "HEAD")
 
         return answer
@@ -196,29 +196,6 @@ class Surface:
         request.scope[POSTED_BY] = values["provider"]
         address = request.client.host if request.client else ""
         return stranger(address), route.expect(ctx, values["provider"], request.headers)
-
-
-async def _while_there(request: Request, asked: Coroutine[Any, Any, T]) -> T:
-    """Do what a client asked for as long as it waits for the answer.
-
-    Raises:
-        ClientDisconnect: it has gone.
-    """
-    doing = asyncio.ensure_future(asked)
-    leaving = asyncio.ensure_future(_gone(request))
-    try:
-        await asyncio.wait([doing, leaving], return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            raise ClientDisconnect
-        return doing.result()
-    finally:
-        doing.cancel()
-        leaving.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _by_path(routes: Iterable[Route]) -> dict[str, dict[str, list[Route]]]:
