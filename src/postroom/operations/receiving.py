@@ -19,7 +19,8 @@ from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts, Request
 from postroom.pipeline.addressing import inboxes_for
-from postroom.pipeline.receive import Arrival, check_size, receive, receive_many
+from postroom.pipeline.intake import Intake, Taken
+from postroom.pipeline.receive import Arrival, check_size, receive
 from postroom.ports.inbound import Inbound, Posting
 
 
@@ -109,9 +110,23 @@ async def receive_posting(ctx: Context, request: ReceivePosting) -> ReceivedPost
         arrivals += [Arrival(handed.raw, inbox_id) for inbox_id in inboxes]
     if not arrivals:
         return ReceivedPosting("nothing", ())
-    messages = tuple(_received(added) for added in await receive_many(ctx, arrivals))
+    messages = tuple(map(_received, _stored(await Intake(ctx).receive(arrivals))))
     is_new = any(message.status == "received" for message in messages)
     return ReceivedPosting("received" if is_new else "duplicate", messages)
+
+
+def _stored(taken: Sequence[Taken]) -> list[Added]:
+    """The copies that are stored. Raises what came in the way of one that can still be.
+
+    A provider that posts again gives nobody a second copy. An inbox that was removed meanwhile
+    would have lost its copy anyway; it is refused only when nobody has one.
+    """
+    stored = [one for one in taken if isinstance(one, Added)]
+    errors = [one for one in taken if isinstance(one, Exception)]
+    errors.sort(key=lambda error: isinstance(error, NotFound))
+    if errors and not (stored and isinstance(errors[0], NotFound)):
+        raise errors[0]
+    return stored
 
 
 async def _inboxes(ctx: Context, recipients: Sequence[str]) -> list[str]:

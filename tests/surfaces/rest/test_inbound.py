@@ -8,6 +8,7 @@ import hmac
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -24,6 +25,7 @@ from cryptography.x509.oid import NameOID
 
 from postroom.app import App, open_app
 from postroom.config import read_settings
+from postroom.errors import NotFound, StorageFull
 from postroom.model.key import OWNER
 from postroom.parts import make_inbound
 from postroom.providers.inbound.bucket import MailBucket
@@ -340,6 +342,10 @@ async def stored(house: App, answer: httpx2.Response):
     assert 200 == answer.status_code, answer.text
     (received,) = answer.json()["messages"]
     return await house.house.store.message(received["message_id"], None)
+
+
+async def inbox_of(house: App, message):
+    return await house.house.store.inbox(message.inbox_id, None)
 
 
 @pytest.mark.parametrize("provider", WHOLE)
@@ -678,6 +684,67 @@ async def test_a_mail_for_nobody_is_refused_in_the_code_after_which_a_provider_s
 
     assert (status, status) == (answer.status_code, answer.json()["status"])
     assert "no inbox has an address" in answer.json()["detail"]
+
+
+def for_two() -> Post:
+    both = [{"Email": f"{name}@postroom.localhost"} for name in ("bo", "cy")]
+    return postmark(RawEmail=RAW.decode(), ToFull=both)
+
+
+def remove_while_bytes_are_written(house: App, monkeypatch, *gone: str) -> None:
+    put, store = house.house.blobs.put, house.house.store
+
+    async def meanwhile(contents):
+        for inbox_id in gone:
+            with suppress(NotFound):
+                await store.remove_inbox(inbox_id, None, force=True)
+        return await put(contents)
+
+    monkeypatch.setattr(house.house.blobs, "put", meanwhile)
+
+
+async def test_an_inbox_that_goes_meanwhile_takes_nobody_elses_copy_with_it(
+    house, stranger, monkeypatch
+):
+    cy = await new_inbox(house.context(OWNER), "cy")
+    remove_while_bytes_are_written(house, monkeypatch, cy.id)
+
+    answer = await for_two().to(stranger)
+
+    message = await stored(house, answer)
+    assert ("received", "bo") == (
+        answer.json()["status"],
+        (await inbox_of(house, message)).address.split("@")[0],
+    )
+
+
+async def test_when_all_inboxes_go_meanwhile_a_mail_is_for_nobody(house, stranger, monkeypatch):
+    cy = await new_inbox(house.context(OWNER), "cy")
+    bo = await inbox_of(house, await stored(house, await postmark().to(stranger)))
+    remove_while_bytes_are_written(house, monkeypatch, bo.id, cy.id)
+
+    assert 403 == (await for_two().to(stranger)).status_code
+
+
+async def test_a_copy_that_can_still_be_stored_is_posted_again(house, stranger, monkeypatch):
+    """One inbox goes, and there is no room for the other's copy: that is nobody's last word."""
+    bo = await inbox_of(house, await stored(house, await postmark().to(stranger)))
+    cy = await new_inbox(house.context(OWNER), "cy")
+    remove_while_bytes_are_written(house, monkeypatch, bo.id)
+    add = house.house.store.add_messages
+
+    async def full(messages):
+        if [cy.id] == [message.inbox_id for message in messages]:
+            raise StorageFull("the disk is full")
+        return await add(messages)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.house.store, "add_messages", full)
+        refused = await for_two().to(stranger)
+    again = await for_two().to(stranger)
+
+    assert (507, "storage_full") == (refused.status_code, refused.json()["code"])
+    assert cy.id == (await stored(house, again)).inbox_id
 
 
 @pytest.mark.parametrize("provider", WHOLE)
