@@ -28,6 +28,10 @@ RAW = "SELECT raw, internet_id, details FROM messages WHERE inbox = :inbox AND n
 _SEND_DRAFTS = ("outlook", "fastmail")
 """Where mail lies in Drafts until it is sent."""
 
+_WHICH_DRAFT = "move_to"
+"""Where the Message-ID of a draft is written: a version before this reads only the names of Delta,
+and leaves alone what is in no place."""
+
 Places = Sequence[tuple[RemoteRef, tuple[str, ...]]]
 
 
@@ -89,8 +93,7 @@ def drop_draft(tx: Transaction, inbox: int, number: int, message_id: str) -> Non
     if origin is None or origin.provider not in _SEND_DRAFTS or row is None or row[1] is None:
         return
     keep_draft(tx, inbox, message_id)
-    about: dict[str, object] = {"internet_message_id": row[1]}
-    _insert(tx, origin.account, None, message_id, "drop_draft", about)
+    _insert(tx, origin.account, None, message_id, "drop_draft", {_WHICH_DRAFT: row[1]})
 
 
 def keep_draft(tx: Transaction, inbox: int, message_id: str) -> None:
@@ -197,7 +200,7 @@ def _push(
 ) -> Push:
     change = from_text(text)
     places = change.pop("places", None)
-    internet_id = change.pop("internet_message_id", None)
+    internet_id = change.pop(_WHICH_DRAFT) if kind == "drop_draft" else None
     if places is None:
         places = tx.all(PLACES, message=message)
     found = tx.one(RAW, inbox=inbox, n=message)
