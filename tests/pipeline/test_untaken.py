@@ -10,7 +10,18 @@ from postroom.model.sending import Sent
 from postroom.operations.context import Context
 from postroom.pipeline.attendance import attending
 from postroom.pipeline.untaken import NO_RELAY, Untaken
-from tests.pipeline.test_outbox import Clock, clock, post, send, statuses, unable, until
+from tests.pipeline.test_outbox import (
+    Clock,
+    clock,
+    post,
+    send,
+    statuses,
+    types,
+    unable,
+    until,
+    working,
+)
+from tests.servers.relay import relaying
 
 __all__ = ["clock", "post"]
 
@@ -58,3 +69,28 @@ async def test_a_worker_without_a_relay_says_nothing_while_another_has_one(
         looked = await Untaken(poor).look()
 
     assert ({}, [None]) == (looked, await details(post, sent))
+
+
+async def test_how_long_mail_waited_for_a_relay_takes_no_attempt_from_it(
+    post: Context, clock: Clock
+) -> None:
+    poor = replace(post, has_relay=False)
+    async with attending(post, ["relaying"]):
+        sent = await send(poor)
+    await Untaken(poor).look()
+    assert [NO_RELAY] == await details(post, sent)
+
+    async def is_grey() -> bool:
+        return ["450 4.7.1 later"] == [str(d)[-15:] for d in await details(post, sent)]
+
+    async def is_over() -> bool:
+        return "message.bounced" in await types(post, sent)
+
+    async with relaying({"RCPT": b"450 4.7.1 later"}) as relay, working(post, relay):
+        clock.now += timedelta(hours=72)
+        await post.store.pause_outbox(paused=False)
+        await until(post, is_grey)
+        assert {"ana@example.com": "queued"} == await statuses(post, sent)
+        clock.now += timedelta(hours=48)
+        await post.store.pause_outbox(paused=False)
+        await until(post, is_over)

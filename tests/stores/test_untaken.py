@@ -141,6 +141,38 @@ async def test_mail_whose_login_nobody_has_says_so_after_a_while_and_is_given_up
     assert () == await claim(house, NOW + 49 * HOUR)
 
 
+async def test_who_lacks_the_login_does_not_speak_over_who_has_it(
+    house: House, inbox: Inbox
+) -> None:
+    message_id = await queued(house, inbox)
+    busy = {ANA: Recipient(ANA, "queued", "450 busy")}
+    for hours in range(0, 6, 2):
+        at = NOW + hours * HOUR
+        (job,) = await claim(house, at)
+        assert await house.store.begin_handing_over(job, ())
+        await house.store.settle_mail(job, busy, now=at, next_at=at + HOUR)
+        (job,) = await claim(house, at + HOUR)
+        assert {} == await house.store.leave_mail(job, WHY, now=at + HOUR, next_at=at + HOUR)
+        assert ("queued", "450 busy") == await anas(house, message_id)
+
+    assert ["message.deferred"] * 3 == await told(house)
+
+
+async def test_who_tries_a_mail_first_has_two_days_however_long_it_waited(
+    house: House, inbox: Inbox
+) -> None:
+    message_id = await queued(house, inbox)
+    await house.store.leave_unrelayed(WHY, NOW)
+    late = NOW + 72 * HOUR
+    (job,) = await claim(house, late)
+    assert await house.store.begin_handing_over(job, ())
+    busy = {ANA: Recipient(ANA, "queued", "450 busy")}
+    await house.store.settle_mail(job, busy, now=late, next_at=late)
+
+    assert {} == await house.store.leave_unrelayed(WHY, late + 51 * HOUR)
+    assert {message_id: 1} == await house.store.leave_unrelayed(WHY, late + 52 * HOUR)
+
+
 async def test_who_may_have_got_a_mail_may_have_it_though_a_retry_had_nowhere_to_go(
     house: House, inbox: Inbox
 ) -> None:

@@ -43,7 +43,8 @@ class Envelope:
 class OutboxJob:
     """A message that one worker hands over now, by the numbers of its inbox and its own.
 
-    `tried_since` is when it was tried for the first time.
+    `tried_since` is when it was tried for the first time; before that, since when it waits for
+    somebody who can.
     """
 
     inbox: int

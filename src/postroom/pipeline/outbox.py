@@ -275,8 +275,9 @@ class Outbox:
         The mail is still ours meanwhile: nobody hands it over again.
         """
         now = self.house.clock()
+        tried_since = job.tried_since if job.attempts else None
         recipients = {
-            address: settled(address, outcome, job.tried_since, now)
+            address: settled(address, outcome, tried_since, now)
             for address, outcome in outcomes.items()
         }
         told_s = max((outcome.retry_after for outcome in outcomes.values()), default=0)

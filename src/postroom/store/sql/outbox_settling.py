@@ -16,7 +16,7 @@ from postroom.store.transaction import Transaction
 
 TRIED = f"""
     UPDATE outbox SET attempts = attempts + 1,
-           tried_since = coalesce(tried_since, CASE attempts WHEN 0 THEN :now ELSE queued_at END)
+           tried_since = CASE attempts WHEN 0 THEN :now ELSE coalesce(tried_since, queued_at) END
      WHERE {IT}
 """
 

@@ -56,7 +56,10 @@ def leave_unrelayed(tx: Transaction, why: str, now: datetime) -> dict[str, int]:
 def leave_mail(
     tx: Transaction, job: OutboxJob, why: str, *, now: datetime, next_at: datetime
 ) -> dict[str, int]:
-    """Give a claim back to those who have the login, or give up if nobody had it for so long."""
+    """Give a claim back to those who have the login, or give up if nobody had it for so long.
+
+    Once it was tried somebody has it, and what the provider said is the reason why it waits.
+    """
     if not is_claimed(tx, job):
         return {}
     waited = now - (job.tried_since or now)
@@ -64,7 +67,7 @@ def leave_mail(
     if waited >= GIVE_UP_AFTER + (SLACK if job.attempts else timedelta()):
         return _give_up(tx, job.inbox, job.number, why, now)
     tx.run(WAITS, now=seconds(now), **row_of(job))
-    if waited >= TOLD_AFTER:
+    if waited >= TOLD_AFTER and not job.attempts:
         _tell(tx, job.inbox, job.number, "queued", why, now)
     return {}
 
