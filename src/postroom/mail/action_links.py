@@ -22,6 +22,7 @@ from postroom.mail.link_words import (
     ELSEWHERE,
     ENDS,
     FELLOWS,
+    FINAL,
     NEVER,
     NO,
     NO_END,
@@ -53,6 +54,8 @@ class _Offered(NamedTuple):
 def find_link(text: str, links: Iterable[Link] = ()) -> str | None:
     """The link that a mail asks its reader to follow; None if there is none."""
     text = text[:_MOST_CHARS]
+    if FINAL.search(NO_END.sub(" ", text)):
+        return None
     offered = [*_of_html(text, links), *_of_text(text)]
     harmful = {link.url for link in offered if _is_harmful(link)}
     safe = [link for link in offered if link.url not in harmful and not _is_beside(link)]
@@ -124,19 +127,25 @@ def _names_one(path: str) -> bool:
 
 
 def _of_html(text: str, links: Iterable[Link]) -> Iterator[_Offered]:
-    """The links of the HTML, each in its sentence if the text was made of it."""
-    end = 0
+    """The links of the HTML, each in its sentence if the text was made of it.
+
+    What stands above a button stands above all in its row.
+    """
+    end, above = 0, ""
     for link in links:
         if not link.url.lower().startswith(("https://", "http://")):
             continue
         shown = f"{link.text} ({host_of(link.url)})"
         place = text.find(shown, end) if link.text else -1
         if place < 0:
-            yield _Offered(link.text, link.url, "", _unlinked(text[end : end + _ABOVE_CHARS]))
+            yield _Offered(
+                link.text or link.picture, link.url, "", _unlinked(text[end : end + _ABOVE_CHARS])
+            )
             continue
-        above = text[max(end, place - _ABOVE_CHARS) : place]
+        between = text[max(end, place - _ABOVE_CHARS) : place]
+        above = between if between.strip() or "\n" in between else above
         end = place + len(shown)
-        sentence = _END.split(above[-_NEAR_CHARS:])[-1] + link.text + _after(text[end : end + 80])
+        sentence = _END.split(between[-_NEAR_CHARS:])[-1] + link.text + _after(text[end : end + 80])
         is_clear = ASKS.are_in(link.text) or BESIDE.search(link.text) or NO.match(link.text)
         yield _Offered(link.text if is_clear else sentence, link.url, sentence, above)
 

@@ -85,10 +85,20 @@ NO_END = re.compile(
     r"|\b(?:or|otherwise,?) (?:your|it)\b[^.:\n]{0,60}"
     r"|\b(?:unless|if you (?:do not|don['’]t)) [^.:\n]{0,20}(?:verif|confirm|activat)[^.:\n]{0,80}"
     r"|\bfree cancellation\b|\bor (?:deny|declin\w{1,3}|reject|cancel)\b"
-    r"|\bdelete this (?:e-?mail|message)\b|\bdisable_tracking=",
+    r"|\bdelete this (?:e-?mail|message)\b"
+    r"|\b(?:safely|simply|just) delete it\b|\bdisable_tracking=",
     re.IGNORECASE,
 )
 """What only tells of an end that the link does not bring."""
+
+FINAL = re.compile(
+    r"\bpermanently (?:delet|clos|eras|remov)|\b(?:cannot|can['’]t) be undone"
+    r"|\bendgültig (?:ge)?lösch"
+    r"|\bsupprim\w{1,4} définitivement|\bdéfinitivement supprim|\beliminar[^.\n]{0,20} permanente"
+    r"|\bdefinitivamente elimin|не может быть отменен",
+    re.IGNORECASE,
+)
+"""Said in a mail after whose link there is no way back, wherever it stands."""
 
 NEVER = Words(
     "preferences|preference cent|preference-cent|email settings|email-settings|e-mail settings"

@@ -278,8 +278,8 @@ class _Walker:
 
     def _close_link(self, said: str, pictures: list[str], url: str) -> None:
         if len(self.links) < _MOST_LINKS:
-            shown = said or " ".join(pictures)
-            self.links.append(Link(clean(shown[:EXCERPT]), clean(url[:2_000])))
+            picture = "" if said else clean(" ".join(pictures)[:EXCERPT])
+            self.links.append(Link(clean(said[:EXCERPT]), clean(url[:2_000]), picture))
         host = host_of(url)
         if said and host and host not in said.lower():
             self.page.write(f" ({host})")

@@ -178,16 +178,27 @@ BUTTONS = ["Click here", "Continue →", "Yes, it's me", "Open Acme", "Weiter", 
 ASKING = "<h1>Verify your email address</h1><p>Please click the button to verify it.</p>"
 BELOW = '<p><a href="https://a.com/">Acme</a> <a href="https://a.com/u">Unsubscribe</a></p>'
 BUTTON = f"https://mail.a.com/ls/click?upn={ID}"
+LOGO = f'<a href="{BUTTON}1"><img src="logo.png" alt="Acme"></a>'
 HARMFUL = [
     "<p>We received a request to permanently delete your account.</p>%s",
     "<h1>Confirm your unsubscription</h1>%s",
     "<p>You asked to unsubscribe from our news.</p><p>%s</p>",
     "<p>Are you sure you want to close your account?</p>%s",
     "<h1>Confirm</h1>%s to delete your account.",
+    "<h1>Please confirm</h1>%s<p>This will permanently delete your account.</p>",
 ]
 PAGES += [
     *((f'{ASKING}<p><a href="{BUTTON}">{button}</a></p>{BELOW}', BUTTON) for button in BUTTONS),
-    (f'{ASKING}<a href="{BUTTON}">No, it was not</a> <a href="{BUTTON}1">Yes</a>', None),
+    (f'{ASKING}<a href="{BUTTON}">No</a> <a href="{BUTTON}1">Yes</a>', f"{BUTTON}1"),
+    (f'{ASKING}<a href="{BUTTON}">Secure my account</a> <a href="{BUTTON}1">Yes</a>', None),
+    (
+        f'{LOGO}{ASKING}<a href="{BUTTON}">Continue</a><p>Bye</p><a href="{BUTTON}2">Acme</a>',
+        BUTTON,
+    ),
+    (
+        f'{ASKING}Or simply delete it.<p><a href="{BUTTON}">Verify email</a></p>',
+        BUTTON,
+    ),
     (f'<p>Hi</p><a href="{BUTTON}"><img src="b.png" alt="Verify email"></a>{BELOW}', BUTTON),
     *(
         (page % f'<a href="{BUTTON}">{button}</a>', None)
