@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 NOUN = re.compile(
-    r"\b(?:codes?|otp|one[- ]time|pass ?code|pin|token|(?-i:TAN)|einmal\w{0,20}|\w{4,20}code"
-    r"|sicherheits\w{0,9}"
+    r"\b(?:codes?|otp|one[- ]time|pass ?code|pin|token|(?-i:[a-z]{0,5}TAN)|einmal\w{0,20}"
+    r"|\w{4,20}code|sicherheits\w{0,9}"
     r"|código|codigo|clave|codice|(?:\w{4,20})?k[oó]d\w{0,5}|codul|\w{0,20}koodi\w{0,4}|κωδικ\w{0,4}|parola"
     r"|wachtwoord)\b"
     r"|код|пароль|验证码|校验码|动态码|動態碼|驗證碼|認証|確認コード|ワンタイム|コード|인증|코드|رمز|קוד|कोड"
@@ -55,12 +55,14 @@ TO_DO = re.compile(
 OTHER_CODE = re.compile(
     r"\b(?:zip|post(?:al)?|area|country|error|status|exit|response|product|item|sort|swift|bank"
     r"|tax|vat"
-    r"|dress|qr|bar|source|short|tracking|booking|reservation|reference|referral|discount|promo"
+    r"|wi-?fi|wlan|dress|qr|bar|source|short|tracking|booking|reservation|reference|referral|discount|promo"
     r"|promotion(?:al)?|coupon|voucher|gift(?:[- ]card)?|offer|order|customer|course|airport|sku"
     r"|colou?r)[- ]?codes?\b"
     r"|\b(?:gutschein|buchungs|reservierungs|kunden|artikel|produkt|rabatt|aktions|fehler|vorteils|kortings|actie|promo|rabat|bar|post|länder)"
     r"-?(?:code|kode?)[a-z]{0,2}\b"
-    r"|\bcode (?:review|base|sample|freeze|quality|owner|of conduct)s?\b"
+    r"|\bcode (?:review|base|sample|freeze|quality|owner|golf|of conduct)s?\b|\btoken usage\b"
+    r"|\bredeem (?:(?:your|this|the) )?code\b"
+    r"|\bmeeting id\b[^\n]{0,40}\s{1,4}(?:pass ?code|password|pin)\b"
     r"|\bcode (?:promo\w{0,9}|postal|(?:de )?(?:réduction|remise)|avantage|erreur|cadeau)\b"
     r"|\bc[oó]digo (?:postal|promocional|de (?:descuento|desconto|error|erro|barras|reserva))\b"
     r"|\bcodice (?:sconto|promozionale|fiscale|postale|di sconto)\b"
@@ -91,10 +93,16 @@ _CURRENCY = (
 AMOUNT_BEFORE = re.compile(rf"(?:{_CURRENCY}|(?<!\w)(?:usd|rs)\.)\s?$", re.IGNORECASE)
 AMOUNT_AFTER = re.compile(
     rf"\s?(?:{_CURRENCY}|元|円|원|%|(?:percent|prozent|dollars?|euros?|pounds?|rupees?|yen|points?"
-    r"|punkte?|puntos|credits?|coins?|miles|[kmgt]b|km|kg|seconds?|min(?:ute|uto|uut|uten)?n?s?"
+    r"|punkte?|puntos|credits?|coins?|miles|[kmgt]b|bytes?|km|kg|seconds?|min(?:ute|uto|uut|uten)?n?s?"
     r"|hours?|stunden?|heures?|horas?|days?|tagen?|jours|días|users|people|items|customers|lines|copies|words|files|times|members|pages)\b)",
     re.IGNORECASE,
 )
+
+BOUGHT = re.compile(
+    r"(?<!\bin )\border\b|\b(?:booking|reservation|bestellung|buchung|commande|pedido|ordine)\b",
+    re.IGNORECASE,
+)
+"""What is confirmed with a number that is no code."""
 
 PHONE = re.compile(
     r"(?:\+|\b(?:t[eé]l(?:efoni?n?o?|éphone)?|phone|call|fax|hotline|whatsapp"

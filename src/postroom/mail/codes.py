@@ -9,6 +9,7 @@ from itertools import islice
 from postroom.mail.code_words import (
     AMOUNT_AFTER,
     AMOUNT_BEFORE,
+    BOUGHT,
     NOUN,
     OFFER,
     OTHER_CODE,
@@ -29,15 +30,22 @@ _LETTER = r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 
 _CODE = re.compile(
     rf"(?:(?<!{_LETTER})(?<![.,/$€£#%&=@+:-])|(?<=[^\W\d_][:=]))"
-    r"(?:[A-Z]-)?(\d{3}[ \u00a0-]\d{3}|(?<!\d )\d(?: \d){3,7}(?! ?\d)|\d\d(?:-\d\d){2,3}|\d{4,10}"
+    r"(?:[A-Z]-)?(\d{3}[ \u00a0-]\d{3}(?! \d{3}\b)|(?<!\d )\d(?: \d){3,7}(?! ?\d)"
+    r"|\d\d(?:-\d\d){2,3}|\d{4,10}"
     r"|(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{5,16}|[A-Za-z\d]{3,5}-[A-Za-z\d]{3,5})"
-    rf"(?!{_LETTER}|[/%@]|[.,:-]\d|-\w)"
+    rf"(?!{_LETTER}|[/%@#]|[.,:-]\d|-\w)"
 )
 _ODD = re.compile(r"\d(?: \d)+|\d\d(?:-\d\d)+|[A-Za-z\d]{11,}|.*[a-z].*")
 """Counts only where a code is said to follow."""
 
 _OFFERED = re.compile(r"[A-Z]{4,}\d{1,4}")
 """SAVE20: a word and a number, which a machine would not draw."""
+
+_KEY = re.compile(r"[A-Z]{2,5}-\d{3,5}")
+"""ACME-4821: the key of a ticket, unless it is said to be a code or stands alone."""
+
+_CALLED = re.compile(r"\w_\w*\($")
+"""`verify_code(`: what follows belongs to a program."""
 
 _YEAR = re.compile(r"(?:19|20)\d\d(?:[01]\d[0-3]\d)?")
 _END = re.compile(r"[.!?;。！？](?=\s|$)|[。！？]|\n")
@@ -93,7 +101,7 @@ def _seen(text: str, match: re.Match[str]) -> _Seen:
     after, _, below = rest.partition("\n")
     line_before = before.rpartition("\n")[2]
     above = [line for line in before.split("\n") if line.strip()][-2:]
-    starts_line = not line_before.strip(" \t>*_\"'") and _STARTS.match(after) is not None
+    starts_line = not line_before.strip(" \t>#*_\"'") and _STARTS.match(after) is not None
     return _Seen(
         match[1],
         before,
@@ -130,7 +138,7 @@ def _told(seen: _Seen) -> int:
         return 5
     if seen.starts_line and NOUN.search(seen.beside):
         return 5
-    if seen.is_alone and VERB.search(seen.beside):
+    if seen.is_alone and VERB.search(seen.beside) and not BOUGHT.search(seen.beside):
         return 4
     if TO_USE.search(seen.before[-30:]) and NOUN.search(seen.before):
         return 4
@@ -155,6 +163,8 @@ def _is_usual(seen: _Seen) -> bool:
         if " " in seen.code:
             return is_shown or NOUN.search(seen.sentence_before.rstrip()[-20:]) is not None
         return is_shown and _has_digit(seen.code) and seen.before.rstrip().endswith((":", "："))
+    if _KEY.fullmatch(seen.code):
+        return is_shown
     if _has_digit(seen.code):
         return not _OFFERED.fullmatch(seen.code) or SURE.search(seen.sentence) is not None
     return is_shown
@@ -166,7 +176,7 @@ def _is_inside(before: str) -> bool:
         return False
     joined = before.rsplit(maxsplit=1)[-1]
     is_other = joined[-1] in ":=" and not (NOUN.search(joined) or VERB.search(joined))
-    return is_other or any(c in joined for c in "/?&")
+    return is_other or bool(_CALLED.search(joined[-80:])) or any(c in joined for c in "/?&")
 
 
 def _is_amount(seen: _Seen) -> bool:

@@ -54,36 +54,73 @@ DOES = re.compile(
 )
 """The same in the path of a link."""
 
-NEVER = Words(
-    "unsubscri|unsub/|unsub=|unsub_|unsub-|=unsub|/unsub|optout|opt-out|opt_out|opt out|preferences"
-    "|preference cent|preference-cent|email settings|email-settings|e-mail settings|no longer wish"
-    "|no longer want|stop receiving|stop getting|stop these|remove me|webversion|web version"
-    "|web-version|webansicht|version en ligne|browser ansehen|browser anzeigen|browser lesen"
+ENDS = Words(
+    "unsubscri|unsub/|unsub=|unsub_|unsub-|=unsub|/unsub|optout|opt-out|opt_out|opt out"
+    "|no longer wish|no longer want|stop receiving|stop getting|stop these|remove me"
     "|abmeld|abbestell|austragen|désabonn|desabonn|désinscri|desinscri|darse de baja|dar de baja"
-    "|darme de baja|descadastr|disiscri|annulla iscrizione|annullare l'iscrizione"
-    "|annulla l'iscrizione|cancellami|cancellati|afmeld|uitschrijv|avregistrer|avsluta pren"
+    "|darme de baja|descadastr|disiscri|afmeld|uitschrijv|avregistrer"
+    "|avsluta pren|avsluta kont|avsluta ditt"
     "|avprenum|meld deg av|meld dig fra|frameld|wypis|rezygn|peruuta uutis|peruuta tilau|odhlás"
-    "|leiratkoz|dezabon|abonelikten|listeden çık|διαγραφ|отпис|отказаться|відпис|退订|取消订阅"
-    "|取消訂閱"
-    "|配信停止|購読解除|登録解除|メール停止|수신거부|수신 거부|구독취소|구독 취소|구독해지"
-    "|구독 해지"
-    "|إلغاء الاشتراك|הסר|hủy đăng ký|berhenti berlangganan"
+    "|leiratkoz|dezabon|abonelikten|listeden çık|διαγραφ|отпис|отказаться|відпис|退订|取消|配信停止"
+    "|購読解除|登録解除|メール停止|수신거부|수신 거부|إلغاء|הסר|hủy|berhenti berlangganan"
+    "|delet|cancel|deactivat|disabl|revoke|removal|erase|erasure|turn off"
+    "|switch off"
+    "|lösch|stornier|deaktivier|entfernen|entfernung|supprim|suppression|résili|désactiv|clôtur|annul"
+    "|elimin|borrar|desactiv|disattiv|excluir|exclusão|apagar|encerr|desativ|verwijder|opzeg"
+    "|usunąć|usuń|usunięci|radera|ta bort|slette|sletning|poista|smaz|odstran|zruš|törl|silme|iptal"
+    "|удалит|удален|отмен|отключ|видалит|видален|скасу|删除|刪除|注销|註銷|削除|退会|解約|キャンセル"
+    "|삭제|탈퇴|해지|취소|حذف|מחיק|xóa|hapus",
+    r"\bunsub\b|\bterminat|\bclosure|\b(?:ge)?kündig|\bзакрыт\w{1,2} (?:акк|уч)"
+    r"|\bclos(?:e|ing)\b[^.\n]{0,20}\baccount"
+    r"|\bremov(?:e|ing) [^.\n]{0,30}\b(?:account|e-?mail|data|factor|device)"
+    r"|\bkont\w{1,2}\b[^.\n]{0,20}\bschließ|\bfermer\b[^.\n]{0,10}\bcompte"
+    r"|\b(?:cerrar|chiudere|chiusura)\b[^.\n]{0,15}\b(?:cuenta|account|conto)",
+)
+"""What ends something: a subscription, an account, a protection."""
+
+NO_END = re.compile(
+    r"\b(?:unsubscribe|cancel|opt out)\b[^.:\n]{0,30}\bany ?time"
+    r"|\bany ?time[^.:\n]{0,10} (?:unsubscribe|cancel|opt out)\b"
+    r"|\b(?:was|is|were|has been|have been) (?:deactivated|disabled|deleted|closed|cancell?ed)\b"
+    r"|\b(?:or|otherwise,?) (?:your|it)\b[^.:\n]{0,60}"
+    r"|\b(?:unless|if you (?:do not|don['’]t)) [^.:\n]{0,20}(?:verif|confirm|activat)[^.:\n]{0,80}"
+    r"|\bfree cancellation\b|\bor (?:deny|declin\w{1,3}|reject|cancel)\b"
+    r"|\bdelete this (?:e-?mail|message)\b"
+    r"|\b(?:safely|simply|just) delete it\b|\bdisable_tracking=",
+    re.IGNORECASE,
+)
+"""What only tells of an end that the link does not bring."""
+
+FINAL = re.compile(
+    r"\bpermanently (?:delet|clos|eras|remov)|\b(?:cannot|can['’]t) be undone"
+    r"|\bendgültig (?:ge)?lösch"
+    r"|\bsupprim\w{1,4} définitivement|\bdéfinitivement supprim|\beliminar[^.\n]{0,20} permanente"
+    r"|\bdefinitivamente elimin|не может быть отменен",
+    re.IGNORECASE,
+)
+"""Said in a mail after whose link there is no way back, wherever it stands."""
+
+NEVER = Words(
+    "preferences|preference cent|preference-cent|email settings|email-settings|e-mail settings"
+    "|webversion|web version"
+    "|web-version|webansicht|version en ligne|browser ansehen|browser anzeigen|browser lesen"
     "|not you?|report abuse|report-abuse|report this|report it|report spam|report fraud|disavow"
-    "|revoke|deactivat|disable|delete-|delete_|delete |cancel-|cancel_|cancel "
     "|nicht sie|nicht von ihnen|nicht angefordert|nicht beantragt|ablehnen|n'êtes pas|n’êtes pas"
     "|pas à l'origine|pas à l’origine|refuser|no has sido|no fuiste|no reconoces|no solicitaste"
     "|rechazar|non hai richiesto|non sei stato|non riconosci|rifiuta|não foi você|não solicitou"
     "|não reconhece|recusar|это не вы|это были не вы|не запрашива|отклон",
-    r"\bunsub\b|manage[-_ ](?:your[-_ ])?(?:subscr|notif|pref)|(?<!or )(?:declin|reject)|\bdeny"
+    r"manage[-_ ](?:your[-_ ])?(?:subscr|notif|pref)|declin|reject|\bdeny"
     r"|\bblock[-_ ]"
-    r"|cancelar (?:la |tu |su |a )?(?:suscripci|inscri|assinatura)"
     r"|\bview[-_ ]?(?:it |this )?(?:e-?mail )?(?:in(?![a-z])|online)"
     r"|\b(?:view|read|voir|lire|ver|visualizza|bekijk|zobacz)\b[^.,\n]{0,20}"
     r"(?:browser|navigat|navegador|przegl)"
     r"|\b(?:was|is)(?:n['’]?t| not) (?:you|me)\b"
     r"|\b(?:did|do)(?:n['’]?t| not) (?:request|recogni[sz]e|sign|ask|make|create|expect)",
 )
-"""What ends or refuses something, or shows the mail once more."""
+"""What refuses something, or shows the mail once more."""
+
+NO = re.compile(r"\W*(?:no|not|nein|nicht|non|não|nee|nej|nei|nie|нет|ні)\b", re.IGNORECASE)
+"""The other answer of a mail that asks whether it was you."""
 
 STILL = re.compile(
     r"\.(?:png|gif|jpe?g|webp|svg|ico|bmp|css|js|woff2?|mp4|ics|vcf)$|/(?:pixel|beacon)\b",

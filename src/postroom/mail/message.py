@@ -60,6 +60,8 @@ class Link:
 
     text: str
     url: str
+    picture: str = ""
+    """What is said instead of its pictures, if it has no text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,12 +269,17 @@ class _Walker:
         url = (attributes.get("href") or "").strip()
         if frame.unseen or not url:
             return
-        place = self.page.place()
-        frame.close = lambda: self._close_link(self.page.since(place), url)
+        place, pictures = self.page.place(), len(self.alternatives)
 
-    def _close_link(self, said: str, url: str) -> None:
+        def close() -> None:
+            self._close_link(self.page.since(place), self.alternatives[pictures:], url)
+
+        frame.close = close
+
+    def _close_link(self, said: str, pictures: list[str], url: str) -> None:
         if len(self.links) < _MOST_LINKS:
-            self.links.append(Link(clean(said[:EXCERPT]), clean(url[:2_000])))
+            picture = "" if said else clean(" ".join(pictures)[:EXCERPT])
+            self.links.append(Link(clean(said[:EXCERPT]), clean(url[:2_000]), picture))
         host = host_of(url)
         if said and host and host not in said.lower():
             self.page.write(f" ({host})")

@@ -59,6 +59,15 @@ FOUND = [
         ID,
     ),
     (f"아래 링크를 눌러 이메일을 인증하세요: https://a.kr/c/{ID}", ID),
+    (f"Verify your email: https://a.com/l/{ID} If you didn't request this, ignore it.", ID),
+    (f"Confirm your booking (you can cancel any time): https://a.com/c/{ID}", ID),
+    (f"Approve or deny the sign-in request: https://a.com/auth/{ID}", ID),
+    (f"Confirm your email or your account will be deactivated: https://a.com/c/{ID}", ID),
+    (f"Verify it, otherwise your account is deleted.\n\nVerify: https://a.com/c/{ID}", ID),
+    (f"Your account was deactivated.\n\nReactivate: https://a.com/c/{ID}", ID),
+    (f"Verify your email: https://a.com/verify?t={ID}&disable_tracking=1", "disable_tracking=1"),
+    (f"Nur noch einen Klick entfernt!\n\nBestätigen: https://a.de/c/{ID}", ID),
+    (f"Sign in to Acme\n\nContinue: https://a.com/s/{ID}\n\nAcme https://a.com/", ID),
 ]
 
 NONE = [
@@ -97,6 +106,21 @@ NONE = [
     f"取消订阅请确认: https://a.cn/c/{ID}",
     f"配信停止の確認はこちら: https://a.jp/c/{ID}",
     f"수신거부 확인: https://a.kr/c/{ID}",
+    f"Please confirm: https://a.com/account/delete/confirm?token={ID}",
+    f"Please confirm: https://a.com/confirm?action=delete&token={ID}",
+    f"Confirm account deletion: https://a.com/c/{ID}",
+    f"Confirm that you want to close your account: https://a.com/c/{ID}",
+    f"Confirm removal of your recovery email: https://a.com/c/{ID}",
+    f"Turn off two-factor authentication? Confirm: https://a.com/c/{ID}",
+    f"You asked to cancel your subscription.\n\nConfirm here: https://a.com/c/{ID}",
+    f"Your account will be deleted.\n\nConfirm here: https://a.com/c/{ID}",
+    f"Bitte bestätigen Sie die Löschung Ihres Kontos: https://a.de/c/{ID}",
+    f"Pour confirmer la suppression de votre compte : https://a.fr/c/{ID}",
+    f"Confirma la eliminación de tu cuenta: https://a.es/c/{ID}",
+    f"Подтвердите удаление аккаунта: https://a.ru/c/{ID}",
+    f"确认注销账号: https://a.cn/c/{ID}",
+    f"Sign in to vote.\n\nA: https://a.com/1/{ID}\n\nOr log in.\n\nB: https://a.com/2/{ID}",
+    "Passwords are dead.\n\nA story: https://a.com/stories/the-summer-after-them",
 ]
 
 
@@ -148,6 +172,38 @@ PAGES = [
     (
         '<p>Enter the code there to verify.</p><p>Unsubscribe <a href="https://t.com/1">here</a></p>',
         None,
+    ),
+]
+BUTTONS = ["Click here", "Continue →", "Yes, it's me", "Open Acme", "Weiter", "Haz clic aquí"]
+ASKING = "<h1>Verify your email address</h1><p>Please click the button to verify it.</p>"
+BELOW = '<p><a href="https://a.com/">Acme</a> <a href="https://a.com/u">Unsubscribe</a></p>'
+BUTTON = f"https://mail.a.com/ls/click?upn={ID}"
+LOGO = f'<a href="{BUTTON}1"><img src="logo.png" alt="Acme"></a>'
+HARMFUL = [
+    "<p>We received a request to permanently delete your account.</p>%s",
+    "<h1>Confirm your unsubscription</h1>%s",
+    "<p>You asked to unsubscribe from our news.</p><p>%s</p>",
+    "<p>Are you sure you want to close your account?</p>%s",
+    "<h1>Confirm</h1>%s to delete your account.",
+    "<h1>Please confirm</h1>%s<p>This will permanently delete your account.</p>",
+]
+PAGES += [
+    *((f'{ASKING}<p><a href="{BUTTON}">{button}</a></p>{BELOW}', BUTTON) for button in BUTTONS),
+    (f'{ASKING}<a href="{BUTTON}">No</a> <a href="{BUTTON}1">Yes</a>', f"{BUTTON}1"),
+    (f'{ASKING}<a href="{BUTTON}">Secure my account</a> <a href="{BUTTON}1">Yes</a>', None),
+    (
+        f'{LOGO}{ASKING}<a href="{BUTTON}">Continue</a><p>Bye</p><a href="{BUTTON}2">Acme</a>',
+        BUTTON,
+    ),
+    (
+        f'{ASKING}Or simply delete it.<p><a href="{BUTTON}">Verify email</a></p>',
+        BUTTON,
+    ),
+    (f'<p>Hi</p><a href="{BUTTON}"><img src="b.png" alt="Verify email"></a>{BELOW}', BUTTON),
+    *(
+        (page % f'<a href="{BUTTON}">{button}</a>', None)
+        for page in HARMFUL
+        for button in ("Confirm", "Yes, confirm", '<img src="b.png" alt="Confirm">')
     ),
 ]
 

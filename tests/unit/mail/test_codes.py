@@ -82,6 +82,10 @@ FOUND = [
     ("x", "認証コード：482913", "482913"),
     ("x", "인증번호는445566입니다", "445566"),
     ("x", "인증번호는 482913 입니다", "482913"),
+    ("x", "Your code:\n\n# 482913\n\nIt expires.", "482913"),
+    ("Packstation", "Ihre mTAN für die Packstation lautet: 4821", "4821"),
+    ("x", "Your verification code is: ACME-4821", "ACME-4821"),
+    ("x", "In order to finish the verification:\n\n482913\n", "482913"),
 ]
 
 NONE = [
@@ -133,6 +137,16 @@ NONE = [
     ("Limit", "Your token has 5000 credits left; 2500 MB were used."),
     ("Time", "Codes are valid for 1440 minutes."),
     ("News", "PIN pads: 4500 customers have switched in 2026"),
+    ("[JIRA] (ACME-4821) Verify code path", "Key: ACME-4821\nComponent: token"),
+    ("Re: token refresh", "In src/auth/code.py:\n> verify_code(482913)\n\nLooks good."),
+    ("Sync", "Meeting ID: 844 1209 4412\nPasscode: 447120\n"),
+    ("Sync", "Join by phone\n(US) +1 650-449-9222 PIN: 482 913 772#"),
+    ("Order", "Thanks for your order\nConfirmation\n48210293"),
+    ("Order", "Confirmation\n\n482913\n\nThanks for your order"),
+    ("Bill", "Token usage 1200300"),
+    ("Golf", "Code golf: 12345 bytes"),
+    ("Check-in", "Wi-Fi code: 88213344."),
+    ("Trial", "Redeem your code ABC123XYZ at acme.com/redeem"),
 ]
 
 
