@@ -117,3 +117,32 @@ async def test_a_draft_that_a_jmap_server_keeps_goes_later(
 
     assert (["Sent"] if ends == "sent" else []) == world.copies("Hello")
     assert (ends == "sent") == bool(world.sent())
+
+
+@pytest.mark.parametrize("world", JMAP, indirect=True)
+@pytest.mark.parametrize("refusal", ["overQuota", "forbiddenToSend"])
+async def test_a_copy_that_its_owner_has_put_away_outlives_a_retry(
+    desk: Desk, world: ImapWorld, refusal: str
+) -> None:
+    await desk.sync()
+    world.proxy.after = lambda name, _: Answer(502, b"") if name == "EmailSubmission/set" else None
+    async with working(desk):
+        sent = await send(desk, OUTSIDE, wait_s=20)
+    world.proxy.after = None
+    assert "unknown" == sent.status
+    world.archive("Hello")
+    asked = []
+
+    def refuse(name: str, _: Any) -> Any:
+        if name != "EmailSubmission/set":
+            return None
+        asked.append(name)
+        return [[name, {"notCreated": {"s": {"type": refusal}}}, "0"]]
+
+    world.proxy.instead = refuse
+    async with working(desk) as worker:
+        await ask(desk, outbox.retry_message, message_id=sent.message_id)
+        await worker.finish(20)
+    world.imap.noop()
+
+    assert (1, ["Archive"]) == (len(asked), world.copies("Hello"))

@@ -174,7 +174,7 @@ class JmapProvider:
         # QUIRK: Cyrus sends a Bcc header to everybody, and a copy may be what is sent later on:
         # with JMAP it names nobody who got a blind copy.
         found = await self.find(SENT, push.internet_message_id or "none")
-        key = found[0] if found else await self.import_into(SENT, raw)
+        key = found[0] if found else (await self.import_into(SENT, raw))[0]
         return Pushed(entered=((RemoteRef("", key), (SENT,)),))
 
     async def find(self, mailbox: str, message_id: str) -> list[str]:
@@ -191,8 +191,11 @@ class JmapProvider:
         bare = message_id.strip("<>")
         return [str(row["id"]) for row in answer["list"] if bare in (row["messageId"] or ())]
 
-    async def import_into(self, mailbox: str, raw: bytes) -> str:
-        """Put a mail into a mailbox, read (RFC 8621 §4.8). Raises MethodRefused."""
+    async def import_into(self, mailbox: str, raw: bytes) -> tuple[str, bool]:
+        """Put a mail into a mailbox, read (RFC 8621 §4.8). Raises MethodRefused.
+
+        True if it is new there; one that the account has already stays where it is.
+        """
         blob = await self.client.upload(raw)
         keywords = {"$seen": True} | ({"$draft": True} if mailbox == DRAFTS else {})
         mailboxes = {await self.mailboxes.id_of(mailbox): True}
@@ -200,10 +203,10 @@ class JmapProvider:
         (answer,) = await self.client.call(("Email/import", {"emails": {"m": email}}))
         created = (answer.get("created") or {}).get("m")
         if created:
-            return str(created["id"])
+            return str(created["id"]), True
         refused = (answer.get("notCreated") or {}).get("m", {})
         if refused.get("type") == "alreadyExists" and refused.get("existingId"):
-            return str(refused["existingId"])
+            return str(refused["existingId"]), False
         raise refusal("Email/import", refused)
 
     # News.

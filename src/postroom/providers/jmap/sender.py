@@ -46,12 +46,7 @@ class JmapSender:
         provider = self.provider
         await provider.mailboxes.learn()
         identity = await self._identity(envelope.sender)
-        message_id = message_id_of(raw)
-        found = await provider.find(SENT, message_id)
-        if not found:
-            await self.provider.drop_drafts(message_id)
-            begun.append(await self.provider.import_into(DRAFTS, raw))
-        (kept,) = found[:1] or begun
+        kept = await self._kept(raw, begun)
         then = {"#s": await self._as_sent()}
         await go()
         submission = _submission(envelope, identity, kept)
@@ -63,6 +58,18 @@ class JmapSender:
         if not refused:
             raise ProviderError("the provider does not say whether it sends the mail")
         return _refused(refused)
+
+    async def _kept(self, raw: bytes, begun: list[str]) -> str:
+        """The mail as it is at the provider; what its owner has of it already was not begun."""
+        message_id = message_id_of(raw)
+        found = await self.provider.find(SENT, message_id)
+        if found:
+            return found[0]
+        await self.provider.drop_drafts(message_id)
+        key, is_new = await self.provider.import_into(DRAFTS, raw)
+        if is_new:
+            begun.append(key)
+        return key
 
     async def _as_sent(self) -> dict[str, Any]:
         """What makes a sent mail of a draft, once it is sent (RFC 8621 §7.5)."""
