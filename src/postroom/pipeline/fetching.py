@@ -72,7 +72,7 @@ async def fetch_batches(
 
 
 async def fetch_batch(provider: Provider, batch: Sequence[RemoteMessage]) -> Fetched:
-    """Fetch messages together; if that fails, those that are missing one by one.
+    """Fetch messages together, and what did not come one by one.
 
     Raises what a provider that fails altogether raises.
     """
@@ -82,11 +82,11 @@ async def fetch_batch(provider: Provider, batch: Sequence[RemoteMessage]) -> Fet
     except ProviderAuthFailed:
         raise
     except ProviderError:
-        missing = [message for message in batch if message.ref not in found]
-        failures = [(one, await _fetch_alone(found, provider, one)) for one in missing]
-        failed = tuple((one, why) for one, why in failures if why is not None)
-        return Fetched(tuple(found.values()), failed)
-    return Fetched(tuple(found.values()))
+        pass
+    missing = [message for message in batch if message.ref not in found]
+    failures = [(one, await _fetch_alone(found, provider, one)) for one in missing]
+    failed = tuple((one, why) for one, why in failures if why is not None)
+    return Fetched(tuple(found.values()), failed)
 
 
 async def _fetch_into(
@@ -107,18 +107,25 @@ async def _fetch_alone(
     except ProviderAuthFailed:
         raise
     except ProviderError as error:
-        return str(error) if await _is_there(provider, message.ref) else None
-    return None
+        why = str(error)
+    else:
+        why = "the provider sends nothing"
+    if message.ref in found or await look_at(provider, message.ref) == ():
+        return None
+    return why
 
 
-async def _is_there(provider: Provider, ref: RemoteRef) -> bool:
-    """Whether a provider has a message: one that does not even say that is out of order."""
+async def look_at(provider: Provider, ref: RemoteRef) -> tuple[RemoteMessage, ...] | None:
+    """What a provider says of a message, None if it refuses to: it has the message, then.
+
+    Raises what a provider that is out of order raises.
+    """
     try:
-        return bool(await provider.look([ref]))
+        return await provider.look([ref])
     except MailError as error:
         if error.retryable or isinstance(error, (ProviderAuthFailed, RateLimited)):
             raise
-        return True
+        return None
 
 
 def batches(wanted: Sequence[RemoteMessage]) -> list[list[RemoteMessage]]:

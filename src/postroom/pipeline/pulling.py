@@ -11,7 +11,7 @@ from postroom.errors import MailError
 from postroom.model.account import Account
 from postroom.model.inbox import TRASH
 from postroom.model.remote import RemoteChanges, RemoteMessage, Unfetched
-from postroom.pipeline.fetching import Aside, Fetched, fetch_batch, fetch_batches
+from postroom.pipeline.fetching import Aside, Fetched, fetch_batch, fetch_batches, look_at
 from postroom.pipeline.house import House
 from postroom.pipeline.keeping import Keeping, Mail
 from postroom.pipeline.remote_names import storable
@@ -117,16 +117,16 @@ class Pull:
     async def _fetch_again(self, aside: Aside, *, is_asked: bool) -> AsyncIterator[_Part]:
         """What the provider did not give out before; who asks wants all of it tried."""
         for ref in aside.due(None if is_asked else self.house.clock()):
-            there = storable(await self.provider.look([ref]))
-            wanted = await self._unknown(there)
-            if not wanted:
+            there = await look_at(self.provider, ref)
+            wanted = await self._unknown(storable(there or ()))
+            if there is None:
+                aside.put(ref, self.house.clock())
+            elif not wanted:
                 aside.drop([ref])
+            if not wanted:
                 yield _Part(unfetched=tuple(aside.kept.values()))
             for message in wanted:
-                fetched = await fetch_batch(self.provider, [message])
-                if not fetched.mails and not fetched.failed:
-                    fetched = Fetched((), ((message, "the provider sends nothing"),))
-                yield self._part(fetched, aside)
+                yield self._part(await fetch_batch(self.provider, [message]), aside)
 
     async def _fetch(self, changes: RemoteChanges, aside: Aside) -> AsyncIterator[_Part]:
         changes = replace(changes, messages=storable(changes.messages))

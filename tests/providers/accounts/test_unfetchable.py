@@ -90,7 +90,14 @@ async def subjects(desk: Desk) -> set[str]:
 
 @pytest.mark.parametrize(
     ("kind", "status"),
-    [("outlook", 400), ("outlook", 500), ("gmail", 500), ("fastmail", 404)],
+    [
+        ("outlook", 400),
+        ("outlook", 404),
+        ("outlook", 500),
+        ("gmail", 404),
+        ("gmail", 500),
+        ("fastmail", 404),
+    ],
 )
 async def test_a_mail_that_cannot_be_fetched_stops_no_other(
     tmp_path: Path, kind: str, status: int
@@ -112,6 +119,32 @@ async def test_a_mail_that_cannot_be_fetched_stops_no_other(
             await desk.sync()
             assert {"Before", "Bad", "After", "Later"} == await subjects(desk)
             assert () == await desk.app.house.store.unfetched("work")
+
+
+@pytest.mark.parametrize("kind", ["outlook", "gmail"])
+async def test_a_mail_that_is_not_even_described_stops_no_other(tmp_path: Path, kind: str) -> None:
+    with keeping(kind, 400) as (world, keeper):
+        async with desk_at(world, tmp_path) as desk:
+            for subject in ("Before", "Bad", "After"):
+                world.deliver(mail(subject))
+            await desk.sync()
+            (one,) = await desk.app.house.store.unfetched("work")
+            answer = keeper.answer
+
+            def refuse(asked: Asked) -> Answer:
+                is_bad = asked.path.endswith(f"/messages/{one.ref.key}")
+                return Answer(400, {"error": {"code": "ErrorX"}}) if is_bad else answer(asked)
+
+            keeper.answer = refuse
+            world.deliver(mail("Later"))
+            await desk.sync()
+            assert {"Before", "After", "Later"} == await subjects(desk)
+            (again,) = await desk.app.house.store.unfetched("work")
+            assert (one.ref, one.attempts + 1) == (again.ref, again.attempts)
+
+            keeper.answer, keeper.is_shut = answer, False
+            await desk.sync()
+            assert {"Before", "Bad", "After", "Later"} == await subjects(desk)
 
 
 def shut(file: Path) -> None:

@@ -196,7 +196,9 @@ class GmailProvider:
                 if key not in described:
                     # One that cannot be read is known by its place, and fetched again alone.
                     with suppress(ProviderError):
-                        return await self.client.message(key, "raw")
+                        row = await self.client.message(key, "raw")
+                        if row is not None:
+                            return row
                 return await self.client.message(key, "minimal")
 
         rows = [row for row in await asyncio.gather(*map(one, ids)) if row is not None]
