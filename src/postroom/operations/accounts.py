@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, SecretStr
 
@@ -97,21 +97,37 @@ async def log_in_account(ctx: Context, request: LogInAccount) -> Account:
     if needed not in secret:
         raise InvalidInput(f"{needed}: is required for {account.provider}")
     found = await ctx.providers.check(account, secret)
-    _refuse_other_owner(account, found)
+    await _refuse_other_owner(ctx, account, found)
     await in_thread(ctx.providers.keep_secret, account.id, secret)
-    await ctx.store.change_account(account.id, account.options)
+    await ctx.store.change_account(account.id, learnt_options(account, found))
     return await account_of(ctx, account.id)
 
 
-def _refuse_other_owner(account: Account, found: Capabilities) -> None:
+async def _refuse_other_owner(ctx: Context, account: Account, found: Capabilities) -> None:
     """Refuse a login to another mailbox: all that is kept here would count as gone there."""
-    owner = account.options.get("owner")
-    if owner is not None and found.owner is not None and owner != found.owner:
+    if await _is_of_another(ctx, account, found):
         whose = found.owner_address or "somebody else"
         raise Conflict(
             f"this is a login of {whose}, not of the mailbox that {account.id} keeps "
             f"({account.address}); sign in as its owner, or add it under another name"
         )
+
+
+async def _is_of_another(ctx: Context, account: Account, found: Capabilities) -> bool:
+    """Whether a login is not the owner's, who may have been written down by the last sync only."""
+    stored = await ctx.store.capabilities_of(account.id) or {}
+    owner = account.options.get("owner") or stored.get("owner")
+    if owner:
+        return found.owner not in (None, owner)
+    return (found.owner_address or account.address).lower() != account.address.lower()
+
+
+def learnt_options(account: Account, found: Capabilities) -> dict[str, Any]:
+    """The options with what only a check finds out: whose it is, how much the SMTP server takes."""
+    if account.provider != "imap":
+        return {"owner": found.owner, **account.options} if found.owner else account.options
+    learnt = {"attachment_mb": found.max_attachment_size_mb, "mail_bytes": found.mail_bytes}
+    return {**account.options, **learnt}
 
 
 class SyncAccount(Request):

@@ -12,7 +12,7 @@ from postroom.model.account import Account, Capabilities, CapabilityReport, Rate
 from postroom.model.key import Scope
 from postroom.model.limits import MB
 from postroom.model.page import Slice
-from postroom.operations.accounts import AccountId, account_of
+from postroom.operations.accounts import AccountId, account_of, learnt_options
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.request import Request
@@ -39,14 +39,6 @@ async def check_account(ctx: Context, request: CheckAccount) -> Capabilities:
     if account.state == "needs_reauth" or options != account.options:
         await ctx.store.change_account(account.id, options)
     return _told(ctx, account, found)
-
-
-def learnt_options(account: Account, found: Capabilities) -> dict[str, Any]:
-    """The options with what only a check finds out: whose it is, how much the SMTP server takes."""
-    if account.provider != "imap":
-        return {"owner": found.owner, **account.options} if found.owner else account.options
-    learnt = {"attachment_mb": found.max_attachment_size_mb, "mail_bytes": found.mail_bytes}
-    return {**account.options, **learnt}
 
 
 class GetCapabilities(Request):

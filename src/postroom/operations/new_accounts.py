@@ -13,8 +13,8 @@ from postroom.mail.typed import parse_own_address
 from postroom.model.account import Account, Capabilities, ProviderName
 from postroom.model.key import Scope
 from postroom.operations import forms
-from postroom.operations.accounts import AccountId, Credentials
-from postroom.operations.capabilities import capabilities_json, learnt_options
+from postroom.operations.accounts import AccountId, Credentials, learnt_options
+from postroom.operations.capabilities import capabilities_json
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts

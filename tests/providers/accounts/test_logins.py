@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import Conflict, MailError
+from postroom.model.account import Account
 from postroom.operations import accounts, new_accounts
 from postroom.providers.accounts import Accounts
 from tests.mails import mail
@@ -44,6 +45,10 @@ def let_another_in(server: Any) -> None:
         server.owner = "00000000-0000-0000-0000-000000000001"
 
 
+def without_owner(account: Account) -> dict[str, Any]:
+    return {name: value for name, value in account.options.items() if name != "owner"}
+
+
 @pytest.mark.parametrize("kind", ["outlook", "gmail", "fastmail"])
 async def test_a_login_of_somebody_else_is_refused_and_costs_nothing(
     tmp_path: Path, kind: str
@@ -63,6 +68,41 @@ async def test_a_login_of_somebody_else_is_refused_and_costs_nothing(
             assert kind == "fastmail" or OTHER in str(refused.value)
             assert before == app.house.providers.login_mark("work")
             assert ["Hello"] == [row.subject for row in await Desk(app, account).rows()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_synced"),
+    [("outlook", True), ("outlook", False), ("gmail", True), ("gmail", False), ("fastmail", True)],
+)
+async def test_an_account_without_a_known_owner_takes_no_login_of_somebody_else(
+    tmp_path: Path, kind: str, *, is_synced: bool
+) -> None:
+    """It is from before owners were written down; a sync since then may have told."""
+    with a_server(kind) as server:
+        world = world_at(server)
+        async with a_house(tmp_path, world) as app:
+            account = await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+            await app.house.store.change_account("work", without_owner(account))
+            if is_synced:
+                await Desk(app, account).sync()
+            login = "password" if kind == "fastmail" else "access_token"
+            let_another_in(server)
+            with pytest.raises(Conflict, match="not of the mailbox that work keeps"):
+                await ask(app, accounts.log_in_account, account_id="work", **{login: "another"})
+
+
+@pytest.mark.parametrize("kind", ["outlook", "gmail", "fastmail"])
+async def test_a_login_tells_the_owner_of_an_account(tmp_path: Path, kind: str) -> None:
+    with a_server(kind) as server:
+        world = world_at(server)
+        async with a_house(tmp_path, world) as app:
+            account = await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+            await app.house.store.change_account("work", without_owner(account))
+            login = "password" if kind == "fastmail" else "access_token"
+            arguments = {"account_id": "work", login: world.arguments[login]}
+            again = await ask(app, accounts.log_in_account, **arguments)
+
+            assert account.options == again.options
 
 
 @pytest.mark.parametrize("kind", ["outlook", "gmail"])
