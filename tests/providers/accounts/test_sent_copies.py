@@ -244,6 +244,31 @@ async def test_what_is_done_to_sent_mail_before_its_copy_is_seen_holds(
     await assert_stands(desk, world, sent.message_id)
 
 
+@pytest.mark.parametrize(
+    "world", ["imap", "outlook", pytest.param("fastmail", marks=AS_ROOT)], indirect=True
+)
+async def test_sent_mail_that_is_moved_before_its_copy_is_seen_is_moved_there_too(
+    desk: Desk, world: World
+) -> None:
+    """With Gmail, what was sent stays in Sent."""
+    await desk.sync()
+    async with working(desk):
+        sent = await send(desk, OUTSIDE, wait_s=20)
+    flags = ["seen", "flagged"]
+    await ask(desk, organising.update_message, message_id=sent.message_id, flags=flags)
+    arguments = {"message_id": sent.message_id, "destination": "Archive"}
+    await ask(desk, organising.move_message, **arguments)
+    for _ in range(3):
+        await desk.sync()
+
+    here, there = await desk.app.house.store.message(sent.message_id, None), world.find("Hello")
+    assert here is not None
+    assert there is not None
+    assert (("Archive",), set(flags)) == (here.mailboxes, set(here.flags))
+    assert (["Archive"], set(flags)) == (world.copies("Hello"), there.flags)
+    assert not await refusals(desk)
+
+
 async def assert_stands(desk: Desk, world: World, message_id: str) -> None:
     """Flagged and with its label, here and there."""
     here, there = await desk.app.house.store.message(message_id, None), world.find("Hello")

@@ -180,12 +180,17 @@ def _insert(
 
 
 def due_pushes(tx: Transaction, account_id: str, now: datetime, limit: int) -> list[Push]:
-    """What is to be told next, in the order in which it was done."""
+    """What is to be told next, in the order in which it was done.
+
+    What was done to a mail whose copy is to be made comes after: only then has it a place.
+    """
     row = tx.one("SELECT number, inbox FROM accounts WHERE id = :id", id=account_id)
     if row is None:
         return []
     rows = tx.all(DUE, account=row[0], now=seconds(now), limit=limit)
-    return [_push(tx, row[1], *push) for push in rows]
+    copied = {message: number for number, message, _, kind, *_ in rows if kind == "save_sent"}
+    told = (push for push in rows if push[0] <= copied.get(push[1], push[0]))
+    return [_push(tx, row[1], *push) for push in told]
 
 
 def _push(

@@ -231,13 +231,16 @@ def _tell_standing(
     """The provider has a copy of what we have sent: let it stand there as it does here."""
     now, origin = standing(tx, inbox, number), origin_of(tx, inbox)
     flags, labels = remote.flags, _spelled(remote.labels or (), now.labels)
+    is_moved = SENT in remote.mailboxes and SENT not in now.mailboxes
     new = Delta(
         add_flags=tuple(f for f in now.flags if f not in (*flags, *remote.untold)),
         add_labels=tuple(n for n in now.labels if remote.labels is not None and n not in labels),
+        move_to=now.mailboxes[0] if is_moved and not _is_being_pushed(tx, number) else None,
     )
     flags = tuple(dict.fromkeys((*now.flags, *flags)))
     labels = tuple(dict.fromkeys((*now.labels, *labels)))
-    set_standing(tx, inbox, number, Standing(flags, labels, _mailboxes(tx, number)))
+    mailboxes = now.mailboxes if is_moved else _mailboxes(tx, number)
+    set_standing(tx, inbox, number, Standing(flags, labels, mailboxes))
     if origin is not None:
         put_push(tx, origin, number, message_id, new)
 
