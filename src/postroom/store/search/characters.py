@@ -43,9 +43,11 @@ def later_parts(rest: str, ahead: int) -> list[tuple[str, str]]:
     return [(matches[n].group(2), rest[matches[n].end() - 1 :]) for n in firsts]
 
 
-def longest_token(folded: str) -> int:
-    """The bytes of the longest token of a query."""
-    return max((len(utf8(match[2])) for match in _NEXT_TOKEN.finditer(folded)), default=0)
+def has_longer_token(folded: str, size: int) -> bool:
+    """Whether a token of a query has more bytes than this."""
+    if len(utf8(folded)) <= size:
+        return False
+    return any(len(utf8(match[2])) > size for match in _NEXT_TOKEN.finditer(folded))
 
 
 def follow_up(rest: str) -> list[tuple[bool, str]]:

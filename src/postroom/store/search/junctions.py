@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,29 +16,30 @@ from postroom.store.search.shelf import Shelf
 from postroom.store.sql.values import any_of
 from postroom.store.transaction import Transaction
 
-JUNCTIONS = """
-    SELECT segment, value FROM search_rows
-     WHERE segment {among} AND kind = :kind AND key >= :key AND key < :end
-     ORDER BY segment, key, part
-"""
 HEADS = """
     SELECT segment, value FROM search_rows
      WHERE segment {among} AND kind = :kind AND key = :key AND part = 0
 """
-BEFORE = """
-    SELECT s.number, (
-        SELECT r.value FROM search_rows r
-         WHERE r.segment = s.number AND r.kind = :kind AND r.key < :key
-         ORDER BY r.key DESC, r.part DESC LIMIT 1
-    ) FROM search_segments s WHERE s.number {among}
-"""
 ENDINGS = """
-    SELECT s.number, (
+    SELECT 0, s.number, 0, (
         SELECT r.value FROM search_rows r
-         WHERE r.segment = s.number AND r.kind = :kind AND r.key <= :key
+         WHERE r.segment = s.number AND r.kind = :ending AND r.key <= :backwards
          ORDER BY r.key DESC LIMIT 1
     ) FROM search_segments s WHERE s.number {among}
 """
+JUNCTIONS = """
+    SELECT 1, s.number, 0, (
+        SELECT r.value FROM search_rows r
+         WHERE r.segment = s.number AND r.kind = :junction AND r.key < :key
+         ORDER BY r.key DESC, r.part DESC LIMIT 1
+    ) FROM search_segments s WHERE s.number {among}
+    UNION ALL
+    SELECT 2, segment, part, value FROM search_rows
+     WHERE segment {among} AND kind = :junction AND key >= :key AND key < :end
+"""
+"""What stands before a key, and all that begins with it; parts are in the order of keys."""
+
+_BEFORE, _INSIDE = 1, 2
 _Ranks = tuple[int, int, bool]
 _ALL: _Ranks = (0, 1 << 16, True)
 
@@ -53,8 +54,12 @@ class Found:
 
 @dataclass
 class _Rows:
-    """The rows of one segment that can have the string; the first begins before it."""
+    """The rows of one segment: where its endings stand, and those that can have the string.
 
+    The first of these begins before it.
+    """
+
+    ending: bytes | None = None
     before: bytes | None = None
     values: list[bytes] = field(default_factory=list)
 
@@ -69,17 +74,20 @@ def find_junctions(
     found = Found(Marks(shelf), Marks(shelf))
     kind = STREAM * stream
     tokens = follow_up(rest)
-    if len(first) == len(tokens) == len(tokens[0][1]) == 1:
+    is_pair = len(tokens) == len(tokens[0][1]) == 1
+    if is_pair and len(first) == 1:
         segments = _use_heads(tx, found.sure, kind, _key(rest[0], tokens), segments)
-    ranks = _ranks(tx, kind, first, segments)
     for ahead, numbers in shelf.by_ahead(stream, segments, len(tokens)).items():
         key = _key(rest[0], tokens[:ahead])
-        for segment, rows in _rows(tx, kind, key, numbers).items():
-            own = ranks.get(segment, _ALL)
-            sure = found.sure if own[2] and len(tokens) == ahead else found.doubtful
-            entries = _entries(rows, key, is_pair=len(tokens) == len(tokens[0][1]) == 1)
-            sure.add_places(segment, entries.sure.docs(own))
-            found.doubtful.add_places(segment, entries.doubtful.docs(own))
+        rows = _rows(tx, kind, first, key, numbers)
+        ranks = _ranks(tx, kind, first, rows)
+        for segment, own in rows.items():
+            wanted = ranks.get(segment, _ALL)
+            sure, doubtful = _entries(own, key, is_pair=is_pair)
+            is_exact = wanted[2] and len(tokens) == ahead
+            marks = found.sure if is_exact else found.doubtful
+            marks.add_places(segment, sure.docs(wanted))
+            found.doubtful.add_places(segment, doubtful.docs(wanted))
     return found
 
 
@@ -102,18 +110,28 @@ def _use_heads(
     return sorted(set(segments) - {row[0] for row in ready})
 
 
-def _rows(tx: Transaction, kind: int, key: bytes, segments: Sequence[int]) -> dict[int, _Rows]:
+def _rows(
+    tx: Transaction, kind: int, first: str, key: bytes, segments: Sequence[int]
+) -> dict[int, _Rows]:
     among, params = any_of("segment", segments)
-    junction = kind + Kind.JUNCTION
-    before = tx.all(BEFORE.format(among=among), **params, kind=junction, key=key)
-    rows = {segment: _Rows(value) for segment, value in before}
-    inside = JUNCTIONS.format(among=among)
-    for segment, value in tx.all(inside, **params, kind=junction, key=key, end=key + b"\xff"):
-        rows[segment].values.append(value)
+    params |= {"junction": kind + Kind.JUNCTION, "key": key, "end": key + b"\xff"}
+    sql = JUNCTIONS.format(among=among)
+    if len(first) > 1:
+        sql = f"{ENDINGS.format(among=among)} UNION ALL {sql}"
+        params |= {"ending": kind + Kind.ENDING, "backwards": utf8(first)[::-1]}
+    rows = {segment: _Rows() for segment in segments}
+    for what, segment, _, value in sorted(tx.all(sql, **params)):
+        own = rows[segment]
+        if what == _INSIDE:
+            own.values.append(value)
+        elif what == _BEFORE:
+            own.before = value
+        else:
+            own.ending = value
     return rows
 
 
-def _ranks(tx: Transaction, kind: int, first: str, segments: Sequence[int]) -> dict[int, _Ranks]:
+def _ranks(tx: Transaction, kind: int, first: str, rows: Mapping[int, _Rows]) -> dict[int, _Ranks]:
     """By segment, the ranks of tokens that end like this; and whether they are exact.
 
     A token of one character has no rank to look for.
@@ -121,26 +139,30 @@ def _ranks(tx: Transaction, kind: int, first: str, segments: Sequence[int]) -> d
     if len(first) == 1:
         return {}
     backwards = utf8(first)[::-1]
-    lows = _endings(tx, kind, backwards, segments)
+    lows = {segment: _endings(own.ending) for segment, own in rows.items()}
     wide = [segment for segment, row in lows.items() if not _ends_in(row, backwards)]
-    highs = lows | _endings(tx, kind, backwards + b"\xff", wide)
+    highs = lows | _endings_at(tx, kind, backwards + b"\xff", wide)
     last = backwards[: len(utf8(first[-1]))]
     return {
         segment: _between(low, highs[segment], backwards, last) for segment, low in lows.items()
     }
 
 
-def _endings(
+def _endings_at(
     tx: Transaction, kind: int, backwards: bytes, segments: Sequence[int]
 ) -> dict[int, list[bytes]]:
-    """By segment, the row where an ending stands: its head, and the endings in it."""
+    """By segment, the row where an ending stands."""
     if not segments:
         return {}
     among, params = any_of("segment", segments)
-    rows = tx.all(ENDINGS.format(among=among), **params, kind=kind + Kind.ENDING, key=backwards)
-    return {
-        segment: [value[:5], *value[5:].split(b"\n")] if value else [] for segment, value in rows
-    }
+    sql = ENDINGS.format(among=among)
+    rows = tx.all(sql, **params, ending=kind + Kind.ENDING, backwards=backwards)
+    return {segment: _endings(value) for _, segment, _, value in rows}
+
+
+def _endings(value: bytes | None) -> list[bytes]:
+    """The head of a row, and the endings in it."""
+    return [value[:5], *value[5:].split(b"\n")] if value else []
 
 
 def _ends_in(row: list[bytes], backwards: bytes) -> bool:
@@ -163,42 +185,50 @@ def _rank(row: list[bytes], backwards: bytes, last: bytes) -> tuple[int, int]:
     return int.from_bytes(row[0][:4], "big") + bisect_left(row, backwards, 1) - 1, row[0][4]
 
 
-def _entries(rows: _Rows, key: bytes, *, is_pair: bool) -> _Split:
-    """What the rows of one segment have of a key."""
+def _entries(rows: _Rows, key: bytes, *, is_pair: bool) -> tuple[_Entries, _Entries]:
+    """What the rows of one segment surely have of a key, and what they may have of it."""
     sure, doubtful = _Entries(), _Entries()
     values = [rows.before, *rows.values] if rows.before else rows.values
+    end, final = key + b"\xff", len(values) - 1
     for number, value in enumerate(values):
         row = _Row(value)
-        if rows.before and 0 < number < len(values) - 1:
-            sure.take(row, 0, row.count)
+        if rows.before and 0 < number < final:
+            sure.take(row, 0, len(row.docs))
             continue
-        first, last = bisect_left(row.names, key), bisect_left(row.names, key + b"\xff")
+        names = row.names()
+        first = bisect_left(names, key)
+        last = bisect_left(names, end, first)
         if is_pair and row.is_cut:
-            sure.take(row, first, last)
+            sure.take(row, row.start(first), row.start(last))
             continue
-        goes_on = last == row.count and number + 1 < len(values)
-        stop = max(first, last if goes_on else last - 1)
-        doubtful.take(row, max(first - 1, 0), first)
-        sure.take(row, first, stop)
-        doubtful.take(row, stop, last)
-    return _Split(sure, doubtful)
+        goes_on = last == len(names) and number < final
+        low, high = row.start(first), row.start(max(first, last if goes_on else last - 1))
+        if first:
+            doubtful.take(row, row.start(first - 1), low)
+        sure.take(row, low, high)
+        doubtful.take(row, high, row.start(last))
+    return sure, doubtful
 
 
 class _Row:
     """Places where tokens meet, in groups; each group has a name not above what is in it."""
 
+    __slots__ = ("_end", "_sizes", "_value", "docs", "is_cut", "ranks")
+
     def __init__(self, value: bytes) -> None:
-        end = 4 + int.from_bytes(value[1:4], "big")
-        self.names = value[4:end].split(b"\n")
-        self.count = len(self.names)
+        self._value = value
+        self._end = end = 4 + int.from_bytes(value[1:4], "big")
         self.is_cut = bool(value[0] & CUT)
         self._sizes = b""
         if value[0] & UNEVEN:
-            self._sizes = value[end : end + self.count]
-            end += self.count
-        entries = value[end:]
-        half = len(entries) // 2 if value[0] & RANKED else len(entries)
-        self.docs, self.ranks = entries[:half], entries[half:]
+            count = value.count(b"\n", 4, end) + 1
+            self._sizes = value[end : end + count]
+            end += count
+        half = (len(value) - end) // 2 if value[0] & RANKED else len(value) - end
+        self.docs, self.ranks = value[end : end + half], value[end + half :]
+
+    def names(self) -> list[bytes]:
+        return self._value[4 : self._end].split(b"\n")
 
     def start(self, group: int) -> int:
         """Where the entries of a group begin."""
@@ -210,13 +240,14 @@ class _Row:
 class _Entries:
     """Places where tokens meet: the messages, and the ranks of the tokens before."""
 
+    __slots__ = ("_docs", "_ranks")
+
     def __init__(self) -> None:
         self._docs: list[bytes] = []
         self._ranks: list[bytes] = []
 
-    def take(self, row: _Row, first: int, last: int) -> None:
-        """Take the groups between two of a row."""
-        low, high = row.start(first), row.start(last)
+    def take(self, row: _Row, low: int, high: int) -> None:
+        """Take what is between two places of a row."""
         if high > low:
             self._docs.append(row.docs[low:high])
             self._ranks.append(row.ranks[low:high] or bytes(high - low))
@@ -228,13 +259,5 @@ class _Entries:
         docs = b"".join(self._docs)
         if ranks == _ALL:
             return docs
-        own = np.frombuffer(b"".join(self._ranks), "<u2")
-        return np.frombuffer(docs, "<u2")[(own >= ranks[0]) & (own < ranks[1])].tobytes()
-
-
-@dataclass
-class _Split:
-    """Entries that surely have a key, and those that may."""
-
-    sure: _Entries
-    doubtful: _Entries
+        above = np.frombuffer(b"".join(self._ranks), "<u2") - np.uint16(ranks[0])
+        return np.frombuffer(docs, "<u2")[above < ranks[1] - ranks[0]].tobytes()

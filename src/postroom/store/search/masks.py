@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ WORD = np.dtype("<u8")
 WORD_BITS = 64
 
 _BITS = np.array([1 << bit for bit in range(8)], np.uint8)
+_BELOW = np.array([(1 << bit) - 1 for bit in range(WORD_BITS)], np.uint64)
 _BIT = [np.uint64(1 << bit) for bit in range(WORD_BITS)]
 _FEW = 16
 """So few places are set sooner one by one."""
@@ -32,6 +34,9 @@ class Marks:
         self._bits: dict[int, list[bytes]] = {}
         self._places: list[bytes] = []
         self._segments: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._bits or self._places)
 
     def add(self, segment: int, value: bytes) -> None:
         """Take a set of a segment as it is written in rows, unless no search uses the segment."""
@@ -77,13 +82,18 @@ class Marks:
             return
         places = np.repeat(bases, [len(own) // 2 for own in self._places])
         places += np.frombuffer(b"".join(self._places), "<u2")
-        octets = mask.view(np.uint8)
-        if len(places) < _MANY:
-            np.bitwise_or.at(octets, places >> 3, _BITS[places & 7])
-        else:
-            found = np.zeros(len(octets) * 8, np.bool_)
-            found[places] = True
-            octets |= np.packbits(found, bitorder="little")
+        set_places(mask, places)
+
+
+def set_places(mask: Mask, places: Int) -> None:
+    """Add some places to a mask."""
+    octets = mask.view(np.uint8)
+    if len(places) < _MANY:
+        np.bitwise_or.at(octets, places >> 3, _BITS[places & 7])
+    else:
+        found = np.zeros(len(octets) * 8, np.bool_)
+        found[places] = True
+        octets |= np.packbits(found, bitorder="little")
 
 
 def keep_between(part: Mask, first: int, last: int) -> None:
@@ -101,9 +111,18 @@ def keep_between(part: Mask, first: int, last: int) -> None:
 def places_of(words: Mask) -> Int:
     """The places that are set, in order."""
     used = words.nonzero()[0]
-    bits = np.unpackbits(words[used].view(np.uint8), bitorder="little")
-    rows, columns = np.divmod(bits.nonzero()[0], WORD_BITS)
-    places: Int = used[rows] * WORD_BITS + columns
+    return _spread(used, words[used])
+
+
+def places_within(mask: Mask, words: Int) -> Int:
+    """The places that are set in some words of a mask, in order."""
+    return _spread(words, mask[words])
+
+
+def _spread(at: Int, words: Mask) -> Int:
+    """The places that are set in some words, which stand at these."""
+    bits = np.unpackbits(words.view(np.uint8), bitorder="little").nonzero()[0]
+    places: Int = at[bits // WORD_BITS] * WORD_BITS + bits % WORD_BITS
     return places
 
 
@@ -120,17 +139,23 @@ def last_places(part: Mask, first: int, last: int, count: int) -> Int:
 
 
 class Counts:
-    """How many messages of a mask are before each place."""
+    """How many messages of a mask are before any place."""
 
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: Mask, edges: Int) -> None:
         self._mask = mask
         self._before = np.zeros(len(mask) + 1, np.int64)
         np.cumsum(np.bitwise_count(mask), out=self._before[1:])
+        before: list[int] = self._before[edges].tolist()
+        self.between_edges = [after - own for own, after in pairwise(before)]
+        self.before_edges = sum(before[:-1])
+        """The sum of what is before the first place of each segment."""
 
-    def of_each(self, edges: Int) -> list[int]:
-        """How many are set between each word and the next of some."""
-        counts: list[int] = np.diff(self._before[edges]).tolist()
-        return counts
+    def before(self, places: Int) -> Int:
+        """How many are set before each of some places."""
+        words, last = places // WORD_BITS, len(self._mask) - 1
+        inside = self._mask[np.minimum(words, last)] & _BELOW[places % WORD_BITS]
+        before: Int = self._before[words] + np.bitwise_count(inside)
+        return before
 
     def between(self, word: int, place: int) -> int:
         """How many are set from a word on, in so many places."""

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import cached_property
 
-from postroom.store.search.masks import Counts, Mask, last_places, places_of
+import numpy as np
+
+from postroom.store.search.arrays import Int, spans
+from postroom.store.search.masks import (
+    WORD_BITS,
+    Counts,
+    Mask,
+    last_places,
+    places_of,
+    places_within,
+)
 from postroom.store.search.segments import Segment
-from postroom.store.search.shelf import Orders, Shelf
+from postroom.store.search.shelf import Order, Orders, Shelf
+from postroom.store.search.ticks import Ladder, Ticks
 from postroom.store.search.wanted import Answer, Match, Wanted
 from postroom.store.transaction import Transaction
 
-_BETWEEN = 60
-"""So many matches may stand between a bound and the page below it."""
-
-_CLEVER = 3
-"""So many guesses usually hit."""
+_NEAR = 60
+"""So far down, a page is taken from the top."""
 
 _FEW = 300
 """So many matches are sorted at once."""
@@ -32,12 +41,7 @@ class Pager:
         self._tail = tail[::-1]
         self._shelf = shelf
         self._mask = mask
-        self._counts = Counts(mask)
-        counts = self._counts.of_each(shelf.edges)
-        self._holders = [
-            (segment, count) for segment, count in zip(shelf.segments, counts, strict=True) if count
-        ]
-        self.total = len(tail) + sum(count for _, count in self._holders)
+        self.total = len(tail) + int(np.bitwise_count(mask).sum())
 
     def page(self, wanted: Wanted) -> Answer:
         """The page that is asked for."""
@@ -47,12 +51,21 @@ class Pager:
             return Answer(tuple(number for _, number in found), self.total, offset)
         if wanted.offset >= self.total:
             return Answer((), self.total, wanted.offset)
-        skip, bound = wanted.offset, None
-        if skip > _BETWEEN:
-            bound, above = self._bound_at(skip)
-            skip -= above
-        found = self._newest(skip + wanted.limit, bound)[skip:]
+        if wanted.offset <= _NEAR or self.total <= _FEW:
+            found = self._newest(wanted.offset + wanted.limit, None)[wanted.offset :]
+        else:
+            found = self._far_down(wanted.offset, wanted.limit)
         return Answer(tuple(number for _, number in found), self.total, wanted.offset)
+
+    @cached_property
+    def _counts(self) -> Counts:
+        return Counts(self._mask, self._shelf.edges)
+
+    @cached_property
+    def _holders(self) -> list[tuple[Segment, int]]:
+        """The segments with matches, and how many each has."""
+        counts = zip(self._shelf.segments, self._counts.between_edges, strict=True)
+        return [(segment, count) for segment, count in counts if count]
 
     def _before(self, segment: Segment, place: int) -> int:
         """How many matches of a segment are before a place."""
@@ -71,31 +84,28 @@ class Pager:
         last = int(order.dates.searchsorted(bound[0], side="right"))
         return first + int(order.numbers[first:last].searchsorted(bound[1]))
 
-    def _bound_at(self, offset: int) -> tuple[Match, int]:
-        """A bound with at most *offset* matches above it, and hardly fewer; and how many.
+    def _far_down(self, offset: int, limit: int) -> list[Match]:
+        """A page anywhere: the matches between two ticks around it, and from these its own."""
+        ticks = self._orders.ticks(self._tx, self._shelf)
+        tail = np.array([date for date, _ in self._tail], np.int64)
+        ladder = Ladder(ticks, self._counts, tail)
+        newer, above = ladder.first(offset)
+        older = max(0, ladder.first(offset + limit - 1)[0] - 1)
+        found = self._between(ticks, older, newer)
+        end = len(found) - (offset - above)
+        return found[max(0, end - limit) : end][::-1]
 
-        Mail comes evenly, more or less, so the date is guessed from the counts at both ends;
-        after a few guesses every other is the middle, in case it does not.
-        """
-        ends = [*self._tail[:1], *self._tail[-1:]]
-        low = min([s.oldest for s, _ in self._holders] + [date for date, _ in ends])
-        high = max([s.newest for s, _ in self._holders] + [date for date, _ in ends])
-        above_low, above_high, guesses = self.total, 0, 0
-        holders, above_all = self._holders, 0
-        while high - low > 1 and offset - above_high > _BETWEEN:
-            middle = (low + high) // 2
-            if guesses < _CLEVER or guesses % 2 == 0:
-                share = (offset - _BETWEEN // 2 - above_high) / (above_low - above_high)
-                middle = min(max(high - round((high - low) * share), low + 1), high - 1)
-            above = above_all + self._above((middle + 1, 0), holders)
-            if above <= offset:
-                high, above_high = middle, above
-            else:
-                low, above_low = middle, above
-            above_all += sum(count for s, count in holders if s.oldest > high)
-            holders = [(s, count) for s, count in holders if s.oldest <= high and s.newest > low]
-            guesses += 1
-        return (high + 1, 0), above_high
+    def _between(self, ticks: Ticks, older: int, newer: int) -> list[Match]:
+        """All matches from one tick on until another, oldest first."""
+        since, before = int(ticks.dates[older]), int(ticks.dates[newer])
+        first = ticks.places[:, older] // WORD_BITS
+        last = -(-ticks.places[:, newer] // WORD_BITS)
+        places = places_within(self._mask, spans(first, last - first))
+        order = self._orders.joined(self._tx, self._shelf)
+        dates = order.dates[places]
+        places = places[(dates >= since) & (dates < before)]
+        start, stop = bisect_left(self._tail, (since, 0)), bisect_left(self._tail, (before, 0))
+        return self._in_order(places, order, self._tail[start:stop])
 
     def _above(self, bound: Match, holders: Sequence[tuple[Segment, int]]) -> int:
         """How many matches of the tail and of some segments are not before a bound."""
@@ -131,7 +141,11 @@ class Pager:
 
     def _all(self, bound: Match | None) -> list[Match]:
         """All matches before a bound, oldest first."""
-        places, order = places_of(self._mask), self._orders.joined(self._tx, self._shelf)
-        dates, numbers = order.dates[places].tolist(), order.numbers[places].tolist()
-        found = sorted([*self._tail, *zip(dates, numbers, strict=True)])
+        order = self._orders.joined(self._tx, self._shelf)
+        found = self._in_order(places_of(self._mask), order, self._tail)
         return found if bound is None else found[: bisect_left(found, bound)]
+
+    def _in_order(self, places: Int, order: Order, tail: list[Match]) -> list[Match]:
+        """The matches at some places and those of the tail, oldest first."""
+        dates, numbers = order.dates[places].tolist(), order.numbers[places].tolist()
+        return sorted([*tail, *zip(dates, numbers, strict=True)])

@@ -41,9 +41,13 @@ class Small:
     phrases: int = 30
     lists: int = 20
 
+    def at_most(self, segments: int) -> int:
+        """How many messages of a scope any question would look at."""
+        return max(self.words, self.phrases, self.lists) * (segments + _ALWAYS)
 
-SMALL = Small()
+
 _ALWAYS = 10
+SMALL = Small()
 
 
 def most_to_scan(wanted: Wanted, small: Small, segments: int) -> int:
@@ -54,15 +58,15 @@ def most_to_scan(wanted: Wanted, small: Small, segments: int) -> int:
     return each * (segments + _ALWAYS)
 
 
-def is_small(tx: Transaction, wanted: Wanted, most: int) -> bool:
-    """Whether the inboxes have no more messages than this."""
+def size_up_to(tx: Transaction, wanted: Wanted, most: int) -> int:
+    """How many messages the inboxes have, counted up to this many."""
     scope, params = _scope(wanted)
     row = tx.one(
         f"SELECT count(*) FROM (SELECT 1 FROM messages m WHERE {scope} LIMIT :most) AS few",
         **params,
-        most=most + 1,
+        most=most,
     )
-    return row is not None and row[0] <= most
+    return int(row[0]) if row else 0
 
 
 def scan(tx: Transaction, wanted: Wanted) -> Answer:

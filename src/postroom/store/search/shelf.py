@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -12,8 +12,9 @@ import numpy as np
 from postroom.store.search.arrays import Int
 from postroom.store.search.formats import FORMATS, Format
 from postroom.store.search.kinds import Kind
-from postroom.store.search.masks import WORD, WORD_BITS, Mask, keep_between, places_of
+from postroom.store.search.masks import WORD, WORD_BITS, Mask, keep_between
 from postroom.store.search.segments import Segment
+from postroom.store.search.ticks import Ticks
 from postroom.store.transaction import Transaction
 
 _MOST_ORDERS = 256
@@ -36,6 +37,7 @@ class Orders:
     def __init__(self) -> None:
         self._orders: OrderedDict[tuple[int, int], Order] = OrderedDict()
         self._joined: tuple[Sequence[Segment], Order] | None = None
+        self._ticks: tuple[Sequence[Segment], Ticks] | None = None
 
     def of(self, tx: Transaction, segment: Segment) -> Order:
         """The order of one segment."""
@@ -61,6 +63,14 @@ class Orders:
                 whole.numbers[first : first + segment.size] = own.numbers
             joined = self._joined = shelf.segments, whole
         return joined[1]
+
+    def ticks(self, tx: Transaction, shelf: Shelf) -> Ticks:
+        """Dates that part the messages of a shelf."""
+        ticks = self._ticks
+        if ticks is None or ticks[0] != shelf.segments:
+            orders = [self.of(tx, segment) for segment in shelf.segments]
+            ticks = self._ticks = shelf.segments, Ticks(shelf, orders)
+        return ticks[1]
 
 
 class Shelf:
@@ -116,11 +126,3 @@ class Shelf:
         """The segments of which the mask has anything."""
         has_any = np.bitwise_or.reduceat(mask, self.edges[:-1]).tolist()
         return [s.number for s, some in zip(self.segments, has_any, strict=True) if some]
-
-    def places(self, mask: Mask) -> Iterator[tuple[Segment, Int]]:
-        """The places that are set, for each segment that has any."""
-        places = places_of(mask)
-        ends = places.searchsorted(self.edges * WORD_BITS).tolist()
-        for segment, first, last in zip(self.segments, ends, ends[1:], strict=False):
-            if last > first:
-                yield segment, places[first:last] - self.first_word(segment.number) * WORD_BITS

@@ -10,7 +10,7 @@ from postroom.store.search.kinds import STREAM, Kind
 from postroom.store.search.masks import Marks, Mask
 from postroom.store.search.shelf import Shelf
 from postroom.store.search.word_rows import ALONE, FEW, KEY_BYTES, LARGE, SHORTS_PER_ROW
-from postroom.store.sql.values import any_of, any_pair
+from postroom.store.sql.values import any_of, any_pair, in_lots
 from postroom.store.transaction import Transaction
 
 READY = """
@@ -18,17 +18,17 @@ READY = """
      WHERE segment {among} AND kind = :kind AND key = :key AND part = 0
 """
 SUFFIXES = """
-    SELECT segment, value FROM search_rows
-     WHERE segment {among} AND kind = :kind AND key >= :key AND key < :end
-     ORDER BY segment, key, part
-"""
-SUFFIXES_BEFORE = """
     SELECT s.number, (
         SELECT r.value FROM search_rows r
          WHERE r.segment = s.number AND r.kind = :kind AND r.key < :key
          ORDER BY r.key DESC, r.part DESC LIMIT 1
     ) FROM search_segments s WHERE s.number {among}
+    UNION ALL
+    SELECT segment, value FROM search_rows
+     WHERE segment {among} AND kind = :kind AND key >= :key AND key < :end
 """
+"""What stands before a key, and all that begins with it."""
+
 PARTS = """
     SELECT segment, part, value FROM search_rows
      WHERE kind = :kind AND key = :key AND (segment, part) {among}
@@ -63,8 +63,7 @@ def _references(
         return {}
     among, params = any_of("segment", segments)
     key, suffix = text[:KEY_BYTES], kind + Kind.SUFFIX
-    rows = tx.all(SUFFIXES_BEFORE.format(among=among), **params, kind=suffix, key=key)
-    rows += tx.all(SUFFIXES.format(among=among), **params, kind=suffix, key=key, end=key + b"\xff")
+    rows = tx.all(SUFFIXES.format(among=among), **params, kind=suffix, key=key, end=key + b"\xff")
     found: dict[int, set[int]] = {}
     for segment, value in rows:
         if value and (own := _in_row(value, text)):
@@ -123,6 +122,6 @@ def _mark_few(tx: Transaction, found: Marks, kind: int, places: Sequence[Pair]) 
 def _parts(tx: Transaction, kind: int, wanted: Sequence[Pair]) -> Iterator[tuple[Pair, bytes]]:
     """Some parts of some segments."""
     for first in range(0, len(wanted), _AT_ONCE):
-        among, params = any_pair("part", wanted[first : first + _AT_ONCE])
+        among, params = any_pair("part", in_lots(wanted[first : first + _AT_ONCE]))
         for segment, part, value in tx.all(PARTS.format(among=among), **params, kind=kind, key=b""):
             yield (segment, part), value

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache
+from itertools import chain
+from typing import Any, TypeVar
 
 import msgspec
 
 from postroom.model.inbox import Visible
 from postroom.model.message import FLAGS
 from postroom.store.transaction import Transaction
+
+T = TypeVar("T")
 
 to_text = msgspec.json.Encoder().encode
 from_text = msgspec.json.Decoder().decode
@@ -46,7 +50,7 @@ def flag_names(bits: int) -> tuple[str, ...]:
     return tuple(name for position, name in enumerate(FLAGS) if bits >> position & 1)
 
 
-_PAIRS = 16
+_LOT = 16
 
 
 def any_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]:
@@ -55,18 +59,26 @@ def any_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]
     return f"IN ({', '.join(':' + key for key in params) or 'NULL'})", params
 
 
-def any_pair(name: str, values: Sequence[tuple[object, object]]) -> tuple[str, dict[str, object]]:
-    """`IN (…)` for two columns at once.
+def in_lots(values: Sequence[T]) -> list[T]:
+    """The same, with the last repeated until there are as many as in other statements.
 
-    The last pair is repeated until there are so many as in other statements: the database knows
-    them again.
+    The database knows a statement again.
     """
-    filled = [*values, *[values[-1]] * (-len(values) % _PAIRS)]
-    pairs = ", ".join(f"(:{name}{at}_0, :{name}{at}_1)" for at in range(len(filled)))
-    params = {
-        f"{name}{at}_{side}": v for at, pair in enumerate(filled) for side, v in enumerate(pair)
-    }
-    return f"IN (VALUES {pairs})", params
+    return [*values, *[values[-1]] * (-len(values) % _LOT)]
+
+
+def any_pair(name: str, values: Sequence[tuple[object, object]]) -> tuple[str, dict[str, object]]:
+    """`IN (…)` for two columns at once."""
+    pairs, names = _pairs(name, len(values))
+    return f"IN (VALUES {pairs})", dict(zip(names, chain.from_iterable(values), strict=True))
+
+
+@cache
+def _pairs(name: str, count: int) -> tuple[str, list[str]]:
+    """So many pairs of parameters, and the names of all."""
+    names = [f"{name}{at}_{side}" for at in range(count) for side in (0, 1)]
+    pairs = (f"(:{one}, :{other})" for one, other in zip(names[::2], names[1::2], strict=True))
+    return ", ".join(pairs), names
 
 
 CONTAINS = "LIKE :{name} ESCAPE '!'"

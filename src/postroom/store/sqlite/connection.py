@@ -157,7 +157,7 @@ class Reader:
 
     def _still_true(self) -> dict[object, Any]:
         """What is remembered. SQLite says another number whenever somebody else has written."""
-        version = self._connection.pragma("data_version")
+        version = self._connection.execute("PRAGMA data_version").fetchone()
         if version != self._version or len(self._remembered) > _MOST_REMEMBERED:
             self._version, self._remembered = version, {}
         return self._remembered

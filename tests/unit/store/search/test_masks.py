@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from postroom.store.search import masks
 from postroom.store.search.formats import NEWEST
-from postroom.store.search.masks import Counts, Marks, Mask, keep_between, last_places
+from postroom.store.search.masks import (
+    WORD_BITS,
+    Counts,
+    Marks,
+    Mask,
+    keep_between,
+    last_places,
+    places_of,
+)
 from postroom.store.search.rows import encode_places
 from postroom.store.search.segments import Segment
 from postroom.store.search.shelf import Shelf
@@ -37,8 +45,10 @@ def mask_of(places: Places) -> Mask:
 
 
 def read(mask: Mask) -> Places:
-    found = {segment.number: set(places.tolist()) for segment, places in SHELF.places(mask)}
-    return {segment.number: found.get(segment.number, set()) for segment in SHELF.segments}
+    return {
+        segment.number: set(places_of(SHELF.part(mask, segment.number)).tolist())
+        for segment in SHELF.segments
+    }
 
 
 @unhurried
@@ -78,9 +88,11 @@ def test_what_is_between_two_places_is_kept_counted_and_found(
         inside = sorted(place for place in places[segment.number] if first <= place < last)
         mask = mask_of(places)
         word, part = SHELF.first_word(segment.number), SHELF.part(mask, segment.number)
-        counts = Counts(mask)
+        counts = Counts(mask, SHELF.edges)
+        edges = np.array([word * WORD_BITS + first, word * WORD_BITS + last])
 
-        assert counts.of_each(SHELF.edges) == [len(own) for own in places.values()]
+        assert counts.between_edges == [len(own) for own in places.values()]
+        assert np.diff(counts.before(edges)).tolist() == [len(inside)]
         assert counts.between(word, last) - counts.between(word, first) == len(inside)
         assert last_places(part, first, last, count).tolist() == inside[-count:]
         keep_between(part, first, last)
