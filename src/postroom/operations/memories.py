@@ -49,9 +49,7 @@ def _key(key: str) -> str:
     return key
 
 
-NamespaceName = Annotated[
-    str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
-]
+NamespaceName = Annotated[str, Field(min_length=1, max_length=128, pattern=forms.KEY)]
 Namespace = Annotated[
     NamespaceName, Field(description="The namespace.", examples=[DEFAULT_NAMESPACE])
 ]
@@ -60,7 +58,7 @@ Key = Annotated[
     Field(
         min_length=1,
         max_length=256,
-        pattern=r"^[^\x00-\x1f\x7f-\x9f]+$",
+        pattern=forms.KEY,
         description="Its name in the namespace.",
         examples=["ana/invoices"],
     ),
@@ -69,7 +67,7 @@ Key = Annotated[
 ]
 Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=forms.NAME)]
 Tags = Annotated[list[Tag], Field(max_length=20)]
-Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"[^\s]")]
+Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=forms.NOT_BLANK)]
 TEXT = Field(
     description="What to remember.", examples=["Ana wants invoices as PDF, before the 5th."]
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from postroom.errors import InvalidInput
 from postroom.model.memory import Vector
 from postroom.model.page import Place, Slice
+from postroom.store.recall.census import CANNOT_GO_ON, Begun, begun_with
 from postroom.store.recall.shelf import Entries, Floats, Mask, Shelf
 from postroom.store.transaction import Transaction
 
@@ -28,6 +30,10 @@ _STEPS = 10_000
 
 _LOOKS_EQUAL = 3 / _STEPS
 """Shares whose squares differ by more do not look equal: neither they, nor half of the squares."""
+
+_WORDS_ALONE = (-1, 0)
+"""The lines of a list without meaning; else in how many parts a sketch may differ, and the score by
+words that is looked at in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,41 +59,76 @@ class Question:
 def rank(
     tx: Transaction, shelf: Shelf, question: Question, allowed: Mask | None, page: Slice
 ) -> Ranked:
-    """Find what has the words or the meaning of a question."""
-    scores, whole = _by_words(tx, shelf, question.terms)
+    """Find what has the words or the meaning of a question.
+
+    Raises:
+        InvalidInput: the page is one of a list that cannot go on.
+    """
+    begun = begun_with(page.after, question.terms, shelf.census)
+    scores, told = _by_words(tx, shelf, question.terms, begun)
     hits = scores > 0
     if allowed is not None:
         hits &= allowed
     total = int(np.count_nonzero(hits))
-    if question.vector is None:
-        leaves = _best(scores, hits, _wanted(page, total), whole)
-        return _page(leaves, _share(scores[leaves], whole), total, page)
-    best = _best(scores, hits, _BY_WORDS, whole)
+    if not _asks_for_meaning(question, begun):
+        leaves = _best(scores, hits, _wanted(page, total), told.whole)
+        return _page(leaves, _share(scores[leaves], told.whole), total, page, told)
+    best = _looked_at(scores, hits, begun, told.whole)
     shelf.vectors.refresh(tx, question.model)
-    near, cosines = shelf.vectors.near(question.vector, best)
+    until = None if begun is None else (begun.census.changes, begun.lines[0])
+    near, cosines, differ = shelf.vectors.near(question.vector or b"", best, until)
+    told = begun or replace(told, lines=(differ, _line(scores[best])))
     counts = shelf.alive[near] if allowed is None else shelf.alive[near] & allowed[near]
     near, cosines = near[counts], cosines[counts]
     total += int(np.count_nonzero(~hits[near]))
     hits[near] = False
     if _wanted(page, total) > _BY_WORDS:
-        best = _best(scores, hits, _wanted(page, total), whole)
+        best = _best(scores, hits, _wanted(page, total), told.whole)
     leaves = np.concatenate([near, best[hits[best]]])
-    relevance = np.float32(WORDS) * _share(scores[leaves], whole)
+    relevance = np.float32(WORDS) * _share(scores[leaves], told.whole)
     relevance[: len(near)] += np.float32(MEANING) * cosines
-    return _page(leaves, relevance, total, page)
+    return _page(leaves, relevance, total, page, told)
 
 
-def _by_words(tx: Transaction, shelf: Shelf, terms: Sequence[str]) -> tuple[Floats, float]:
-    """How much of a question's words each leaf has, the rare ones counting for more.
-
-    With it comes what a leaf of usual length has that has them all.
-    """
+def _by_words(
+    tx: Transaction, shelf: Shelf, terms: Sequence[str], begun: Begun | None
+) -> tuple[Floats, Begun]:
+    """How much of a question's words each leaf has, the rare ones counting for more."""
     scores = np.zeros(shelf.size, np.float32)
-    entries = shelf.entries(tx, terms)
+    entries = shelf.entries(tx, terms, begun)
     for leaves, weights in entries.values():
         np.add.at(scores, leaves, weights)
-    whole = sum(shelf.rarity(len(entries[t][0]) if t in entries else 0) for t in terms)
-    return scores, max(whole, 1e-6)
+    return scores, begun or Begun(shelf.census, _counts(entries, terms), _WORDS_ALONE)
+
+
+def _counts(entries: Mapping[str, Entries], terms: Sequence[str]) -> tuple[int, ...]:
+    """How many leaves have each term."""
+    return tuple(len(entries[term][0]) if term in entries else 0 for term in terms)
+
+
+def _asks_for_meaning(question: Question, begun: Begun | None) -> bool:
+    """Whether meaning counts. Raises InvalidInput if it did on the first page and cannot now."""
+    if begun is None:
+        return question.vector is not None
+    if begun.lines != _WORDS_ALONE and question.vector is None:
+        raise InvalidInput(CANNOT_GO_ON)
+    return begun.lines != _WORDS_ALONE
+
+
+def _looked_at(scores: Floats, hits: Mask, begun: Begun | None, whole: float) -> NDArray[np.intp]:
+    """The best by words: so many, or those above the line that was drawn on the first page."""
+    if begun is None:
+        return _best(scores, hits, _BY_WORDS, whole)
+    return np.flatnonzero(hits & (scores >= _score(begun.lines[1])))
+
+
+def _line(scores: Floats) -> int:
+    """The least of some scores, as the whole number that has its bits."""
+    return int(scores.min(initial=np.float32(np.inf)).view(np.int32))
+
+
+def _score(line: int) -> np.float32:
+    return np.float32(np.int32(line).view(np.float32))
 
 
 def _share(scores: Floats, whole: float) -> Floats:
@@ -112,8 +153,13 @@ def rank_keywords(
     """Find what has all or any of some keywords; one of several terms needs them all.
 
     `allowed` limits each keyword to some leaves; None does not.
+
+    Raises:
+        InvalidInput: the page is one of a list that cannot go on.
     """
-    entries = shelf.entries(tx, list(dict.fromkeys(t for terms in keywords for t in terms)))
+    every = list(dict.fromkeys(t for terms in keywords for t in terms))
+    begun = begun_with(page.after, every, shelf.census)
+    entries = shelf.entries(tx, every, begun)
     scores = np.zeros(shelf.size, np.float32)
     counts = np.zeros(shelf.size, np.uint16)
     for terms, mask in zip(keywords, allowed, strict=True):
@@ -124,9 +170,11 @@ def rank_keywords(
         counts += has_all
     hits = counts == len(keywords) if needs_all else counts > 0
     total = int(np.count_nonzero(hits))
-    whole = max(float(scores.max(where=hits, initial=0)), 1e-6)
-    leaves = _best(scores, hits, _wanted(page, total), whole)
-    return _page(leaves, scores[leaves] / np.float32(whole), total, page)
+    most = scores.max(where=hits, initial=np.float32(1e-6))
+    told = begun or Begun(shelf.census, _counts(entries, every), (_line(most), 0))
+    whole = _score(told.lines[0])
+    leaves = _best(scores, hits, _wanted(page, total), float(whole))
+    return _page(leaves, scores[leaves] / whole, total, page, told)
 
 
 def _keyword(
@@ -148,7 +196,9 @@ def _wanted(page: Slice, total: int) -> int:
     return page.offset + page.limit if page.after is None else total
 
 
-def _page(leaves: NDArray[np.intp], relevance: Floats, total: int, page: Slice) -> Ranked:
+def _page(
+    leaves: NDArray[np.intp], relevance: Floats, total: int, page: Slice, told: Begun
+) -> Ranked:
     """Best first, the newest leaf first among equals; *leaves* are those that may be shown."""
     steps = np.clip(np.rint(relevance * _STEPS), 1, _STEPS).astype(np.int64)
     # One number for each leaf, by which they are in order.
@@ -159,14 +209,14 @@ def _page(leaves: NDArray[np.intp], relevance: Floats, total: int, page: Slice) 
         offset = int(np.count_nonzero(keys >= last))
     shown = keys[offset : offset + page.limit].tolist()
     numbers = tuple(key & 0xFFFFFFFF for key in shown)
-    told = [key >> 32 for key in shown]
+    steps_shown = [key >> 32 for key in shown]
     has_more = len(shown) > 0 and offset + len(shown) < total
     return Ranked(
         numbers,
-        tuple(step / _STEPS for step in told),
+        tuple(step / _STEPS for step in steps_shown),
         total,
         offset,
-        (told[-1], numbers[-1]) if has_more else None,
+        (steps_shown[-1], numbers[-1], *told.place) if has_more else None,
     )
 
 

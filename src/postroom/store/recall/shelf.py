@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from postroom.store.recall.census import Begun, Census
 from postroom.store.recall.folding import NUMBER, PLACE, TIMES
 from postroom.store.recall.vectors import Vectors
 from postroom.store.sql.values import any_of, from_text
@@ -82,9 +82,8 @@ class Shelf:
         self._start_anew(-1)
 
     def _start_anew(self, epoch: int) -> None:
-        self._epoch, self._changes = epoch, -1
+        self.census = Census(epoch, changes=-1, size=0, living=0, words=0)
         self._seen_dead = self._seen_tail = 0
-        self.size = self.living = 0
         self._has_dead = False
         self.what: NDArray[np.int64] = np.zeros(0, np.int64)
         self._seen_what = 0
@@ -96,28 +95,32 @@ class Shelf:
         self._weights = Weights()
         self.vectors.start_anew()
 
+    @property
+    def size(self) -> int:
+        """How long an array must be that a leaf's number leads into."""
+        return self.census.size
+
     def is_ahead_of(self, tx: Transaction) -> bool:
         """Whether this has read what a transaction cannot see yet."""
         row = tx.one(STATE, shelf=self.number)
-        return row is not None and row[1] < self._changes
+        return row is not None and row[1] < self.census.changes
 
     def refresh(self, tx: Transaction) -> None:
         """Read what has changed since the last time."""
         row = tx.one(STATE, shelf=self.number)
-        epoch, changes, size, living, words = row or (0, 0, 1, 0, 0)
-        if epoch != self._epoch:
-            self._start_anew(epoch)
-        if changes == self._changes:
+        census = Census(*(row or (0, 0, 1, 0, 0)))
+        if census.epoch != self.census.epoch:
+            self._start_anew(census.epoch)
+        if census.changes == self.census.changes:
             return
-        self._grow(size)
+        self._grow(census.size)
         self._read_segments(tx)
         self._read_tail(tx)
         self._read_dead(tx)
         self.vectors.is_current = False
         self._weights = Weights()
-        self._changes, self.size, self.living = changes, size, living
-        average = max(words / living if living else 1.0, 1.0)
-        self._norms = _norms(self._lengths / np.float32(average))
+        self.census = census
+        self._norms = _norms(self._lengths / np.float32(census.usual_length))
 
     def _grow(self, size: int) -> None:
         if size <= len(self.alive):
@@ -170,17 +173,35 @@ class Shelf:
             self.what[leaf] = what
             self._seen_what = leaf
 
-    def rarity(self, count: int) -> float:
-        """What a term counts for that so many leaves have."""
-        return math.log1p((self.living - count + 0.5) / (count + 0.5))
+    def entries(
+        self, tx: Transaction, terms: Sequence[str], begun: Begun | None = None
+    ) -> dict[str, Entries]:
+        """For each term the living leaves that have it, and how much it weighs there.
 
-    def entries(self, tx: Transaction, terms: Sequence[str]) -> dict[str, Entries]:
-        """For each term the living leaves that have it, and how much it weighs there."""
+        In a list that was *begun* before, only those that were there, and what it weighed then.
+        """
+        if begun is not None and begun.census.changes != self.census.changes:
+            return self._entries_then(tx, terms, begun)
         known = {term: self._weights.get(term) for term in terms}
         for term, parts in self._read(tx, [t for t in terms if known[t] is None]).items():
-            known[term] = entries = self._weighed(parts)
+            leaves, times = self._living(parts)
+            rarity = self.census.rarity(len(leaves))
+            entries = _weighed(leaves, times, self._norms.take(leaves), rarity)
+            known[term] = entries
             self._weights.keep(term, entries)
         return {term: entries for term, entries in known.items() if entries is not None}
+
+    def _entries_then(
+        self, tx: Transaction, terms: Sequence[str], begun: Begun
+    ) -> dict[str, Entries]:
+        census, counts = begun.census, dict(zip(terms, begun.counts, strict=True))
+        entries = {}
+        for term, parts in self._read(tx, terms).items():
+            leaves, times = self._living(parts)
+            leaves, times = leaves[leaves < census.size], times[leaves < census.size]
+            norms = _norms(self._lengths.take(leaves) / np.float32(census.usual_length))
+            entries[term] = _weighed(leaves, times, norms, census.rarity(counts[term]))
+        return entries
 
     def _read(self, tx: Transaction, terms: Sequence[str]) -> dict[str, list[_Part]]:
         """For each term that is somewhere the leaves and how often it stands there."""
@@ -207,17 +228,20 @@ class Shelf:
         sql = POSTINGS.format(segments=segments, terms=wanted)
         return tx.all(sql, shelf=self.number, **among, **params)
 
-    def _weighed(self, parts: Sequence[_Part]) -> Entries:
+    def _living(self, parts: Sequence[_Part]) -> tuple[Numbers, Floats]:
         leaves = np.concatenate([part[0] for part in parts])
         times = np.concatenate([part[1] for part in parts]).astype(np.float32)
         if self._has_dead:
             alive = self.alive[leaves]
             leaves, times = leaves[alive], times[alive]
-        norms = self._norms.take(leaves)
-        norms += times
-        times *= np.float32(self.rarity(len(leaves)) * (K1 + 1))
-        times /= norms
         return leaves, times
+
+
+def _weighed(leaves: Numbers, times: Floats, norms: Floats, rarity: float) -> Entries:
+    norms += times
+    times *= np.float32(rarity * (K1 + 1))
+    times /= norms
+    return leaves, times
 
 
 def _norms(lengths: Floats) -> Floats:

@@ -59,6 +59,7 @@ LEARN = """
     UPDATE leaves SET vector = :vector, model = :model, learnt =
            (SELECT changes + 1 FROM shelves WHERE number = :shelf)
      WHERE shelf = :shelf AND leaf = :leaf
+       AND (vector IS NULL OR model < :model OR model > :model)
 """
 
 
@@ -141,7 +142,7 @@ def _unlearnt(tx: Transaction, rows: Sequence[Row]) -> list[Unlearnt]:
 
 
 def learn(tx: Transaction, model: str, learnt: Sequence[tuple[Unlearnt, bytes]]) -> None:
-    """Keep vectors; a leaf that died meanwhile is passed over."""
+    """Keep vectors; a leaf that died or was learnt meanwhile is passed over."""
     for leaf, vector in learnt:
         tx.run(LEARN, shelf=leaf.shelf, leaf=leaf.leaf, vector=vector, model=model)
     _changed(tx, {leaf.shelf for leaf, _ in learnt})

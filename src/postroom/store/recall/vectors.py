@@ -60,6 +60,7 @@ class Vectors:
         self._sketches: NDArray[np.uint64] = np.zeros((0, 0), np.uint64)
         self._norms: Floats = np.zeros(0, np.float32)
         self._leaves: Numbers = np.zeros(0, np.uint32)
+        self._learnt: NDArray[np.int64] = np.zeros(0, np.int64)
         self._places: NDArray[np.int32] = np.zeros(0, np.int32)
 
     def refresh(self, tx: Transaction, model: str) -> None:
@@ -77,15 +78,16 @@ class Vectors:
         self._append(
             np.frombuffer(packed, np.int8).reshape(-1, size),
             np.array([row[0] for row in rows], np.uint32),
+            np.array([row[2] for row in rows], np.int64),
         )
         self._seen = rows[-1][2]
 
-    def _append(self, rows: NDArray[np.int8], leaves: Numbers) -> None:
+    def _append(self, rows: NDArray[np.int8], leaves: Numbers, learnt: NDArray[np.int64]) -> None:
         count = self._count + len(rows)
         self._reserve(count, rows.shape[1])
         new = slice(self._count, count)
         self._rows[new] = rows
-        self._leaves[new] = leaves
+        self._leaves[new], self._learnt[new] = leaves, learnt
         self._sketches[:, new] = _sketch(rows).T
         self._place(leaves)
         for start in range(0, len(rows), _CHUNK):
@@ -114,46 +116,55 @@ class Vectors:
         self._sketches = np.concatenate([sketches, np.zeros((words, more), np.uint64)], axis=1)
         self._norms = np.concatenate([self._norms, np.ones(more, np.float32)])
         self._leaves = np.concatenate([self._leaves, np.zeros(more, np.uint32)])
+        self._learnt = np.concatenate([self._learnt, np.zeros(more, np.int64)])
 
-    def near(self, question: Vector, besides: NDArray[np.intp]) -> tuple[Numbers, Floats]:
+    def near(
+        self, question: Vector, besides: NDArray[np.intp], begun: tuple[int, int] | None = None
+    ) -> tuple[Numbers, Floats, int]:
         """The leaves that may have to do with a question, and the cosine between them.
 
         Of many, a sketch of a bit for each part chooses those worth a closer look, and some leaves
-        are looked at *besides*.
+        are looked at *besides*. With them comes in how many parts a sketch may differ; a list that
+        was *begun* before goes on with that, and with what was learnt until then.
         """
         asked = np.frombuffer(question, "<f4").astype(np.float32)
         if not self._count or self._rows.shape[1] != len(asked):
-            return np.zeros(0, np.uint32), np.zeros(0, np.float32)
+            return np.zeros(0, np.uint32), np.zeros(0, np.float32), len(asked)
         asked = asked / max(float(np.linalg.norm(asked)), 1e-6)
-        least = NEAR if self._count < _FEW else NEAR_AMONG_MANY
-        chosen = self._worth_a_look(asked, least, besides)
-        cosines = self._cosines(asked, chosen)
-        leaves = self._leaves[: self._count] if chosen is None else self._leaves[chosen]
-        near = cosines >= least
-        return leaves[near], cosines[near]
+        count, most = self._count, None
+        if begun is not None:
+            until, most = begun
+            count = int(np.searchsorted(self._learnt[:count], until, side="right"))
+        chosen, most = self._worth_a_look(asked, count, besides, most)
+        cosines = self._cosines(asked, count, chosen)
+        leaves = self._leaves[:count] if chosen is None else self._leaves[chosen]
+        near = cosines >= (NEAR if chosen is None else NEAR_AMONG_MANY)
+        return leaves[near], cosines[near], most
 
     def _worth_a_look(
-        self, asked: Floats, least: float, besides: NDArray[np.intp]
-    ) -> NDArray[np.intp] | None:
-        if self._count < _FEW:
-            return None
+        self, asked: Floats, count: int, besides: NDArray[np.intp], most: int | None
+    ) -> tuple[NDArray[np.intp] | None, int]:
+        """The rows to compare, None if all, and the most parts in which their sketches differ."""
         parts = len(asked)
-        share = math.acos(least) / math.pi
-        most = int(parts * share + _SPREAD * math.sqrt(parts * share * (1 - share)))
-        differ = self._differences(asked, most)
-        counts = np.cumsum(np.bincount(differ[::_SAMPLED], minlength=most + 1)[: most + 1])
-        most = min(most, int(np.searchsorted(counts, _LOOKED_AT // _SAMPLED)))
+        if count < _FEW if most is None else most >= parts:
+            return None, parts
+        share = math.acos(NEAR_AMONG_MANY) / math.pi
+        far = int(parts * share + _SPREAD * math.sqrt(parts * share * (1 - share)))
+        differ = self._differences(asked, count, far)
+        if most is None:
+            counts = np.cumsum(np.bincount(differ[::_SAMPLED], minlength=far + 1)[: far + 1])
+            most = min(far, int(np.searchsorted(counts, _LOOKED_AT // _SAMPLED)))
         named = self._places[besides[besides < len(self._places)]]
         is_chosen = differ <= most
-        is_chosen[named[named >= 0]] = True
-        return np.flatnonzero(is_chosen)
+        is_chosen[named[(named >= 0) & (named < count)]] = True
+        return np.flatnonzero(is_chosen), most
 
-    def _differences(self, asked: Floats, most: int) -> NDArray[np.unsignedinteger]:
+    def _differences(self, asked: Floats, count: int, most: int) -> NDArray[np.unsignedinteger]:
         """In how many parts each vector points the other way; exactly, if it is not over *most*."""
         words = list(zip(_sketch(asked[None])[0], self._sketches, strict=True))
         mixed, bits = np.empty(_CHUNK_BITS, np.uint64), np.empty(_CHUNK_BITS, np.uint8)
-        differ = np.zeros(self._count, np.min_scalar_type(most + 1))
-        for start in range(0, self._count, _CHUNK_BITS):
+        differ = np.zeros(count, np.min_scalar_type(most + 1))
+        for start in range(0, count, _CHUNK_BITS):
             sums = differ[start : start + _CHUNK_BITS]
             chunk, some = mixed[: len(sums)], bits[: len(sums)]
             for place, (word, row) in enumerate(words):
@@ -164,18 +175,22 @@ class Vectors:
                 sums += some
         return differ
 
-    def _cosines(self, asked: Floats, chosen: NDArray[np.intp] | None) -> Floats:
-        """In chunks that fit the cache: there a byte becomes a float quickly."""
-        count = self._count if chosen is None else len(chosen)
+    def _cosines(self, asked: Floats, count: int, chosen: NDArray[np.intp] | None) -> Floats:
+        """In chunks that fit the cache: there a byte becomes a float quickly.
+
+        Each is multiplied as a whole, so that a product does not depend on how many there are.
+        """
+        count = count if chosen is None else len(chosen)
         products = np.empty(count, np.float32)
-        chunk = np.empty((_CHUNK, len(asked)), np.float32)
+        chunk, product = np.zeros((_CHUNK, len(asked)), np.float32), np.empty(_CHUNK, np.float32)
         for start in range(0, count, _CHUNK):
             end = min(start + _CHUNK, count)
             rows = self._rows[start:end]
             if chosen is not None:
                 rows = self._rows.take(chosen[start:end], axis=0)
             np.copyto(chunk[: len(rows)], rows)
-            np.dot(chunk[: len(rows)], asked, out=products[start:end])
+            np.dot(chunk, asked, out=product)
+            products[start:end] = product[: len(rows)]
         products /= self._norms[:count] if chosen is None else self._norms[chosen]
         return products
 

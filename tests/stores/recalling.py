@@ -1,0 +1,59 @@
+"""Questions to memories, and the vectors that stand for their meaning."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+
+from postroom.mail.terms import question_terms
+from postroom.model.memory import MemoryHit, MemoryQuery
+from postroom.model.page import Found, Slice
+from postroom.ports.store import Store
+from tests.stores.memories import NOW
+
+WORDS = [
+    "ana",
+    "bo",
+    "tea",
+    "coffee",
+    "invoice",
+    "meeting",
+    "budget",
+    "oslo",
+    "paid",
+    "北京",
+    "天气",
+]
+
+
+def vector(*parts: float) -> bytes:
+    return struct.pack(f"<{len(parts)}f", *parts)
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    return (
+        sum(a * b for a, b in zip(one, other, strict=True)) / math.hypot(*one) / math.hypot(*other)
+    )
+
+
+async def ask(
+    store: Store,
+    question: str,
+    *,
+    meaning: bytes | None = None,
+    page: Slice | None = None,
+    namespace: str = "default",
+) -> Found[MemoryHit]:
+    query = MemoryQuery(namespace, NOW, page=page or Slice())
+    return await store.recall(query, question_terms(question), vector=meaning, model="test")
+
+
+async def learn(store: Store, **meanings: bytes) -> None:
+    """Give each memory whose text is a name its vector."""
+    found = await store.unlearnt(None, limit=10_000)
+    await store.learn("test", [(leaf, meanings[leaf.text]) for leaf in found])
+
+
+def keys(found: Found[MemoryHit]) -> list[str]:
+    return [hit.key for hit in found.rows]
