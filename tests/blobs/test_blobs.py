@@ -18,7 +18,7 @@ from postroom.blobs.files import FileBlobs
 from postroom.blobs.objects import ObjectBlobs
 from postroom.errors import MailError, NotFound
 from postroom.ports.blobs import BlobStore
-from tests.servers.s3 import running
+from tests.servers.s3 import empty, running
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,7 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     if request.param == "files":
         return FileBlobs(tmp_path / request.param)
     store: S3Store = request.getfixturevalue("bucket")
-    for part in obstore.list(store):
-        obstore.delete(store, [entry["path"] for entry in part])
+    empty(store)
     return ObjectBlobs(store)
 
 
@@ -101,6 +100,20 @@ async def test_a_sweep_takes_only_what_is_old_and_unused(blobs: BlobStore) -> No
     assert 0 == await blobs.sweep(all_used, older_than=timedelta(seconds=-1))
     assert frozenset() == await blobs.missing(keys)
     assert 2 == await blobs.sweep(nothing_used, older_than=timedelta(seconds=-1))
+
+
+async def test_a_mark_says_whose_the_blobs_are_and_is_none_of_them(blobs: BlobStore) -> None:
+    unmarked = await blobs.mark.read()
+    await blobs.mark.write("one")
+    await blobs.mark.write("another")
+
+    assert (None, "another") == (unmarked, await blobs.mark.read())
+    assert not await blobs.mark.has_blobs()
+    assert 0 == await blobs.sweep(nothing_used, older_than=timedelta(seconds=-1))
+    await blobs.put([b"some"])
+    assert await blobs.mark.has_blobs()
+    await blobs.mark.remove()
+    assert await blobs.mark.read() is None
 
 
 async def test_a_blob_put_again_during_removal_survives(blobs: BlobStore) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from threading import Barrier
 from typing import Any
@@ -19,38 +17,7 @@ from postroom.blobs import objects
 from postroom.blobs.objects import ObjectBlobs
 from postroom.errors import Unavailable
 from tests.blobs.test_blobs import all_used, nothing_used
-from tests.servers.s3 import Faults, environment, running
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[S3Store]:
-    """A bucket on a server that speaks S3."""
-    with running() as store:
-        yield store
-
-
-@pytest.fixture
-def reached(bucket: S3Store, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The bucket's URL, with all that a user sets to reach its server, which has no TLS."""
-    for name, value in environment(bucket).items():
-        monkeypatch.setenv(name, value)
-    return f"s3://{bucket.config['bucket']}/some/prefix"
-
-
-@pytest.fixture
-def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ObjectBlobs, Faults]]:
-    """A bucket of its own on a server that can be told to fail."""
-    faults = Faults()
-    with running(faults=faults) as store:
-        for name, value in environment(store).items():
-            monkeypatch.setenv(name, value)
-        faults.asked.clear()
-        yield ObjectBlobs.at("s3://postroom-test"), faults
-
-
-def answering(status: str, method: str) -> Callable[[dict[str, Any]], str | None]:
-    """A fault: what is answered to one method."""
-    return lambda request: status if request["REQUEST_METHOD"] == method else None
+from tests.servers.s3 import Faults, answering
 
 
 async def test_an_object_that_is_sent_in_parts_is_whole(bucket: S3Store) -> None:
@@ -227,31 +194,6 @@ async def test_a_bucket_that_is_gone_is_not_mail_that_is_lost(reached: str) -> N
     ):
         with pytest.raises(Unavailable, match="no such bucket"):
             await attempt
-
-
-async def test_a_bucket_that_hangs_holds_no_reader_for_long(
-    reached: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quick = {"read_timeout": "50ms", "retry_config": {"max_retries": 0}}
-    monkeypatch.setattr(objects, "_IMPATIENCE", {**objects._IMPATIENCE, **quick})
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        blobs = ObjectBlobs.at(reached)
-
-        for attempt in (blobs.read("0" * 64), blobs.missing(["0" * 64]), blobs.put([b"a"])):
-            with pytest.raises(Unavailable, match="does not answer"):
-                await attempt
-
-
-async def test_a_bucket_that_hangs_is_not_tried_for_long(
-    reached: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(objects, "_PROBE_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-
-        with pytest.raises(Unavailable, match="does not answer"):
-            await ObjectBlobs.at(reached).check()
 
 
 async def test_a_bucket_that_does_not_answer_is_unavailable() -> None:

@@ -10,11 +10,13 @@ from threading import Event
 import pytest
 
 from postroom.blobs.objects import ObjectBlobs
+from postroom.errors import Conflict
 from postroom.operations.context import Context
 from postroom.operations.inboxes import delete_inbox
 from postroom.operations.operation import call
 from postroom.operations.organising import delete_message
-from postroom.pipeline import discarding
+from postroom.pipeline import discarding, upkeep
+from postroom.pipeline.ownership import own_blobs
 from tests.mails import deliver, mail, new_inbox
 from tests.servers.s3 import Faults, running
 
@@ -67,3 +69,21 @@ async def test_nobody_waits_for_the_bytes_of_what_was_removed(
     assert not is_over.is_set()
     assert await house.store.inbox(inbox.id, None) is None
     is_over.set()
+
+
+async def test_neither_a_sweep_nor_a_removal_takes_the_blobs_of_another_house(
+    house: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "SWEEP_OLDER_THAN", timedelta(seconds=-60))
+    await own_blobs(house.store, house.blobs)
+    added = await deliver(house, await new_inbox(house), mail("Shared"))
+    (theirs,) = await house.blobs.put([b"of the house that moved on"])
+    stored = await house.store.message(added.message_id, None)
+    assert stored is not None
+    await house.blobs.mark.write("another house")
+
+    await call(house, delete_message, {"message_id": added.message_id, "permanent": True})
+    with pytest.raises(Conflict, match="another house"):
+        await upkeep.sweep(house)
+
+    assert not await house.blobs.missing([stored.raw, theirs])

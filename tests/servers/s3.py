@@ -9,6 +9,7 @@ from threading import Thread
 from typing import Any
 
 import httpx2
+import obstore
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
@@ -22,11 +23,13 @@ from werkzeug.serving import make_server
 class Faults:
     """What the server was asked, and what it says instead of what it knows.
 
-    `instead` is given a request as WSGI has it, and returns a status or nothing.
+    `instead` is given a request as WSGI has it, and returns a status or nothing; `words` go with
+    the status, except to a HEAD.
     """
 
     instead: Callable[[dict[str, Any]], str | None] = lambda _request: None
     asked: list[tuple[str, str]] = field(default_factory=list)
+    words: str = ""
 
     def before(self, server: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
         """The server with these faults."""
@@ -39,10 +42,16 @@ class Faults:
             if status is None:
                 return server(environ, start)
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-            start(status, [("Content-Length", "0")])
-            return []
+            said = b"" if method == "HEAD" else self.words.encode()
+            start(status, [("Content-Length", str(len(said)))])
+            return [said]
 
         return answer
+
+
+def answering(status: str, method: str) -> Callable[[dict[str, Any]], str | None]:
+    """A fault: what is answered to one method."""
+    return lambda request: status if request["REQUEST_METHOD"] == method else None
 
 
 @contextmanager
@@ -55,7 +64,7 @@ def running(bucket: str = "postroom-test", faults: Faults | None = None) -> Iter
     try:
         url = f"http://127.0.0.1:{server.server_port}"
         httpx2.put(f"{url}/{bucket}", timeout=60).raise_for_status()
-        yield S3Store(
+        store = S3Store(
             bucket,
             endpoint=url,
             region="us-east-1",
@@ -63,10 +72,18 @@ def running(bucket: str = "postroom-test", faults: Faults | None = None) -> Iter
             secret_access_key="test",
             client_options={"allow_http": True},
         )
+        empty(store)
+        yield store
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def empty(store: S3Store) -> None:
+    """Remove what is there: all servers of a process have the same buckets."""
+    for part in obstore.list(store):
+        obstore.delete(store, [entry["path"] for entry in part])
 
 
 def environment(store: S3Store) -> dict[str, str]:

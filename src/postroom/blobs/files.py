@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
+from postroom.blobs.disk import sync_folder, write_synced
+from postroom.blobs.file_mark import FileMark
 from postroom.blocking import in_thread
 from postroom.errors import MailError, NotFound, StorageFull
 from postroom.model.attachment import BlobKey
@@ -35,6 +37,7 @@ class FileBlobs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.mark = FileMark(folder)
         self._is_broken = False
 
     async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
@@ -118,7 +121,7 @@ class FileBlobs:
                 self._write(key, content)
             # Also for what was there: whoever wrote it may not have come to this yet.
             for folder in {self._path(key).parent for key in keys}:
-                _sync_folder(folder)
+                sync_folder(folder)
         return keys
 
     @contextmanager
@@ -161,10 +164,10 @@ class FileBlobs:
         if not path.parent.is_dir():
             for folder in (self._folder, path.parent):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _sync_folder(self._folder)
+            sync_folder(self._folder)
         new = path.parent / f".new-{secrets.token_hex(8)}"
         try:
-            _write_synced(new, content)
+            write_synced(new, content)
             os.rename(new, path)
         except BaseException:
             with suppress(FileNotFoundError):
@@ -226,22 +229,3 @@ class FileBlobs:
 
 async def _unused(_keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
     return frozenset()
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        left = memoryview(content)
-        while left:
-            left = left[os.write(descriptor, left) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,7 +12,7 @@ import math
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 import obstore
 from obstore.store import S3Store
 
-from postroom.blobs.object_errors import SILENT, no_bucket, object_errors, refused
+from postroom.blobs.line import Line
+from postroom.blobs.object_errors import Silent, no_bucket, object_errors
+from postroom.blobs.object_mark import ObjectMark
 from postroom.errors import NotFound, Unavailable
 from postroom.model.attachment import BlobKey
 from postroom.ports.blobs import UsedBlobs
@@ -44,6 +46,10 @@ _IMPATIENCE: dict[str, Any] = {
 
 Not for what is written: there, the server is silent until it has got all of it.
 """
+
+_WRITE_S = 15.0
+_WRITE_BYTES_PER_S = 16 * 1024
+"""What takes longer than that, and this many bytes a second, is silence."""
 
 _CHUNK_BYTES = 1024 * 1024
 _PART_BYTES = 8 * 1024 * 1024
@@ -75,10 +81,15 @@ class ObjectBlobs:
     """
 
     def __init__(
-        self, store: S3Store, public: S3Store | None = None, reading: S3Store | None = None
+        self,
+        store: S3Store,
+        public: S3Store | None = None,
+        reading: S3Store | None = None,
+        place: str = "the bucket",
     ) -> None:
         self._store, self._public, self._reading = store, public or store, reading or store
-        self._slots = asyncio.Semaphore(_IN_FLIGHT)
+        self.mark = ObjectMark(self._store, self._reading, place)
+        self._writers = Line(_IN_FLIGHT)
         self._copies = asyncio.Semaphore(_EMPTY_IN_FLIGHT)
         self._heads = asyncio.Semaphore(_EMPTY_IN_FLIGHT)
         self._written_s = -math.inf
@@ -89,14 +100,17 @@ class ObjectBlobs:
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
         reached = partial(S3Store, bucket, prefix=prefix or None)
         store, reading = reached(**_PATIENCE), reached(**_IMPATIENCE)
-        if public_url is None:
-            return cls(store, store, reading)
-        return cls(store, reached(aws_endpoint_url_s3=public_url, **_PATIENCE), reading)
+        public = store
+        if public_url is not None:
+            public = reached(aws_endpoint_url_s3=public_url, **_PATIENCE)
+        return cls(store, public, reading, url.rstrip("/"))
 
     async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
         pairs = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
-        puts = (self._put(key, content, anew=anew) for key, content in dict(pairs).items())
-        await asyncio.gather(*puts)
+        left = iter(dict(pairs).items())
+        with self._writers.asking():
+            lines = min(_IN_FLIGHT, len(pairs))
+            await asyncio.gather(*(self._put_each(left, anew=anew) for _ in range(lines)))
         return [key for key, _ in pairs]
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
@@ -110,8 +124,9 @@ class ObjectBlobs:
 
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
         for path in (_path(key), _GONE + _path(key), _path(key)):
-            with suppress(FileNotFoundError), object_errors():
-                return await self._read(path, offset, size)
+            with suppress(FileNotFoundError):
+                async with self._worded():
+                    return await self._read(path, offset, size)
         await self._look_for_bucket()
         raise _is_missing(key)
 
@@ -150,13 +165,13 @@ class ObjectBlobs:
     async def check(self) -> None:
         if time.monotonic() - self._written_s < _PROBED_S:
             return
-        try:
+        with self._writers.asking(), object_errors():
             async with asyncio.timeout(_PROBE_S):
-                [key] = await self.put([secrets.token_bytes(_PROBE_BYTES)])
+                content = secrets.token_bytes(_PROBE_BYTES)
+                key = hashlib.sha256(content).hexdigest()
+                await self._put(key, content, anew=False)
                 with suppress(Unavailable):
                     await self._delete([_path(key)])
-        except TimeoutError as error:
-            raise refused(SILENT, error) from error
 
     async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
         """An address under which the content can be fetched for a while, without us."""
@@ -165,21 +180,28 @@ class ObjectBlobs:
         with object_errors():
             return await obstore.sign_async(self._public, "GET", _path(key), lasting)
 
+    async def _put_each(self, left: Iterator[tuple[BlobKey, bytes]], *, anew: bool) -> None:
+        for key, content in left:
+            await self._put(key, content, anew=anew)
+
     async def _put(self, key: BlobKey, content: bytes, *, anew: bool) -> None:
         """Write a blob that is not there; to write it over another of its name does no harm."""
-        async with self._slots:
+        async with self._writers.turn():
             with self._writing():
                 meta = None if anew else await self._head(_path(key))
-                if meta is not None and _is_fresh(meta, len(content)):
-                    return
-                await obstore.put_async(
-                    self._store,
-                    _path(key),
-                    content,
-                    use_multipart=len(content) > _PART_BYTES,
-                    chunk_size=_PART_BYTES,
-                )
-                self._written_s = time.monotonic()
+                if meta is None or not _is_fresh(meta, len(content)):
+                    await self._write(key, content)
+
+    async def _write(self, key: BlobKey, content: bytes) -> None:
+        async with asyncio.timeout(_WRITE_S + len(content) / _WRITE_BYTES_PER_S):
+            await obstore.put_async(
+                self._store,
+                _path(key),
+                content,
+                use_multipart=len(content) > _PART_BYTES,
+                chunk_size=_PART_BYTES,
+            )
+        self._written_s = time.monotonic()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -195,12 +217,25 @@ class ObjectBlobs:
 
     async def _head(self, path: str) -> ObjectMeta | None:
         async with self._heads:
-            with suppress(FileNotFoundError), object_errors():
-                return await obstore.head_async(self._reading, path)
+            with suppress(FileNotFoundError):
+                async with self._worded():
+                    return await obstore.head_async(self._reading, path)
         return None
 
+    @asynccontextmanager
+    async def _worded(self) -> AsyncIterator[None]:
+        """Ask for the reason if a HEAD is refused."""
+        try:
+            with object_errors():
+                yield
+        except Silent:
+            raise
+        except Unavailable:
+            await self._look_for_bucket()
+            raise
+
     async def _look_for_bucket(self) -> None:
-        """Raise Unavailable if it is the bucket that is missing: a HEAD has no words for that."""
+        """Raise what is wrong with the bucket, if something is: a HEAD has no words for that."""
         with object_errors():
             await obstore.list_with_delimiter_async(self._reading, _NOTHING)
 

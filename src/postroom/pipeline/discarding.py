@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from postroom.errors import MailError
 from postroom.model.attachment import BlobKey
 from postroom.pipeline.house import House
+from postroom.pipeline.ownership import own_blobs
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +21,11 @@ async def discard_unused(house: House, keys: Sequence[BlobKey]) -> None:
 
     The mail is removed whatever becomes of them, so this neither fails nor takes long.
     """
+    if not keys:
+        return
     try:
         async with asyncio.timeout(_PATIENCE_S):
+            await own_blobs(house.store, house.blobs)
             await house.blobs.discard(keys, house.store.used_blobs)
     except (MailError, OSError) as error:
         reason = str(error) or "this takes too long"

@@ -11,6 +11,7 @@ from datetime import timedelta
 from postroom.errors import MailError
 from postroom.pipeline.house import House
 from postroom.pipeline.learning import forget_other_models, learn_more
+from postroom.pipeline.ownership import sweep_blobs
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ async def sweep(house: House) -> bool:
     """Remove blobs that nothing uses any more; only who gets the lease does."""
     holder = house.new_id("proc")
     if await house.store.claim("sweep", holder, now=house.clock(), lasting=SWEEP_EVERY):
-        removed = await house.blobs.sweep(house.store.used_blobs, older_than=SWEEP_OLDER_THAN)
+        removed = await sweep_blobs(house, older_than=SWEEP_OLDER_THAN)
         log.info("blobs.swept", extra={"removed": removed})
     return False
 

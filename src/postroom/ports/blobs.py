@@ -12,8 +12,34 @@ UsedBlobs = Callable[[Sequence[BlobKey]], Awaitable[frozenset[BlobKey]]]
 """Tells which of some blobs are still needed."""
 
 
+class OwnerMark(Protocol):
+    """The name of the house whose blobs these are, written beside them."""
+
+    @property
+    def place(self) -> str:
+        """Where the blobs are, for people to read; the mark is `.house` in it."""
+
+    async def read(self) -> str | None:
+        """The name of the house; None if nobody has marked the place."""
+
+    async def write(self, house: str) -> None:
+        """Mark the place, whoever had it before."""
+
+    async def remove(self) -> None: ...
+
+    async def has_blobs(self) -> bool:
+        """Whether there is any blob."""
+
+
 class BlobStore(Protocol):
-    """Content-addressed bytes."""
+    """Content-addressed bytes.
+
+    Whoever removes some must have looked at the mark: two houses that share a place would remove
+    each other's.
+    """
+
+    @property
+    def mark(self) -> OwnerMark: ...
 
     async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
         """Keep each content and return its key; when this returns, all of it is on disk.
