@@ -8,8 +8,8 @@ from dataclasses import replace
 from postroom.model.message import Recipient
 from postroom.pipeline.house import House
 from tests.mails import SOME
-from tests.stores.test_accounts import new_account
-from tests.stores.test_sends import a_send
+from tests.stores.accounts import new_account
+from tests.stores.sends import a_send
 
 READ_BY_ALL = {
     "places",

@@ -70,6 +70,53 @@ async def test_who_starts_during_a_migration_waits_until_it_is_over(
     await (await opening).close()
 
 
+TIMEOUTS = (
+    *("statement_timeout", "lock_timeout"),
+    *("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"),
+)
+
+
+def limit_everything(url: str) -> None:
+    """What the owner of a server may set for a database, whoever uses it."""
+    with psycopg.connect(url, autocommit=True) as admin:
+        name = admin.info.dbname
+        known = admin.execute(
+            "SELECT name FROM pg_settings WHERE name = ANY(%s)", [list(TIMEOUTS)]
+        ).fetchall()
+        for (timeout,) in known:
+            admin.execute(f"ALTER DATABASE {name} SET {timeout} = '150ms'".encode())
+
+
+async def test_limits_of_the_database_end_neither_a_step_nor_a_query(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = (*migrations.steps(), ("SELECT pg_sleep(0.3)", "SELECT pg_sleep(0.1)"))
+    monkeypatch.setattr(migrations, "steps", lambda partitions: known)
+    limit_everything(database_url)
+
+    engine = await asyncio.to_thread(PostgresEngine.open, database_url)
+    read = await engine.read(lambda tx: tx.all("SELECT pg_sleep(0.3), 1")[0][1])
+    written = await engine.write(lambda tx: tx.all("SELECT pg_sleep(0.3), 2")[0][1])
+    await engine.close()
+
+    assert (1, 2) == (read, written)
+
+
+async def test_who_waits_for_a_step_of_others_is_not_cut_off_by_limits_of_the_database(
+    database_url: str,
+) -> None:
+    limit_everything(database_url)
+    with psycopg.connect(database_url) as admin:
+        admin.execute(connections._SESSION.encode())
+        admin.execute(f"SELECT pg_advisory_xact_lock{migrations.MIGRATING}".encode())
+        opening = asyncio.create_task(asyncio.to_thread(PostgresEngine.open, database_url))
+        await asyncio.to_thread(until_waited_for, admin, opening)
+        await asyncio.wait([opening], timeout=0.4)
+
+        assert not opening.done()
+    await (await opening).close()
+
+
 def until_waited_for(admin: psycopg.Connection, opening: asyncio.Task[PostgresEngine]) -> None:
     while not opening.done() and admin.execute(WAITING).fetchone() is None:
         pass

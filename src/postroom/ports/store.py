@@ -62,6 +62,12 @@ class KnowsItsState(Protocol):
     async def secret(self) -> bytes:
         """A random secret of this store, the same for every process that opens it."""
 
+    async def house(self) -> str | None:
+        """What tells this house from others and from its copies; None until it is named."""
+
+    async def name_house(self) -> str:
+        """The same; a house that has no name yet gets one."""
+
     async def used_blobs(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
         """Return those of the keys that some message or attachment needs."""
 

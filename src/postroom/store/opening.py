@@ -1,4 +1,4 @@
-"""Who may open a database: it must be whole, and its audit log sealed with our key."""
+"""Who may open a database: it must live here, whole, its audit log sealed with our key."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from pathlib import Path
 from postroom.blocking import in_thread
 from postroom.errors import Conflict
 from postroom.store.seal import KEY_FILE, MARK_FILE, Seal, load_key, read_key
+from postroom.store.standing import facts_of, refuse_half_moved, refuse_moved
 from postroom.store.store import ClosableEngine, SqlStore
 from postroom.store.transaction import Transaction
 
-FACTS = "SELECT name, value FROM facts WHERE name IN ('moving', 'seal')"
 PUT_SEAL = """
     INSERT INTO facts (name, value) VALUES ('seal', :value) ON CONFLICT (name) DO NOTHING
 """
-HALF_MOVED = (
-    "`postroom migrate` has not finished here, so not everything is there; run it again, with the "
-    "same --from and --to, or empty this place"
-)
 OTHER_KEY = (
     "the audit log of this house is sealed with another key than ours; set POSTROOM_AUDIT_KEY to "
     "the one that its other machines have, or bring back its own audit.key (docs/operations.md)"
@@ -35,7 +31,7 @@ async def open_on(engine: ClosableEngine, folder: Path, key: bytes | None) -> Sq
     """The store on an open database; without a key, the one in a file of the folder.
 
     Raises:
-        Conflict: it is half moved, or sealed with another key. It is closed then.
+        Conflict: it is half moved, or moved away, or sealed with another key. It is closed then.
     """
     try:
         key = await _our_key(engine, folder, key)
@@ -46,8 +42,9 @@ async def open_on(engine: ClosableEngine, folder: Path, key: bytes | None) -> Sq
 
 
 async def _our_key(engine: ClosableEngine, folder: Path, key: bytes | None) -> bytes:
-    facts = await engine.read(_facts)
+    facts = await engine.read(facts_of)
     refuse_half_moved(facts)
+    refuse_moved(facts)
     if key is None:
         # None is made for a log that another key has sealed.
         find = read_key if "seal" in facts else load_key
@@ -62,17 +59,7 @@ async def _our_key(engine: ClosableEngine, folder: Path, key: bytes | None) -> b
 def _seal_first(tx: Transaction, seal: Seal) -> dict[str, bytes]:
     """Write down whose key it is, unless another process was first."""
     tx.put(PUT_SEAL, value=seal.fingerprint)
-    return _facts(tx)
-
-
-def _facts(tx: Transaction) -> dict[str, bytes]:
-    return {str(name): bytes(value) for name, value in tx.all(FACTS)}
-
-
-def refuse_half_moved(facts: Mapping[str, bytes]) -> None:
-    """Raise Conflict if only a part of a house is there."""
-    if "moving" in facts:
-        raise Conflict(HALF_MOVED)
+    return facts_of(tx)
 
 
 def check_seal(facts: Mapping[str, bytes], key: bytes | None) -> None:
@@ -86,6 +73,6 @@ def check_seal(facts: Mapping[str, bytes], key: bytes | None) -> None:
 
 async def check_source(engine: ClosableEngine, folder: Path, key: bytes | None) -> None:
     """Raise Conflict unless all of a house is there, and the key that its log is sealed with."""
-    facts = await engine.read(_facts)
+    facts = await engine.read(facts_of)
     refuse_half_moved(facts)
     check_seal(facts, key or await in_thread(read_key, folder / KEY_FILE))

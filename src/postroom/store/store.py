@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,7 +25,7 @@ from postroom.store.search import checking as index_checking
 from postroom.store.search.find import Finder
 from postroom.store.search.jobs import rebuild
 from postroom.store.search.merging import merge_once, purge
-from postroom.store.sql import audit, blobs, checking, keys, leases
+from postroom.store.sql import audit, blobs, checking, houses, keys, leases
 from postroom.store.transaction import Engine, Transaction
 
 _AT_ONCE = 500
@@ -120,6 +121,18 @@ class SqlStore(SqlMail, SqlOutbox, SqlEvents, SqlRules, SqlMemories, SqlAccounts
             lambda tx: tx.one("SELECT value FROM facts WHERE name = 'secret'")
         )
         return bytes(row[0]) if row else b""
+
+    async def house(self) -> str | None:
+        return await self._engine.read(houses.name_of)
+
+    async def name_house(self) -> str:
+        if found := await self.house():
+            return found
+        return await self._engine.write(partial(houses.name, new=secrets.token_hex(16)))
+
+    async def rename_house(self, name: str) -> None:
+        """Tell a copy from the house that it is one of."""
+        await self._engine.write(partial(houses.rename, new=name))
 
     async def used_blobs(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
         return await self._engine.read(lambda tx: blobs.used_blobs(tx, keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 from pathlib import Path
@@ -236,3 +237,55 @@ def test_logins_come_along(full, data, tmp_path, monkeypatch, command):
     assert {"password": "s3cret"} == FileVault(new / "secrets").read("work")
     modes = {path.stat().st_mode & 0o777 for path in (new / "secrets").iterdir()}
     assert {0o600} == modes
+
+
+@pytest.mark.parametrize("command", ["backup", "restore"])
+def test_two_at_once_into_one_folder_are_one_too_many(full, tmp_path, monkeypatch, command):
+    from postroom.blobs.files import FileBlobs
+
+    kept, new = tmp_path / "kept", tmp_path / "new"
+    full("backup", tmp_path / "first")
+    words = ("backup", kept) if command == "backup" else ("--data", new, "restore", "../first")
+    real, ran = FileBlobs.put, []
+
+    async def put(self, contents, **how):
+        if not ran:
+            ran.append(None)
+            ran.append(await asyncio.to_thread(full, *words))
+        return await real(self, contents, **how)
+
+    monkeypatch.setattr(FileBlobs, "put", put)
+    first = full(*words)
+
+    assert (0, 5) == (first.code, ran[1].code)
+    assert "is under way" in ran[1].err
+    target = kept if command == "backup" else new
+    assert [] == [path.name for path in target.iterdir() if path.name.startswith(".")]
+    assert is_whole(full, target)
+
+
+def test_what_a_killed_backup_left_does_not_stop_the_next(full, tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for name in (".backup-lock", ".new-postroom.db"):
+        (kept / name).write_bytes(b"left")
+
+    assert 0 == full("backup", kept).code
+
+    assert [] == list(kept.glob(".*"))
+    assert is_whole(full, kept)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_refused_restore_leaves_nothing(full, tmp_path, monkeypatch, is_there):
+    new = tmp_path / "new"
+    full("backup", tmp_path / "kept")
+    monkeypatch.setenv("POSTROOM_AUDIT_KEY", "ab" * 32)
+    if is_there:
+        new.mkdir()
+        (new / "mine").write_text("kept")
+
+    assert 5 == full("--data", new, "restore", tmp_path / "kept").code
+
+    assert ([new / "mine"] if is_there else []) == list(new.glob("*"))
+    assert is_there == new.exists()

@@ -63,7 +63,7 @@ def test_what_was_interrupted_goes_on_and_new_mail_gets_new_numbers(
 ):
     from postroom.store import moving
 
-    real, calls = moving._put, []
+    real, calls = moving.put_rows, []
 
     def fails(tx, **given):
         calls.append(1)
@@ -71,9 +71,9 @@ def test_what_was_interrupted_goes_on_and_new_mail_gets_new_numbers(
             raise Conflict("interrupted")
         real(tx, **given)
 
-    monkeypatch.setattr(moving, "_put", fails)
+    monkeypatch.setattr(moving, "put_rows", fails)
     interrupted = full("migrate", "--from", data, "--to", database_url)
-    monkeypatch.setattr(moving, "_put", real)
+    monkeypatch.setattr(moving, "put_rows", real)
     before = seen(full)
 
     assert 0 != interrupted.code
@@ -87,9 +87,11 @@ def test_what_was_interrupted_goes_on_and_new_mail_gets_new_numbers(
 
 
 def test_a_target_in_use_is_refused(full, data, database_url, monkeypatch):
-    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
-    full("inbox", "create", "--username", "somebody")
-    monkeypatch.delenv("POSTROOM_DATABASE_URL")
+    with monkeypatch.context() as patch:
+        full(
+            *placed(database_url, data.parent / "own", patch),
+            *("inbox", "create", "--username", "somebody"),
+        )
 
     refused = full("migrate", "--from", data, "--to", database_url, "-o", "json")
 
@@ -115,14 +117,15 @@ def test_a_backup_is_not_brought_back_over_mail(full, tmp_path):
 
 
 def test_a_target_with_nothing_but_memories_is_in_use(full, data, target, monkeypatch):
+    own = data.parent / "own"
     with monkeypatch.context() as patch:
-        full(*placed(target, data, patch), "memory", "add", "precious", "--text", "Mine.")
+        full(*placed(target, own, patch), "memory", "add", "precious", "--text", "Mine.")
 
     refused = full("migrate", "--from", data, "--to", target)
 
     assert 5 == refused.code
     assert "in use" in refused.err
-    listed = full(*placed(target, data, monkeypatch), "memory", "list", "-o", "json").json
+    listed = full(*placed(target, own, monkeypatch), "memory", "list", "-o", "json").json
     assert ["precious"] == [memory["key"] for memory in listed["results"]]
 
 
@@ -150,7 +153,8 @@ def placed(target, data: Path, monkeypatch) -> tuple[object, ...]:
     if isinstance(target, Path):
         return ("--data", target)
     monkeypatch.setenv("POSTROOM_DATABASE_URL", target)
-    return ("--data", data)
+    monkeypatch.setenv("POSTROOM_DATA_DIR", str(data))
+    return ()
 
 
 def test_what_is_half_moved_cannot_be_opened_and_can_be_finished(full, data, target, monkeypatch):

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import apsw
+import psycopg
 import pytest
 
 from postroom.store.postgres import engine
@@ -249,6 +250,26 @@ def test_the_doctor_tells_a_database_that_is_none(postroom, data, monkeypatch):
 
     assert 1 == result.code
     assert "problem" == checks(result)["database"][0]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_the_doctor_tells_a_database_that_is_only_newer(postroom, data, monkeypatch, request, kind):
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    data.mkdir(mode=0o700)
+    if kind == "postgres":
+        url = request.getfixturevalue("database_url")
+        monkeypatch.setenv("POSTROOM_DATABASE_URL", url)
+        with psycopg.connect(url) as connection:
+            connection.execute("UPDATE schema_version SET version = 1000")
+    else:
+        with apsw.Connection(str(data / "postroom.db")) as connection:
+            connection.pragma("user_version", 1000)
+
+    result = postroom("doctor", "-o", "json")
+
+    (found,) = [check for check in result.json["checks"] if check["check"] == "database"]
+    assert "schema 1000" in found["detail"]
+    assert found["fix"].startswith("install the Postroom that made it, or a newer one")
 
 
 def test_the_doctor_tells_a_bucket_that_is_not_there_in_a_line(postroom, data, monkeypatch):

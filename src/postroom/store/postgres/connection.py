@@ -33,7 +33,8 @@ OPTIONS: dict[str, Any] = {
     "tcp_user_timeout": 20_000,
 }
 _SESSION = """
-    SET idle_session_timeout = 0;
+    SELECT set_config(name, '0', false) FROM pg_settings
+     WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_session_timeout');
     SET idle_in_transaction_session_timeout = '60s';
     SET lock_timeout = '15s';
     SET jit = off;
@@ -43,7 +44,9 @@ _SESSION = """
     SET tcp_user_timeout = 20000;
 """
 """The server looks after its end of the connection as we do after ours: what a machine held that is
-gone from the net, others may have."""
+gone from the net, others may have. Otherwise nobody is cut off for taking long, whatever the role
+or the database says: a step that copies a table would never come to its end, nor would a backup.
+(`transaction_timeout` is there from PostgreSQL 17 on.)"""
 
 OLDEST_SERVER = 140_000
 

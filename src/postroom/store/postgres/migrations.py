@@ -6,7 +6,7 @@ import secrets
 
 import psycopg
 
-from postroom.errors import MailError
+from postroom.errors import TooNew
 from postroom.store.postgres.schema import PARTITIONS, steps
 
 _LOCK = 0x706F7374
@@ -26,7 +26,7 @@ def migrate(connection: psycopg.Connection, partitions: int = PARTITIONS) -> Non
     """Bring the schema up to date, step by step.
 
     Raises:
-        MailError: the database was made by a newer Postroom.
+        TooNew: the database was made by a newer Postroom.
     """
     known = steps(partitions)
     while True:
@@ -43,10 +43,7 @@ def migrate(connection: psycopg.Connection, partitions: int = PARTITIONS) -> Non
                 _make_secret(connection)
             connection.execute("UPDATE schema_version SET version = $1", [version + 1])
     if version > len(known):
-        raise MailError(
-            f"this database has schema {version}, but this Postroom knows only {len(known)}; "
-            "run the newer Postroom that made it, or restore a backup"
-        )
+        raise TooNew.of(version, len(known))
 
 
 def _wait_for_others(connection: psycopg.Connection) -> None:

@@ -14,6 +14,7 @@ from postroom.model.sending import NOT_OUT, OPEN, overall_status
 from postroom.store.sql.outcomes import ABOUT
 from postroom.store.sql.pushes import drop_draft, keep_a_copy
 from postroom.store.sql.values import from_text, seconds
+from postroom.store.standing import refuse_held
 from postroom.store.transaction import Transaction
 
 INSERT = """
@@ -23,6 +24,9 @@ INSERT = """
 PAUSE = """
     INSERT INTO facts (name, value) VALUES ('outbox_paused', :value) ON CONFLICT (name) DO NOTHING
 """
+IS_PAUSED = "SELECT 1 FROM facts WHERE name IN ('outbox_paused', 'moved', 'kept')"
+"""Also by those who had a house open when it moved, and in a backup: another one sends its mail."""
+
 ON_ITS_WAY = """
     SELECT count(*) FROM outbox WHERE state IN ('waiting', 'claimed', 'handing_over')
 """
@@ -104,14 +108,15 @@ def wait_again(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
 
 def is_paused(tx: Transaction) -> bool:
     """Whether nothing is to be handed over for now."""
-    return tx.one("SELECT 1 FROM facts WHERE name = 'outbox_paused'") is not None
+    return tx.one(IS_PAUSED) is not None
 
 
 def pause_outbox(tx: Transaction, *, paused: bool) -> OutboxState:
-    """Hold all mail back, or let it go again."""
+    """Hold all mail back, or let it go again. Raises Conflict if none may leave from here."""
     if paused:
         tx.run(PAUSE, value=b"\1")
     else:
+        refuse_held(tx)
         tx.run("DELETE FROM facts WHERE name = 'outbox_paused'")
     tx.announce("outbox")
     return outbox_state(tx)

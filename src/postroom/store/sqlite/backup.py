@@ -2,18 +2,66 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
 
 from postroom.errors import Conflict
+from postroom.store.sql.houses import NAME
 from postroom.store.sqlite.connection import Role, connect, sqlite_errors
 
+NEW_FILE, _LOCK_FILE = ".new-postroom.db", ".backup-lock"
 _BESIDE = ("-wal", "-shm", "-journal")
 SECRET = "SELECT value FROM facts WHERE name = 'secret'"  # noqa: S105 - the name of a fact
+NAME_HERE = f"{NAME} AND NOT EXISTS (SELECT 1 FROM facts WHERE name = 'moved')"
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Make a folder, and keep other backups out of it.
+
+    A copy that did not get to its place goes again, and so does a folder that stayed empty.
+
+    Raises:
+        Conflict: another backup or restore into it is under way.
+    """
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / _LOCK_FILE
+    try:
+        handle = _locked(path)
+        try:
+            yield
+        finally:
+            _remove(folder / NEW_FILE)
+            path.unlink(missing_ok=True)  # while it is ours
+            os.close(handle)
+    finally:
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _locked(path: Path) -> int:
+    """A lock on a file, which whoever had it before us may have removed meanwhile."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            os.close(handle)
+            raise Conflict(
+                f"another backup into {path.parent} is under way; let it end, or end it"
+            ) from None
+        os.close(handle)
 
 
 def copy_database(path: Path, to: Path) -> None:
@@ -21,8 +69,7 @@ def copy_database(path: Path, to: Path) -> None:
 
     A write-ahead log lets writers go on meanwhile.
     """
-    for left_over in (to, *_files_beside(to)):
-        left_over.unlink(missing_ok=True)
+    _remove(to)
     with sqlite_errors():
         source, copy = connect(path, Role.SCANNER), apsw.Connection(str(to))
         try:
@@ -60,10 +107,20 @@ def check_place(path: Path, replaced: bytes | None) -> None:
 
 def secret_of(path: Path) -> bytes | None:
     """What tells a house from others; None where there is none, or not one that can be read."""
+    return _fact(path, SECRET)
+
+
+def house_of(path: Path) -> str | None:
+    """What tells a house also from its copies; None like `secret_of`, and if it has moved away."""
+    name = _fact(path, NAME_HERE)
+    return name.decode() if name else None
+
+
+def _fact(path: Path, question: str) -> bytes | None:
     try:
         database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            row = database.execute(SECRET).fetchone()
+            row = database.execute(question).fetchone()
         finally:
             database.close()
     except apsw.Error:
@@ -106,6 +163,12 @@ def _refuse_lone_logs(path: Path) -> None:
                 f"{log} belongs to a database that is not there any more and may hold its newest "
                 "mail; put it where that is, or remove it"
             )
+
+
+def _remove(path: Path) -> None:
+    """Remove what is left of a copy, if anything is."""
+    for left_over in (path, *_files_beside(path)):
+        left_over.unlink(missing_ok=True)
 
 
 def _files_beside(path: Path) -> list[Path]:

@@ -10,7 +10,7 @@ import secrets
 
 import apsw
 
-from postroom.errors import MailError
+from postroom.errors import TooNew
 from postroom.mail.keying import as_key
 from postroom.store.recall import schema as recall
 from postroom.store.search import schema as search
@@ -489,7 +489,7 @@ def migrate(connection: apsw.Connection, steps: tuple[tuple[str, ...], ...] = ST
     """Bring the schema up to date, step by step.
 
     Raises:
-        MailError: the database was made by a newer Postroom.
+        TooNew: the database was made by a newer Postroom.
     """
     connection.create_scalar_function("as_key", lambda *given: as_key(str(given[0])), 1)
     while True:
@@ -508,10 +508,7 @@ def migrate(connection: apsw.Connection, steps: tuple[tuple[str, ...], ...] = ST
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
     if version > len(steps):
-        raise MailError(
-            f"this database has schema {version}, but this Postroom knows only {len(steps)}; "
-            "run the newer Postroom that made it, or restore a backup"
-        )
+        raise TooNew.of(version, len(steps))
 
 
 def _make_secret(connection: apsw.Connection) -> None:

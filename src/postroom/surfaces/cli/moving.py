@@ -26,28 +26,36 @@ _BLOBS = "FOLDER|s3://…"
 
 
 @click.command(
-    help="Copy all mail from one place to another: from a data folder to PostgreSQL, back, or "
-    "between two of a kind. Stop the servers of the source first. Run it again if it was "
-    "interrupted: it goes on where it was. In the end every row is compared."
+    help="Move all mail from one place to another: from a data folder to PostgreSQL, back, or "
+    "between two of a kind. Stop the servers of the source first; it cannot be opened any more "
+    "afterwards. Run it again if it was interrupted: it goes on where it was. In the end every "
+    "row is compared."
 )
 @click.option("--from", "source", metavar=_PLACE, required=True, help="Where the mail is.")
 @click.option("--to", "target", metavar=_PLACE, required=True, help="Where it goes.")
 @click.option("--from-blobs", metavar=_BLOBS, help="The data folder or bucket of its blobs.")
 @click.option("--to-blobs", metavar=_BLOBS, help="The data folder or bucket they go to.")
+@click.option("--copy", is_flag=True, help="Leave the source in use: the target is a backup.")
 @click.pass_obj
 def migrate(
-    session: Session, *, source: str, target: str, from_blobs: str | None, to_blobs: str | None
+    session: Session,
+    *,
+    source: str,
+    target: str,
+    from_blobs: str | None,
+    to_blobs: str | None,
+    copy: bool,
 ) -> int:
-    old = _place(session.settings, source, from_blobs)
-    new = _place(session.settings, target, to_blobs)
+    settings = session.configuration().settings
+    old, new = _place(settings, source, from_blobs), _place(settings, target, to_blobs)
     if old.database_url == new.database_url and _is_same(old.data_dir, new.data_dir):
         raise InvalidInput("to: the same place as --from; name another one")
     if old.database_url is None and not (old.data_dir / "postroom.db").is_file():
         raise InvalidInput(f"from: there is no mail in {old.data_dir}")
-    return _tell(session, asyncio.run(_move(old, new)), "moved")
+    return _tell(session, asyncio.run(_move(old, new, is_copy=copy)), "copied" if copy else "moved")
 
 
-async def _move(old: Settings, new: Settings) -> Moved:
+async def _move(old: Settings, new: Settings, *, is_copy: bool) -> Moved:
     from postroom.removals import move_house
 
     with Progress("moving", unit="blobs") as blobs, Progress("moving", unit="rows") as rows:
@@ -55,7 +63,7 @@ async def _move(old: Settings, new: Settings) -> Moved:
         def tell(what: str, count: int, share: float | None) -> None:
             (rows if what == "rows" else blobs).tell(count, share)
 
-        return await move_house(old, new, tell)
+        return await move_house(old, new, tell, is_copy=is_copy)
 
 
 def _place(settings: Settings, place: str, blobs: str | None) -> Settings:
@@ -115,7 +123,7 @@ def backup(session: Session, folder: Path) -> int:
     if settings.database_url is not None:
         raise InvalidInput(
             "this mail is in PostgreSQL; back it up with its own tools (docs/operations.md), or "
-            "copy it into a folder with `postroom migrate`"
+            "copy it into a folder with `postroom migrate --copy`"
         )
     if not (settings.data_dir / "postroom.db").is_file():
         raise InvalidInput(f"data: there is no mail in {settings.data_dir}")
@@ -131,7 +139,8 @@ async def _back_up(settings: Settings, folder: Path) -> Moved:
 
 @click.command(
     help="Bring a backup back into an empty data folder, and into the bucket of its blobs if one "
-    "is set. Run it again if it was interrupted: it goes on where it was."
+    "is set. Run it again if it was interrupted: it goes on where it was. Mail that was on its way "
+    "may have left since: it is `unknown`, and sent again only by `postroom outbox retry`."
 )
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
 @click.pass_obj
@@ -160,8 +169,10 @@ def _tell(session: Session, moved: Moved, verb: str) -> int:
     else:
         for problem in moved.problems:
             print(f"problem: {problem}")
-        rows = "rows" if verb == "moved" else "messages"
+        rows = "rows" if verb in ("moved", "copied") else "messages"
         print(f"{verb}: {moved.rows} {rows}, {moved.blobs} blobs")
+        if moved.held:
+            print(f"mails that may have left since: {moved.held}; see: postroom outbox list")
         for account in moved.without_login:
             print(f"the login of {account} is not here; run: postroom account login {account}")
     return EXIT_CODES["internal"] if moved.problems else OK

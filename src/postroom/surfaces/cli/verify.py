@@ -58,7 +58,9 @@ def verify(session: Session, *, quick: bool, repair: bool, sweep: bool) -> int:
 
 async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findings:
     """Look at every row, every blob and every mail."""
-    store, blobs = app.house.store, app.house.blobs
+    from postroom.pipeline.ownership import sweep_blobs
+
+    store = app.house.store
     repaired = await store.repair() if repair else None
     findings = Findings(repaired=repaired, problems=list(await store.problems()))
     damaged = await _examine_blobs(app, findings)
@@ -66,7 +68,7 @@ async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findin
         await _read_again(app, findings, damaged)
     if sweep:
         await store.purge()
-        findings.swept = await blobs.sweep(store.used_blobs, older_than=SWEEP_AGE)
+        findings.swept = await sweep_blobs(app.house, older_than=SWEEP_AGE)
     return findings
 
 

@@ -1,0 +1,216 @@
+"""A PostgreSQL that is away, hangs or only reads is unavailable until it is back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from postroom.errors import Unavailable
+from postroom.store.postgres import connection as connections
+from postroom.store.postgres import hosts, pulse
+from postroom.store.postgres import writer as writers
+from postroom.store.postgres.engine import PostgresEngine
+from postroom.store.transaction import Transaction
+from tests.servers.postgres import Postgres
+from tests.servers.proxy import Proxy, proxied
+from tests.stores.engines import SLEEPERS, names, put
+
+
+async def test_a_server_that_stays_away_is_unavailable(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(url: str) -> object:
+        raise psycopg.OperationalError("connection refused")
+
+    monkeypatch.setattr(writers, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(hosts, "connect", away)
+
+    with pytest.raises(Unavailable) as refused:
+        await engine.write(lambda tx: put(tx, "never"))
+
+    assert refused.value.retry_after > 0
+    monkeypatch.undo()
+    await engine.write(lambda tx: put(tx, "again"))
+    assert ["again"] == await names(engine)
+
+
+@pytest.fixture
+async def silenced(
+    database_url: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[PostgresEngine, Proxy]]:
+    """An engine that is told early, and a proxy that can keep from it what the server says."""
+    monkeypatch.setattr(pulse, "LOOK_S", 0.05)
+    monkeypatch.setattr(pulse, "CONNECT_S", 0.5)
+    async with proxied(postgres_server.port) as proxy:
+        through = database_url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
+        opened = await asyncio.to_thread(PostgresEngine.open, through)
+        yield opened, proxy
+        proxy.stall_after = None
+        proxy.cut_all()
+        await opened.close()
+
+
+async def test_a_server_that_hangs_is_not_waited_for_at_the_end(
+    silenced: tuple[PostgresEngine, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that, the test would wait for ever."""
+    monkeypatch.setattr(pulse, "LOOK_S", 3600)
+    monkeypatch.setattr(pulse, "HURRY_S", 0.3)
+    engine, proxy = silenced
+    await engine.write(lambda tx: put(tx, "before"))
+    engine.bell.rung("mail")
+    proxy.stall_after = 0
+    reading = asyncio.create_task(names(engine))
+    writing = asyncio.create_task(engine.write(lambda tx: put(tx, "unknown")))
+    await asyncio.sleep(0)
+
+    engine.hurry()
+
+    for attempt in (reading, writing, names(engine)):
+        with pytest.raises(Unavailable, match="does not answer"):
+            await attempt
+    await engine.close()
+
+
+async def test_a_server_that_is_away_is_not_waited_for_at_the_end(
+    engine: PostgresEngine, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = []
+
+    def away(url: str) -> object:
+        attempts.append(database_url.rpartition("/")[2] in url)
+        raise psycopg.OperationalError("connection refused")
+
+    monkeypatch.setattr(writers, "PATIENCE_S", 3600)
+    monkeypatch.setattr(hosts, "connect", away)
+    engine.hurry()
+
+    with pytest.raises(Unavailable):
+        await engine.write(lambda tx: put(tx, "never"))
+
+    assert 2 == sum(attempts)
+
+
+async def test_a_server_that_is_slow_is_waited_for_at_the_end(engine: PostgresEngine) -> None:
+    writing = [engine.write(lambda tx, n=n: slowly_put(tx, f"n{n}")) for n in range(3)]
+    all_of_them = asyncio.gather(*writing)
+    await asyncio.sleep(0)
+
+    engine.hurry()
+
+    await all_of_them
+    assert ["n0", "n1", "n2"] == await names(engine)
+
+
+def slowly_put(tx: Transaction, name: str) -> None:
+    tx.one("SELECT 1 FROM pg_sleep(0.7)")
+    put(tx, name)
+
+
+async def test_a_server_that_hangs_is_unavailable_and_then_work_goes_on(
+    silenced: tuple[PostgresEngine, Proxy],
+) -> None:
+    engine, proxy = silenced
+    await engine.write(lambda tx: put(tx, "before"))
+    await names(engine)
+
+    proxy.stall_after = 0
+    for attempt in (names(engine), engine.write(lambda tx: put(tx, "unknown"))):
+        with pytest.raises(Unavailable, match="does not answer"):
+            await attempt
+    proxy.stall_after = None
+    proxy.cut_all()
+
+    await engine.write(lambda tx: put(tx, "after"))
+    assert {"before", "after"} <= set(await names(engine))
+
+
+async def test_work_that_takes_long_is_let_be_while_the_server_answers_others(
+    silenced: tuple[PostgresEngine, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "CONNECT_S", 60)
+    engine, proxy = silenced
+    opened = proxy.connections
+
+    await engine.read(lambda tx: tx.one("SELECT 1 FROM pg_sleep(1)"))
+
+    assert proxy.connections > opened + 1
+
+
+async def test_a_first_server_that_is_dead_and_silent_hides_no_other(
+    database_url: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It costs its time once; then the one that answered is asked first."""
+    monkeypatch.setitem(connections.OPTIONS, "connect_timeout", 2)
+    async with proxied(postgres_server.port) as dead:
+        dead.stall_after = 0
+        both = f"127.0.0.1:{dead.port},127.0.0.1:{postgres_server.port}"
+        url = database_url.replace(f"127.0.0.1:{postgres_server.port}", both)
+        opened = await asyncio.to_thread(PostgresEngine.open, url)
+        monkeypatch.setattr(pulse, "LOOK_S", 0.05)
+        monkeypatch.setattr(pulse, "CONNECT_S", 2)
+
+        await opened.read(lambda tx: tx.one("SELECT 1 FROM pg_sleep(0.5)"))
+        asked = dead.connections
+        await opened.write(lambda tx: put(tx, "there"))
+        await opened.read(lambda tx: tx.one("SELECT 1 FROM pg_sleep(0.5)"))
+
+        assert (["there"], asked) == (await names(opened), dead.connections)
+        await opened.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://u:p%40@a:1,b:2/m", {"host": "b,a", "port": "2,1", "password": "p@"}),
+        ("postgresql://a,b/m?port=5", {"host": "b,a", "port": "5"}),
+        ("postgresql://b:2/m", {"host": "b", "port": "2"}),
+        ("postgresql:///m", {"dbname": "m"}),
+    ],
+)
+def test_the_server_that_answered_is_asked_first(url: str, expected: dict[str, str]) -> None:
+    named = hosts.Hosts(url)
+
+    named.remember(Answered("b", 5 if "port=5" in url else 2))
+
+    said = conninfo_to_dict(named.url)
+    assert expected.items() <= said.items()
+    assert said.keys() == conninfo_to_dict(url).keys()
+
+
+@dataclass
+class Answered:
+    """Who answered, as psycopg says it."""
+
+    host: str
+    port: int
+
+
+async def test_a_server_that_only_reads_is_unavailable_until_it_is_promoted(
+    engine: PostgresEngine, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "PATIENCE_S", 0.2)
+    await engine.write(lambda tx: put(tx, "before"))
+    set_read_only(database_url, "on")
+
+    with pytest.raises(Unavailable, match="only be read") as refused:
+        await engine.write(lambda tx: put(tx, "never"))
+
+    assert refused.value.retry_after > 0
+    set_read_only(database_url, "off")
+    await engine.write(lambda tx: put(tx, "after"))
+    assert ["after", "before"] == await names(engine)
+
+
+def set_read_only(url: str, truth: str) -> None:
+    """What a server does that is not promoted yet."""
+    name = url.rpartition("/")[2]
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute("SET default_transaction_read_only = off")
+        admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {truth}".encode())
+        admin.execute(SLEEPERS)

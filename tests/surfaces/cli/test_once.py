@@ -1,0 +1,339 @@
+"""A house that was moved, backed up or brought back sends nothing twice, and is in one place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import Conflict
+from postroom.model.outbox import WAYS
+from postroom.surfaces.cli.session import Session
+from tests.mails import mail
+from tests.surfaces.cli.test_moving import come, placed, target  # noqa: F401 - a fixture
+from tests.surfaces.cli.test_post import LETTER, NOWHERE
+
+
+@pytest.fixture
+def sender(postroom, inbox, monkeypatch):
+    """A house with mail that has not left yet: two to be sent now, one dated for later."""
+    monkeypatch.setenv("POSTROOM_RELAY_URL", NOWHERE)
+    postroom("send", *LETTER)
+    postroom("send", *LETTER, "--cc", "bob@example.com")
+    made = postroom("draft", "create", *LETTER, "--send-at", "2999-01-31", "-o", "json").json
+    postroom("draft", "send", made["id"])
+    return postroom
+
+
+def statuses(postroom, *place: object) -> list[str]:
+    listed = postroom(*place, "outbox", "list", "-o", "json").json
+    return sorted(row["status"] for row in listed["results"])
+
+
+def due(data: Path) -> int:
+    """How many mails a worker that starts in a folder hands over."""
+    return Session(data=str(data)).run(claim)
+
+
+async def claim(app) -> int:
+    """How many mails a worker gets, once what was tried in vain is due again."""
+    now = datetime.now(UTC) + timedelta(hours=1)
+    claimed = await app.house.store.claim_mail(
+        "proc_test",
+        now=now,
+        until=now + timedelta(minutes=1),
+        free=dict.fromkeys(WAYS, 8),
+        most_per_domain=100,
+    )
+    return len(claimed.jobs)
+
+
+def test_what_a_backup_brings_back_is_sent_only_if_somebody_says_so(sender, tmp_path):
+    kept, new = tmp_path / "kept", tmp_path / "new"
+    sender("backup", kept)
+    restored = sender("--data", new, "restore", kept, "-o", "json").json
+    told = sender("--data", new, "outbox", "list", "unknown", "-o", "json").json["results"]
+
+    assert 2 == restored["held"]
+    assert ["scheduled", "unknown", "unknown"] == statuses(sender, "--data", new)
+    assert "may have left since" in told[0]["recipients"][0]["detail"]
+    assert 0 == due(new)
+    retried = sender("--data", new, "outbox", "retry", told[0]["message_id"], "-o", "json").json
+    assert "queued" == retried["status"]
+    assert 1 == due(new)
+    assert 0 == sender("--data", new, "verify").code
+
+
+def test_the_mail_of_a_house_that_was_backed_up_goes_on(sender, data, tmp_path):
+    sender("backup", tmp_path / "kept")
+
+    assert ["queued", "queued", "scheduled"] == statuses(sender)
+    assert 2 == due(data)
+
+
+def test_nothing_is_sent_from_a_backup_itself(sender, tmp_path):
+    kept = tmp_path / "kept"
+    sender("backup", kept)
+
+    resumed = sender("--data", kept, "outbox", "resume")
+
+    assert 0 == due(kept)
+    assert (5, True) == (resumed.code, "postroom restore" in resumed.err)
+
+
+def test_a_backup_can_be_moved_more_than_once(sender, tmp_path, target, monkeypatch):  # noqa: F811
+    kept, own = tmp_path / "kept", tmp_path / "own"
+    sender("backup", kept)
+
+    first = sender("--data", own, "migrate", "--from", kept, "--to", target, "-o", "json")
+    again = sender("migrate", "--from", kept, "--to", tmp_path / "again", "-o", "json")
+
+    assert (0, 2) == (first.code, first.json["held"])
+    assert (0, 2) == (again.code, again.json["held"])
+    assert 0 == sender("--data", kept, "verify").code
+    place = placed(target, own, monkeypatch)
+    assert ["scheduled", "unknown", "unknown"] == statuses(sender, *place)
+    assert 0 == sender(*place, "outbox", "resume").code
+
+
+def test_after_a_move_only_the_new_place_opens(sender, data, target, monkeypatch):  # noqa: F811
+    moved = sender("migrate", "--from", data, "--to", target)
+    refused = sender("inbox", "list")
+    again = sender("migrate", "--from", data, "--to", target)
+    examined = sender("doctor")
+
+    assert 0 == moved.code
+    assert (1, True) == (examined.code, "nothing is damaged" in examined.out)
+    kind = "moved to another folder" if isinstance(target, Path) else "moved to PostgreSQL"
+    for result in (refused, again):
+        assert (5, True) == (result.code, kind in result.err)
+        assert "postroom migrate" in result.err
+    assert ["queued", "queued", "scheduled"] == statuses(sender, *placed(target, data, monkeypatch))
+
+
+def test_an_mcp_client_is_told_that_the_house_has_moved(sender, process, data, tmp_path):
+    sender("migrate", "--from", data, "--to", tmp_path / "new")
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+
+    started = process("mcp", "--data", data, stdin=json.dumps(hello).encode() + b"\n")
+
+    assert (5, True) == (started.code, "moved to another folder" in started.err)
+
+
+def test_who_had_the_house_open_when_it_moved_sends_nothing(sender, data, tmp_path):
+    words = ("migrate", "--from", data, "--to", tmp_path / "new")
+
+    async def work(app):
+        moved = await asyncio.to_thread(sender, *words)
+        return moved.code, await claim(app), await app.house.store.next_mail_at()
+
+    assert (0, 0, None) == Session(data=str(data)).run(work)
+
+
+def test_a_moved_house_comes_back_from_where_it_is(sender, data, tmp_path, target, monkeypatch):  # noqa: F811
+    sender("migrate", "--from", data, "--to", target)
+    with monkeypatch.context() as patch:
+        sender(*placed(target, data, patch), "inbox", "create", "--username", "since")
+
+    back = sender("migrate", "--from", target, "--to", tmp_path / "back", "-o", "json")
+
+    assert (0, 0) == (back.code, back.json["held"])
+    listed = sender("--data", tmp_path / "back", "inbox", "list", "-o", "json").json
+    assert {"bo", "since"} == {row["address"].split("@")[0] for row in listed["results"]}
+    assert 5 == sender(*placed(target, data, monkeypatch), "inbox", "list").code
+
+
+def test_what_a_move_left_behind_is_a_backup(sender, data, tmp_path):
+    """The way back if the new place is lost."""
+    sender("migrate", "--from", data, "--to", tmp_path / "lost")
+
+    restored = sender("--data", tmp_path / "new", "restore", data, "-o", "json")
+
+    assert (0, 2) == (restored.code, restored.json["held"])
+    assert ["scheduled", "unknown", "unknown"] == statuses(sender, "--data", tmp_path / "new")
+
+
+def test_a_copy_is_a_backup_and_its_source_goes_on(sender, data, tmp_path, target):  # noqa: F811
+    own = ("--data", tmp_path / "own")
+    copied = sender(*own, "migrate", "--copy", "--from", data, "--to", target, "-o", "json")
+    back = sender(*own, "migrate", "--from", target, "--to", tmp_path / "back", "-o", "json")
+
+    assert (0, 0) == (copied.code, copied.json["held"])
+    assert (0, 2) == (back.code, back.json["held"])
+    assert 2 == due(data)
+
+
+def test_a_backup_shares_its_blobs_with_nobody(sender, data, tmp_path, database_url):
+    kept = tmp_path / "kept"
+    sender("backup", kept)
+
+    copied = sender("migrate", "--copy", "--from", data, "--to", database_url)
+    moved = sender("--data", kept, "migrate", "--from", kept, "--to", database_url)
+
+    for refused in (copied, moved):
+        assert (2, True) == (refused.code, "--to-blobs" in refused.err)
+
+
+def test_a_move_that_ends_before_its_last_step_is_finished_later(
+    sender,
+    data,
+    tmp_path,
+    target,  # noqa: F811
+    monkeypatch,
+):
+    """Then neither place opens, and another place is refused."""
+    from postroom.store.postgres.engine import PostgresEngine
+    from postroom.store.sqlite.engine import SqliteEngine
+
+    def fails(*_):
+        raise Conflict("interrupted")
+
+    with monkeypatch.context() as patch:
+        for engine in (PostgresEngine, SqliteEngine):
+            patch.setattr(engine, "set_counters", fails)
+        assert 5 == sender("migrate", "--from", data, "--to", target).code
+
+    assert 5 == sender("inbox", "list").code
+    assert 5 == sender("migrate", "--from", data, "--to", tmp_path / "other").code
+    assert 5 == sender("migrate", "--copy", "--from", data, "--to", target).code
+    with monkeypatch.context() as patch:
+        assert 5 == sender(*placed(target, data, patch), "inbox", "list").code
+    assert 0 == sender("migrate", "--from", data, "--to", target).code
+    place = placed(target, data, monkeypatch)
+    assert ["queued", "queued", "scheduled"] == statuses(sender, *place)
+
+
+def test_mail_that_comes_after_both_were_compared_is_not_left_behind(
+    sender,
+    data,
+    target,  # noqa: F811
+    monkeypatch,
+):
+    from postroom.store.moving import Move
+
+    real = Move.finish
+
+    async def finish(self):
+        await asyncio.to_thread(come, data, 1)
+        return await real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Move, "finish", finish)
+        assert 5 == sender("migrate", "--from", data, "--to", target).code
+
+    assert 0 == sender("migrate", "--from", data, "--to", target).code
+    place = placed(target, data, monkeypatch)
+    assert 1 == sender(*place, "search", "meanwhile", "-o", "json").json["total"]
+
+
+def test_of_two_moves_to_two_places_one_is_made(sender, data, tmp_path, monkeypatch):
+    from postroom.store.moving import Move
+
+    real, ran = Move.finish, []
+
+    async def finish(self):
+        if not ran:
+            ran.append(None)
+            ran.append(await asyncio.to_thread(sender, *words, tmp_path / "second"))
+        return await real(self)
+
+    words = ("migrate", "--from", data, "--to")
+    monkeypatch.setattr(Move, "finish", finish)
+    first = sender(*words, tmp_path / "first")
+    later = sender(*words, tmp_path / "first")
+
+    assert (0, 5, 5) == (ran[1].code, first.code, later.code)
+    assert 0 == sender("--data", tmp_path / "second", "verify").code
+
+
+def test_a_run_that_was_stopped_harms_nothing_when_it_goes_on(
+    sender,
+    receive,
+    data,
+    target,  # noqa: F811
+    monkeypatch,
+):
+    """Another run has finished meanwhile, and mail has come to the new place."""
+    from postroom.store import turn
+    from postroom.store.moving import Move
+
+    real, ran = Move.copy, []
+
+    async def copy(self, tell):
+        rows = await real(self, tell)
+        if not ran:
+            ran.append(None)
+            ran.append(await asyncio.to_thread(sender, *words))
+            with monkeypatch.context() as patch:
+                place = placed(target, data, patch)
+                come = (*place, "message", "receive", "bo@postroom.localhost", "-")
+                ran.append(await asyncio.to_thread(lambda: sender(*come, stdin=mail("Precious"))))
+        return rows
+
+    receive(mail("Before"))
+    words = ("migrate", "--from", data, "--to", target)
+    monkeypatch.setattr(Move, "copy", copy)
+    monkeypatch.setattr(turn, "_LASTING", timedelta())  # as if nobody had renewed it
+    stopped = sender(*words)
+
+    assert [0, 0] == [one.code for one in ran[1:]]
+    assert (5, True) == (stopped.code, "has taken over or is done" in stopped.err)
+    place = placed(target, data, monkeypatch)
+    assert 1 == sender(*place, "search", "precious", "-o", "json").json["total"]
+    assert 0 == sender(*place, "verify").code
+
+
+def test_a_run_that_another_has_taken_over_from_writes_nothing(
+    sender,
+    data,
+    target,  # noqa: F811
+    monkeypatch,
+):
+    from postroom.store import turn
+    from postroom.store.moving import Move
+    from postroom.store.tables import count_of
+    from postroom.store.turn import Turn
+
+    real, counted = Move.copy, []
+
+    async def copy(self, tell):
+        engine, tables = self._target, self._tables
+        async with Turn(engine):
+            monkeypatch.setattr(turn, "_LASTING", timedelta(seconds=20))
+            async with Turn(engine):
+                try:
+                    return await real(self, tell)
+                finally:
+                    counted.append(
+                        await engine.read(lambda tx: sum(count_of(tx, table) for table in tables))
+                    )
+
+    monkeypatch.setattr(Move, "copy", copy)
+    monkeypatch.setattr(turn, "_LASTING", timedelta())
+    stopped = sender("migrate", "--from", data, "--to", target)
+
+    assert (5, [0]) == (stopped.code, counted)
+
+
+def test_two_runs_at_once_are_one_too_many(sender, data, target, monkeypatch):  # noqa: F811
+    from postroom.store import turn
+    from postroom.store.moving import Move
+
+    real, ran = Move.copy, []
+
+    async def copy(self, tell):
+        if not ran:
+            ran.append(None)
+            ran.append(await asyncio.to_thread(sender, *words))
+        return await real(self, tell)
+
+    words = ("migrate", "--from", data, "--to", target)
+    monkeypatch.setattr(Move, "copy", copy)
+    monkeypatch.setattr(turn, "_LOOKS", 1)
+    first = sender(*words)
+
+    assert (0, 5) == (first.code, ran[1].code)
+    assert "is under way" in ran[1].err
