@@ -16,14 +16,15 @@ from starlette.types import ASGIApp
 
 from postroom.app import App
 from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.crowd import http_connections
 from postroom.surfaces.rest.door import Door
 from postroom.surfaces.rest.metrics import Metrics
-from postroom.surfaces.rest.pages import pages
+from postroom.surfaces.rest.pages import pages, pages_of_health
 from postroom.surfaces.rest.routes import ROUTES
 from postroom.surfaces.rest.surface import Surface
-from postroom.surfaces.rest.wire import MOST_HEAD_BYTES, Protocol
+from postroom.surfaces.rest.wire import KEEP_ALIVE_S, MOST_HEAD_BYTES, Crowd, Protocol
 
-__all__ = ["Door", "build", "listen", "serve", "serve_on"]
+__all__ = ["Door", "build", "build_health", "listen", "serve", "serve_on"]
 
 GRACE_S = 1
 """How long answers that are under way may take at the end."""
@@ -31,8 +32,11 @@ GRACE_S = 1
 INSIST_S = 1.0
 """Who tells us to stop once more after so long does not want to wait for answers."""
 
-KEEP_ALIVE_S = 75
-"""How long a connection may be idle: longer than the 60 s of proxies, so that they close first."""
+QUEUE = 2_048
+"""How many may wait until we take their connection."""
+
+TAKEN_AT_ONCE = 64
+"""How many connections we take before we look again whether there are too many."""
 
 Lifespan = Callable[[], AbstractAsyncContextManager[object]]
 """What a mounted application needs to be running while we are."""
@@ -54,7 +58,7 @@ def build(
     Raises:
         ConfigError: `no_auth` would open more than this machine.
     """
-    metrics = Metrics()
+    metrics = Metrics(app.house.counts.tally)
     door = Door.of(app, no_auth=no_auth)
     surface = Surface(app, door, ROUTES, pages(app, metrics), mounts or {}, metrics)
 
@@ -66,6 +70,14 @@ def build(
             yield
 
     return Router(default=surface, lifespan=lifespan, redirect_slashes=False)
+
+
+def build_health(app: App) -> ASGIApp:
+    """What a process answers that serves nobody but whoever watches over it."""
+    metrics = Metrics(app.house.counts.tally)
+    door = Door.of(app, no_auth=False)
+    surface = Surface(app, door, (), pages_of_health(app, metrics), {}, metrics)
+    return Router(default=surface, redirect_slashes=False)
 
 
 async def serve(
@@ -99,6 +111,8 @@ async def serve_on(
         config = uvicorn.Config(
             asgi,
             http=Protocol,
+            ws="none",
+            backlog=TAKEN_AT_ONCE,
             h11_max_incomplete_event_size=MOST_HEAD_BYTES,
             lifespan="on",
             log_config=None,
@@ -119,7 +133,14 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, stopping: Callable[[], None] | None) -> None:
         super().__init__(config)
+        self.server_state = Crowd(http_connections())
         self._stopping = stopping
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # asyncio takes as many at once as it lets wait, and those are two things.
+        for bound in sockets or []:
+            bound.listen(QUEUE)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._stopping is not None:
@@ -172,7 +193,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(2048)
+        bound.listen(QUEUE)
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:

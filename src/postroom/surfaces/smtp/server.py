@@ -16,11 +16,11 @@ from postroom.config import DEFAULT_LISTEN, Settings
 from postroom.errors import Conflict, InvalidInput
 from postroom.operations.rates import Rates
 from postroom.pipeline.intake import Intake
+from postroom.surfaces.crowd import smtp_connections
 from postroom.surfaces.smtp.session import IDLE_S, Session
 from postroom.surfaces.smtp.spool import Spools
 from postroom.surfaces.smtp.wire import Gone, Wire
 
-MOST_CONNECTIONS = 1_000
 MOST_PER_PEER = 100
 _STUFFED_BYTES = 1_024
 
@@ -37,6 +37,7 @@ class Listener:
 
     def __post_init__(self) -> None:
         self._intake = Intake(self.app.house)
+        self._most = smtp_connections()
         per_minute = self.app.house.limits.smtp_per_minute
         self._rates = Rates(per_second=per_minute / 60, burst=per_minute)
         # Dots before dots make a mail longer on its way; its own size is checked when it is whole.
@@ -57,7 +58,7 @@ class Listener:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, wire: Wire, peer: str) -> None:
-        if len(self._tasks) > MOST_CONNECTIONS or self._peers[peer] >= MOST_PER_PEER:
+        if len(self._tasks) > self._most or self._peers[peer] >= MOST_PER_PEER:
             about = {"peer": peer, "connections": len(self._tasks)}
             self.app.house.counts.failed("smtp_limited", about)
             with suppress(Gone):

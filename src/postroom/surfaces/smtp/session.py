@@ -6,6 +6,7 @@ follows the end of a mail before our answer was never meant as a command: such m
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import ssl
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,11 @@ from postroom.surfaces.smtp.taking import Envelope, Taking, for_all
 from postroom.surfaces.smtp.wire import Gone, Wire
 
 IDLE_S = 300.0
+"""How long a command may take to come, from the answer to the one before it."""
+
+MAIL_S = 3_600.0
+"""How long a mail may take to come, which must not be silent for `IDLE_S` either."""
+
 HANDSHAKE_S = 30.0
 MOST_LINE_BYTES = 2_000
 MOST_RECIPIENTS = 100
@@ -43,6 +49,7 @@ class Session:
     rates: Rates
     spools: Spools
     idle_s: float = IDLE_S
+    mail_s: float = MAIL_S
     id: str = field(default_factory=lambda: secrets.token_hex(6))
     _greeted: bool = False
     _is_lmtp: bool = False
@@ -57,7 +64,7 @@ class Session:
             while True:
                 await self._answer(await self._line())
         except TimeoutError:
-            await self._farewell("421 4.4.2 you have been silent for too long")
+            await self._farewell("421 4.4.2 this takes too long; try again later")
         except (Gone, _Over):
             pass
         finally:
@@ -75,10 +82,12 @@ class Session:
 
     async def _line(self) -> str | None:
         """The next command; None if it was none. A line that is too long ends the connection."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.idle_s
         while (end := self.wire.buffer.find(b"\n")) < 0:
             if len(self.wire.buffer) > MOST_LINE_BYTES:
                 break
-            await self.wire.more(self.idle_s)
+            await self.wire.more(until - loop.time())
         if end < 0 or end > MOST_LINE_BYTES:
             await self._say("500 5.5.2 the line is too long")
             raise _Over
@@ -226,7 +235,7 @@ class Session:
         await self._say("354 end it with a dot on a line of its own")
         spool = self.spools.new()
         try:
-            await spool.fill(self.wire, self.idle_s)
+            await spool.fill(self.wire, self.idle_s, self.mail_s)
             if self.wire.buffer:
                 await self._smuggled()
             self._mail = None

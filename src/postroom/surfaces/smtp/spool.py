@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +16,10 @@ _END = b"\r\n.\r\n"
 class Spool(Kept):
     """The bytes of one mail as they come."""
 
-    async def fill(self, wire: Wire, idle_s: float) -> None:
+    async def fill(self, wire: Wire, idle_s: float, whole_s: float) -> None:
         """Take everything up to the dot. Raises what `Wire.more` raises."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + whole_s
         buffer, start = wire.buffer, 0
         while (end := self._end(buffer, start)) < 0:
             if len(buffer) > KEPT_BYTES:
@@ -26,7 +29,7 @@ class Spool(Kept):
                 start = 0
                 continue
             start = max(0, len(buffer) - len(_END))
-            await wire.more(idle_s)
+            await wire.more(min(idle_s, until - loop.time()))
         self.end(bytes(buffer[:end]))
         del buffer[: end + 3]
 

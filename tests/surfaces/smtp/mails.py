@@ -1,0 +1,13 @@
+"""The mail that clients bring, and what is kept of it."""
+
+from __future__ import annotations
+
+from postroom.app import App
+from postroom.model.stored import MessageQuery
+from tests.mails import mail
+
+MAIL = mail("Over SMTP").replace(b"\n", b"\r\n")
+
+
+async def subjects(app: App) -> list[str]:
+    return [row.subject for row in (await app.house.store.messages(MessageQuery())).rows]

@@ -1,0 +1,127 @@
+"""Mail is acknowledged only when it is kept, whatever goes wrong meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from postroom.app import App
+from postroom.errors import StorageFull
+from postroom.model.inbox import Inbox
+from postroom.model.stored import MessageQuery
+from postroom.operations.keeping import KEPT_BYTES
+from postroom.surfaces.smtp.server import Listener, listening
+from postroom.surfaces.smtp.taking import for_all
+from tests.mails import mail, new_inbox
+from tests.surfaces.smtp.conftest import Client, connect
+from tests.surfaces.smtp.mails import MAIL, subjects
+
+
+async def test_a_disk_that_fails_while_a_mail_comes_says_try_again(
+    app: App, inbox: Inbox, tmp_path: Path
+) -> None:
+    settings = replace(app.settings, smtp_listen="127.0.0.1:0", data_dir=tmp_path / "gone")
+    async with listening(replace(app, settings=settings)) as listener:
+        assert listener is not None
+        client = await connect(listener)
+        await client.begin(inbox.address)
+        answer = await client.send(MAIL + b"x\r\n" * KEPT_BYTES + b".\r\n")
+        client.writer.close()
+
+    assert b"452 4.3.1" == answer[:9]
+    assert [] == await subjects(app)
+
+
+async def test_a_full_disk_says_try_again_and_later_takes_it(
+    app: App, client: Client, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = app.house.blobs.put
+
+    async def full(_: object) -> list[str]:
+        raise StorageFull("no space")
+
+    monkeypatch.setattr(app.house.blobs, "put", full)
+    await client.begin(inbox.address)
+    first = await client.send(MAIL + b".\r\n")
+    monkeypatch.setattr(app.house.blobs, "put", put)
+    await client.say(b"MAIL FROM:<a@b.c>", f"RCPT TO:<{inbox.address}>".encode(), b"DATA")
+    second = await client.send(MAIL + b".\r\n")
+
+    assert [b"452 4.3.1", b"250 2.0.0"] == [first[:9], second[:9]]
+
+
+async def test_an_inbox_that_is_gone_harms_nobody_else_in_the_lot(
+    app: App, listener: Listener, inbox: Inbox
+) -> None:
+    gone = await new_inbox(app.house, "gone")
+    clients = [await connect(listener) for _ in range(6)]
+    for number, client in enumerate(clients):
+        await client.begin((gone if number == 3 else inbox).address)
+    await app.house.store.remove_inbox(gone.id, None, force=True)
+    for number, client in enumerate(clients):
+        text = mail(f"{number}").replace(b"\n", b"\r\n")
+        client.writer.write(text + b".\r\n")
+    answers = [(await client.reply())[:3] for client in clients]
+    for client in clients:
+        client.writer.close()
+
+    assert [b"250", b"250", b"250", b"550", b"250", b"250"] == answers
+    assert 5 == (await app.house.store.messages(MessageQuery())).total
+
+
+@pytest.mark.parametrize("hello", [b"LHLO me", b"EHLO me"])
+async def test_an_inbox_that_is_gone_takes_the_mail_from_no_other(
+    app: App, client: Client, inbox: Inbox, hello: bytes
+) -> None:
+    gone, other = await new_inbox(app.house, "gone"), await new_inbox(app.house, "other")
+    await client.reply()
+    await client.say(hello, b"MAIL FROM:<a@b.c>")
+    for place in (inbox, gone, other, inbox):
+        await client.say(f"RCPT TO:<{place.address}>".encode())
+    await client.say(b"DATA")
+    await app.house.store.remove_inbox(gone.id, None, force=True)
+    client.writer.write(MAIL + b".\r\n")
+    count = 4 if hello.startswith(b"LHLO") else 1
+    answers = [(await client.reply()).decode().strip() for _ in range(count)]
+
+    rows = (await app.house.store.messages(MessageQuery())).rows
+    told = {row.inbox_id: f"250 2.0.0 stored as {row.id}" for row in rows}
+    refused = {gone.id: "550 5.1.1 the inbox is gone"}
+    expected = [{**told, **refused}[place.id] for place in (inbox, gone, other, inbox)]
+    assert {inbox.id, other.id} == told.keys()
+    assert expected[:count] == answers
+    assert b"221" == (await client.say(b"QUIT"))[:3]
+
+
+async def test_mail_for_nobody_who_is_left_is_refused(
+    app: App, client: Client, inbox: Inbox
+) -> None:
+    await client.begin(inbox.address)
+    await app.house.store.remove_inbox(inbox.id, None, force=True)
+
+    assert b"550 5.1.1" == (await client.send(MAIL + b".\r\n"))[:9]
+
+
+def test_who_may_get_it_later_makes_the_sender_try_again() -> None:
+    assert "451 x" == for_all(["250 a", "451 x", "550 y"])
+    assert "250 a" == for_all(["550 y", "250 a", "250 b"])
+    assert "550 y" == for_all(["550 y", "550 y"])
+
+
+async def test_a_client_that_leaves_in_the_middle_leaves_nothing(
+    app: App, listener: Listener, inbox: Inbox
+) -> None:
+    for place in range(0, len(MAIL), 37):
+        client = await connect(listener)
+        await client.begin(inbox.address)
+        client.writer.write(MAIL[:place])
+        await client.writer.drain()
+        client.writer.close()
+    whole = await connect(listener)
+    await whole.begin(inbox.address)
+    await whole.send(MAIL + b".\r\n")
+    whole.writer.close()
+
+    assert ["Over SMTP"] == await subjects(app)

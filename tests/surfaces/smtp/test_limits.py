@@ -1,0 +1,228 @@
+"""Size, memory, lines and patience have limits, and whoever reaches one is told."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tracemalloc
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from postroom.app import App
+from postroom.model.inbox import Inbox
+from postroom.model.limits import Limits
+from postroom.model.stored import MessageQuery
+from postroom.operations import keeping
+from postroom.operations.keeping import KEPT_BYTES
+from postroom.surfaces.smtp import server
+from postroom.surfaces.smtp.server import Listener, listening
+from postroom.surfaces.smtp.session import MOST_ERRORS, MOST_RECIPIENTS, Session
+from postroom.surfaces.smtp.taking import MOST_TEXT_LINE_BYTES
+from tests.mails import new_inbox
+from tests.surfaces.smtp.conftest import Client, connect
+from tests.surfaces.smtp.mails import MAIL, subjects
+
+
+async def test_a_mail_over_the_limit_is_refused_and_one_at_it_is_not(
+    app: App, inbox: Inbox
+) -> None:
+    house = replace(app.house, limits=Limits(message_bytes=2_000))
+    settings = replace(app.settings, smtp_listen="127.0.0.1:0")
+    answers = []
+    async with listening(replace(app, house=house, settings=settings)) as listener:
+        assert listener is not None
+        for size in (2_000, 2_001, 3_000_000):
+            client = await connect(listener)
+            await client.begin(inbox.address)
+            head = b"Subject: x\r\n\r\n"
+            body = head + b"x" * (size - len(head) - 2) + b"\r\n"
+            answers.append((await client.send(body + b".\r\n"))[:9])
+            assert b"250" == (await client.say(b"NOOP"))[:3]
+            client.writer.close()
+        client = await connect(listener)
+        await client.reply()
+        early = await client.say(b"EHLO me", b"MAIL FROM:<a@b.c> SIZE=2001")
+        client.writer.close()
+
+    assert [b"250 2.0.0", b"552 5.3.4", b"552 5.3.4"] == answers
+    assert b"552 5.3.4" == early[:9]
+
+
+@pytest.mark.parametrize("cut", range(7))
+async def test_a_large_mail_is_kept_as_it_was_sent_wherever_it_is_cut(
+    app: App, client: Client, inbox: Inbox, cut: int
+) -> None:
+    raw = b"Subject: large\r\n\r\n" + b"x" * 10 + b"\r\n.y\r\n" * (3 * KEPT_BYTES // 6)
+    whole = raw.replace(b"\r\n.", b"\r\n..") + b".\r\n"
+    await client.begin(inbox.address)
+    for part in (whole[: 2 * KEPT_BYTES + cut], whole[2 * KEPT_BYTES + cut : -cut or None]):
+        client.writer.write(part)
+        await client.writer.drain()
+    answer = await client.send(whole[len(whole) - cut :])
+
+    [row] = (await app.house.store.messages(MessageQuery())).rows
+    message = await app.house.store.message(row.id, None)
+    assert b"250" == answer[:3]
+    assert message is not None
+    assert raw == await app.house.blobs.read(message.raw)
+
+
+async def test_a_mail_that_never_ends_is_not_held_in_memory(
+    app: App, listener: Listener, inbox: Inbox
+) -> None:
+    line = b"x" * 998 + b"\r\n"
+    tracemalloc.start()
+    try:
+        clients = [await connect(listener) for _ in range(8)]
+        for client in clients:
+            await client.begin(inbox.address)
+            for _ in range(40):
+                client.writer.write(line * 100)
+                await client.writer.drain()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    for client in clients:
+        client.writer.close()
+
+    assert held < 8 * 40 * 100 * len(line) / 2
+
+
+async def test_large_mails_are_taken_one_after_the_other_where_memory_is_short(
+    app: App, listener: Listener, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "MOST_BYTES_AT_ONCE", 1)
+    body = b"x\r\n" * KEPT_BYTES + b".\r\n"
+    clients = [await connect(listener) for _ in range(5)]
+    for number, client in enumerate(clients):
+        await client.begin(inbox.address)
+        client.writer.write(b"Subject: %d\r\n\r\n" % number + body)
+    answers = [(await client.reply())[:3] for client in clients]
+    for client in clients:
+        client.writer.close()
+
+    assert [b"250"] * 5 == answers
+    assert {"0", "1", "2", "3", "4"} == set(await subjects(app))
+
+
+@pytest.mark.parametrize(("size", "code"), [(0, b"250 2.0.0"), (1, b"554 5.6.0")])
+async def test_a_line_of_a_mail_has_an_end(
+    client: Client, inbox: Inbox, size: int, code: bytes
+) -> None:
+    await client.begin(inbox.address)
+    line = b"x" * (MOST_TEXT_LINE_BYTES + size)
+    answer = await client.send(b"Subject: x\r\n\r\nshort\r\n" + line + b"\r\nend\r\n.\r\n")
+
+    assert code == answer[:9]
+
+
+async def test_whoever_does_not_read_our_answers_is_sent_away(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "Session", partial(Session, idle_s=0.5))
+    settings = replace(app.settings, smtp_listen="127.0.0.1:0")
+    async with listening(replace(app, settings=settings)) as listener:
+        assert listener is not None
+        deaf = socket.create_connection(("127.0.0.1", listener.port))
+        deaf.setblocking(False)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(60):
+            with pytest.raises(ConnectionError):
+                await loop.sock_sendall(deaf, b"NOOP\r\n" * 5_000_000)
+        deaf.close()
+
+
+async def test_too_many_recipients_wait_for_another_mail(app: App, client: Client) -> None:
+    await new_inbox(app.house)
+    await client.reply()
+    await client.say(b"EHLO me", b"MAIL FROM:<a@b.c>")
+    answers = [
+        await client.say(f"RCPT TO:<bo+{number}@postroom.localhost>".encode())
+        for number in range(MOST_RECIPIENTS + MOST_ERRORS + 1)
+    ]
+
+    assert b"250" == answers[MOST_RECIPIENTS - 1][:3]
+    assert {b"452 4.5.3"} == {answer[:9] for answer in answers[MOST_RECIPIENTS:]}
+    await client.say(b"DATA")
+    assert b"250" == (await client.send(MAIL + b".\r\n"))[:3]
+
+
+async def test_whoever_brings_too_many_mails_is_told_to_wait_and_nobody_else(
+    app: App, inbox: Inbox
+) -> None:
+    house = replace(app.house, limits=replace(app.house.limits, smtp_per_minute=2))
+    settings = replace(app.settings, smtp_listen="127.0.0.1:0")
+    async with listening(replace(app, house=house, settings=settings)) as listener:
+        assert listener is not None
+        hasty, other = [
+            Client(*await asyncio.open_connection("127.0.0.1", listener.port, local_addr=(own, 0)))
+            for own in ("127.0.0.1", "127.0.0.2")
+        ]
+        for client in (hasty, other):
+            await client.reply()
+            await client.say(b"EHLO me")
+        answers = [(await hasty.say(b"RSET", b"MAIL FROM:<a@b.c>"))[:9] for _ in range(4)]
+        welcome = (await other.say(b"MAIL FROM:<a@b.c>"))[:9]
+        for client in (hasty, other):
+            client.writer.close()
+
+    assert [b"250 2.1.0", b"250 2.1.0", b"450 4.7.1", b"450 4.7.1"] == answers
+    assert b"250 2.1.0" == welcome
+
+
+async def test_whoever_only_makes_mistakes_is_sent_away(client: Client) -> None:
+    await client.reply()
+    for _ in range(MOST_ERRORS - 1):
+        assert b"500" == (await client.say(b"BOGUS"))[:3]
+    client.writer.write(b"BOGUS\r\n")
+
+    assert b"421 4.7.0" in await client.reader.read()
+
+
+@pytest.mark.parametrize("line", [b"x" * 3_000, b"NOOP " + b"x" * 2_000 + b"\r\n"])
+async def test_a_line_that_is_too_long_ends_it(client: Client, line: bytes) -> None:
+    await client.reply()
+    client.writer.write(line)
+
+    assert b"500 5.5.2" in await client.reader.read()
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ([b"MAIL FROM:<a@b.c>"], b"503"),
+        ([b"EHLO"], b"501"),
+        ([b"EHLO me", b"RCPT TO:<a@b.c>"], b"503"),
+        ([b"EHLO me", b"DATA"], b"503"),
+        ([b"EHLO me", b"MAIL FROM:a@b.c"], b"501"),
+        ([b"EHLO me", b"MAIL FROM:<a@b.c> FOO=1"], b"555"),
+        ([b"EHLO me", b"MAIL FROM:<a@b.c> SIZE=x"], b"501"),
+        ([b"EHLO me", b"MAIL FROM:<a@b.c> BODY=BINARYMIME"], b"501"),
+        ([b"EHLO me", b"MAIL FROM:<a@b.c> BODY=8BITMIME SMTPUTF8"], b"250"),
+        ([b"EHLO me", "MAIL FROM:<ä@ö.example> SMTPUTF8".encode()], b"250"),
+        ([b"EHLO me", b"MAIL FROM:<>", b"MAIL FROM:<>"], b"503"),
+        ([b"EHLO me", b"MAIL FROM:<>", b"RSET", b"MAIL FROM:<>"], b"250"),
+        ([b"EHLO me", b"STARTTLS"], b"503"),
+        ([b"HELO me"], b"250"),
+        ([b"VRFY bo"], b"252"),
+        ([b"HELP"], b"214"),
+        ([b"NOOP\0"], b"500"),
+        ([b"QUIT"], b"221"),
+    ],
+)
+async def test_commands_out_of_turn_are_refused(
+    client: Client, lines: list[bytes], code: bytes
+) -> None:
+    await client.reply()
+
+    assert code == (await client.say(*lines))[:3]
+
+
+async def test_an_empty_line_is_answered(client: Client) -> None:
+    await client.reply()
+
+    assert b"500 5.5.2" == (await client.say(b""))[:9]
+    assert b"500 5.5.2" == (await client.say(b" "))[:9]
+    assert b"250" == (await client.say(b"NOOP"))[:3]
