@@ -23,6 +23,7 @@ from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest.server import Door, build
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.mcp.test_fuzz import NASTY, is_answer, mutants
+from tests.surfaces.mcp.test_waiting import until_waiting
 
 REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
 NEWEST = REVISIONS[-1]
@@ -312,9 +313,8 @@ async def test_a_wait_ends_when_its_client_leaves(http, app, ctx, revision):
     arguments = {"inbox_id": inbox.id, "timeout_s": 300}
     asked = ask(http, "tools/call", revision, name="wait_for_message", arguments=arguments)
     asking = asyncio.create_task(asked)
-    async with asyncio.timeout(20):
-        while not app.house.watch._subscriptions:  # noqa: ASYNC110 - nobody is told
-            await asyncio.sleep(0.01)
-        asking.cancel()
-        while app.house.watch._subscriptions:  # noqa: ASYNC110 - nobody is told
-            await asyncio.sleep(0.01)
+    await until_waiting(app, 1)
+    asking.cancel()
+    await until_waiting(app, 0)
+
+    assert not app.house.watch._subscriptions

@@ -11,6 +11,7 @@ from msgspec.json import decode
 from postroom.errors import MailError
 from postroom.operations.context import Context
 from postroom.operations.operation import call
+from postroom.surfaces.mcp.explaining import explain_error
 from postroom.surfaces.mcp.fitting import as_text, fit
 from postroom.surfaces.mcp.tool import Body, Tool
 from postroom.surfaces.shapes import answer
@@ -33,6 +34,13 @@ async def call_tool(ctx: Context, tool: Tool, given: Mapping[str, Any]) -> dict[
     if not (tool.whole or is_error):
         body = fit(body, tool.go_on)
     return _result(tool.stamp(body, perf_counter() - started), is_error=is_error)
+
+
+def failed_call(tool: Tool | None, error: MailError) -> dict[str, Any]:
+    """The answer to a call that came to nothing before its arguments were known."""
+    if tool is None:
+        return _result(explain_error(error), is_error=True)
+    return _result(tool.stamp(_failure(tool, error), 0), is_error=True)
 
 
 def _failure(tool: Tool, error: MailError) -> Body:

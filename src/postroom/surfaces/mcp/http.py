@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+)
 from typing import Any, Protocol
 
 from mcp.server.context import ServerRequestContext
@@ -14,10 +19,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from postroom.errors import StorageFull
 from postroom.model.key import Caller
 from postroom.operations.arrivals import Arrivals, known
 from postroom.operations.room import Room
 from postroom.surfaces.mcp.exchange import answer, plain_call
+from postroom.surfaces.mcp.refusing import Ends, refusal
+from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.presence import while_there
 
 _CALLER = "postroom.caller"
@@ -45,7 +53,7 @@ class McpEndpoint:
     """An ASGI application for one path of an HTTP server, which explains the MailErrors it raises.
 
     An answer is plain JSON, which costs half of a stream, unless the client asks for progress.
-    Calls of the tools that are *waiting* take no room.
+    Calls of *tools* that wait for mail take no room.
     """
 
     def __init__(
@@ -55,10 +63,12 @@ class McpEndpoint:
         most_bytes: int,
         room: Room,
         arrivals: Arrivals,
-        waiting: Collection[str] = (),
+        tools: Iterable[Tool] = (),
     ) -> None:
         self._server, self._door, self._most_bytes = server, door, most_bytes
         self._room, self._arrivals = room, arrivals
+        self._tools = {tool.name: tool for tool in tools}
+        waiting = [name for name, tool in self._tools.items() if tool.operation.waits]
         self._waiting = tuple(f'"{name}"'.encode() for name in waiting)
         self._plain = _manager(server, most_bytes, json_response=True)
         self._streaming = _manager(server, most_bytes, json_response=False)
@@ -77,11 +87,19 @@ class McpEndpoint:
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
-        bearer, chunks = known(caller.key_id), _chunks(receive)
+        ends = Ends()
+        try:
+            async with self._body(ends.of(_chunks(receive)), headers, caller) as body:
+                with self._place(body):
+                    await self._serve({**scope, _CALLER: caller}, body, receive, send)
+        except StorageFull as error:
+            await refusal(error, ends, self._tools)(scope, receive, send)
+
+    def _body(
+        self, chunks: AsyncIterator[bytes], headers: Headers, caller: Caller
+    ) -> AbstractAsyncContextManager[bytes]:
         stated = headers.get("content-length", "")
-        async with self._arrivals.body(chunks, bearer, self._most_bytes, stated) as body:
-            with self._place(body):
-                await self._serve({**scope, _CALLER: caller}, body, receive, send)
+        return self._arrivals.body(chunks, known(caller.key_id), self._most_bytes, stated)
 
     def _place(self, body: bytes) -> AbstractContextManager[None]:
         return nullcontext() if self._is_waiting(body) else self._room.place()

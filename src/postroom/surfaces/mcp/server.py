@@ -131,7 +131,6 @@ def http_app(
     from postroom.surfaces.mcp.http import McpEndpoint, caller_of
 
     tools = _tools(app, toolsets, read_only=read_only)
-    waiting = frozenset(tool.name for tool in tools if tool.operation.waits)
     server = make_server(app, tools, caller_of)
     most_bytes = app.settings.limits.request_bytes
-    return McpEndpoint(server, door, most_bytes, app.room, app.arrivals, waiting)
+    return McpEndpoint(server, door, most_bytes, app.room, app.arrivals, tools)

@@ -1,0 +1,115 @@
+"""A call that there is no space for is answered as a call."""
+
+from __future__ import annotations
+
+import json
+
+import httpx2
+import pytest
+
+from postroom.errors import StorageFull
+from postroom.operations.keeping import KEPT_BYTES
+from postroom.surfaces.mcp.refusing import Ends, refusal
+from postroom.surfaces.mcp.toolsets import choose_tools
+from tests.mails import new_inbox
+from tests.surfaces.mcp.test_http import JSON, NEWEST, REVISIONS, connected, headers, serving
+
+TOOLS = {tool.name: tool for tool in choose_tools(useful=["imap"])}
+LONG = "x" * 4 * KEPT_BYTES
+
+
+@pytest.fixture
+async def url(app, tmp_path):
+    """A server that cannot write down what comes."""
+    app.arrivals.folder = tmp_path / "not there"
+    async with serving(app) as url:
+        yield url
+
+
+@pytest.fixture
+async def key(app):
+    return await app.owner_key()
+
+
+@pytest.fixture
+async def post(url, key):
+    """Posts bytes to the server."""
+    sent = {"Authorization": f"Bearer {key}", "Accept": f"{JSON}, text/event-stream"}
+    sent |= {"Content-Type": JSON, **headers("tools/call", REVISIONS[0])}
+    async with httpx2.AsyncClient(headers=sent, timeout=60) as client:
+        yield lambda content: client.post(url, content=content)
+
+
+@pytest.mark.parametrize("revision", [REVISIONS[0], NEWEST])
+async def test_the_official_client_hears_it_from_the_tool(app, ctx, url, key, tmp_path, revision):
+    inbox = await new_inbox(ctx)
+    letter = {"inbox_id": inbox.id, "recipient": "x@example.com", "subject": "Hi", "body": LONG}
+    async with connected(url, key, revision) as client:
+        full = await client.call_tool("send_email", letter)
+        app.arrivals.folder = tmp_path
+        again = await client.call_tool("send_email", letter)
+
+    error = full.structured_content["error"]
+    assert full.is_error
+    assert ("INTERNAL_ERROR", "storage_full") == (error["code"], error["details"]["kind"])
+    assert error == json.loads(full.content[0].text)["error"]
+    assert (False, "captured") == (again.is_error, again.structured_content["status"])
+
+
+PARAMS = {"name": "send_email", "arguments": {"body": LONG, "id": 8, "method": "tools/list"}}
+HEAD = {"jsonrpc": "2.0", "id": 7, "method": "tools/call"}
+
+
+@pytest.mark.parametrize("spaces", [(",", ":"), (" , ", " : ")], ids=["tight", "spaced"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        {**HEAD, "params": PARAMS},
+        {"method": "tools/call", "params": PARAMS, "jsonrpc": "2.0", "id": 7},
+        {"params": PARAMS, **HEAD},
+        {"id": 7, "params": PARAMS, "method": "tools/call", "jsonrpc": "2.0"},
+    ],
+    ids=" ".join,
+)
+async def test_whose_answer_it_is_stands_at_either_end(post, call, spaces):
+    response = await post(json.dumps(call, separators=spaces).encode())
+
+    answer = response.json()
+    assert (200, 7) == (response.status_code, answer["id"])
+    assert answer["result"]["isError"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({"method": "tools/call", "params": {**PARAMS, "arguments": LONG}}),
+        json.dumps({"params": PARAMS, "id": 7, "method": "tools/call", "more": {}}),
+        json.dumps({"params": PARAMS, "method": "tools/call", "id": 7.5}),
+        json.dumps({"params": PARAMS, "method": "tools/call", "id": None}),
+        f'{{"method":"tools/call","params":"{LONG}\\",\\"id\\":7}}"}}',
+        f'{{"id":007,"method":"tools/call","params":"{LONG}"}}',
+        f'{{"id":"\\x","method":"tools/call","params":"{LONG}"}}',
+        LONG,
+        f'"id":7}}{LONG}',
+    ],
+)
+async def test_an_answer_that_is_nobodys_we_know_of_is_an_error_of_http(post, body):
+    response = await post(body.encode())
+
+    answer = response.json()
+    assert (507, None) == (response.status_code, answer["id"])
+    assert "storage_full" == answer["error"]["data"]["details"]["kind"]
+
+
+async def test_what_is_no_call_of_a_tool_is_an_error_of_the_protocol(post):
+    response = await post(json.dumps({**HEAD, "method": "tools/list", "params": PARAMS}).encode())
+
+    assert (507, 7) == (response.status_code, response.json()["id"])
+
+
+def test_each_tool_explains_it_in_the_words_of_its_contract():
+    ends = Ends(b'{"id":7,"method":"tools/call","params":{"name":"imap_search_messages"')
+
+    answer = json.loads(refusal(StorageFull("no space"), ends, TOOLS).body)
+
+    assert {"error", "meta"} == answer["result"]["structuredContent"].keys()
