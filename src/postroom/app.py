@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from postroom.blocking import finish_threads
 from postroom.config import Settings
+from postroom.errors import Conflict, StorageFull, Unavailable
 from postroom.model.audit import Deed
 from postroom.model.key import ALL_SCOPES, Caller, Key
 from postroom.operations.arrivals import Arrivals
@@ -21,6 +23,7 @@ from postroom.operations.rates import Rates
 from postroom.operations.room import Room
 from postroom.operations.turns import Turns
 from postroom.parts import (
+    is_new,
     make_embedder,
     make_inbound,
     make_live_imap,
@@ -31,16 +34,24 @@ from postroom.parts import (
     read_trust,
     synced_imap,
 )
+from postroom.pipeline.counts import Counts
 from postroom.pipeline.house import House
+from postroom.pipeline.ownership import own_blobs, refuse_without_database
 from postroom.pipeline.parsing import Parser
+from postroom.pipeline.tally import Tally
+from postroom.ports.blobs import BlobStore
 
 if TYPE_CHECKING:
     from postroom.pipeline.errands import Errands
     from postroom.pipeline.outbox import Outbox
 
+log = logging.getLogger(__name__)
+
 _MOST_ACCOUNTS = 1_000
 _LEAVE_S = 15.0
 """How long a command waits for the relay before it leaves the rest to a server."""
+
+_LOOK_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -214,24 +225,57 @@ def _owner_key(now: datetime) -> Key:
     return Key(OWNER_KEY_ID, "owner", tuple(sorted(ALL_SCOPES)), None, None, None, now, None)
 
 
+async def _refuse_without_database(settings: Settings, blobs: BlobStore) -> None:
+    """Make no new house where there are blobs. Raises Conflict."""
+    try:
+        if is_new(settings):
+            await refuse_without_database(blobs)
+    except Conflict:
+        if is_new(settings):  # otherwise another process has made this house just now
+            raise
+
+
+async def _if_it_answers(looking: Awaitable[None]) -> None:
+    """Look whose the blobs are; if nobody answers now, whoever removes some asks again."""
+    try:
+        async with asyncio.timeout(_LOOK_S):
+            await looking
+    except (OSError, StorageFull, Unavailable) as error:  # a timeout is an OSError, too
+        log.warning("blobs.unknown", extra={"error": str(error) or "this takes too long"})
+
+
 @asynccontextmanager
-async def open_app(settings: Settings) -> AsyncIterator[App]:
-    """Open the store and the blobs that the settings name, and close them in the end."""
+async def open_app(
+    settings: Settings, tally: Tally | None = None, *, uses_blobs: bool = True
+) -> AsyncIterator[App]:
+    """Open the store and the blobs that the settings name, and close them in the end.
+
+    One of several processes has a part of their *tally*. Who does not *use* the blobs does not ask
+    whose they are, either.
+
+    Raises:
+        Conflict: they are those of another house, or the database is half moved.
+    """
     from postroom.providers.webhooks.guard import Guard
     from postroom.providers.webhooks.poster import HttpPoster
 
     trust = read_trust(settings)
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    blobs = open_blobs(settings)
+    if uses_blobs:
+        await _if_it_answers(_refuse_without_database(settings, blobs))
     store = await open_store(settings)
     parser = Parser(settings.limits)
     embedder = make_embedder(settings)
     providers = make_providers(settings)
     imap = None
     try:
+        if uses_blobs:
+            await _if_it_answers(own_blobs(store, blobs))
         imap = make_live_imap(settings, await synced_imap(store, providers))
         house = House(
             store=store,
-            blobs=open_blobs(settings),
+            blobs=blobs,
             imap=imap,
             limits=settings.limits,
             parser=parser,
@@ -244,6 +288,7 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
             embedder=embedder,
             memory_search=settings.memory_search,
             providers=providers,
+            counts=Counts(tally),
         )
         limits = settings.limits
         rates = Rates(per_second=limits.requests_per_second, burst=limits.requests_burst)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.config import ConfigError, Settings
@@ -167,6 +168,20 @@ def make_providers(settings: Settings) -> Accounts:
     return Accounts(
         settings.data_dir / "secrets", settings.secrets, endpoints, settings.limits.message_bytes
     )
+
+
+def is_new(settings: Settings) -> bool:
+    """Whether to open the store would make a new file."""
+    return settings.database_url is None and not (settings.data_dir / "postroom.db").exists()
+
+
+def is_house(folder: Path) -> bool:
+    """Whether a folder holds all of a house: a database, and the blobs that are that one's."""
+    from postroom.blobs.file_mark import FileMark
+    from postroom.store.sqlite.backup import house_of
+
+    house = house_of(folder / "postroom.db")
+    return house is not None and house == FileMark(folder / "blobs").read_now()
 
 
 async def open_store(settings: Settings) -> SqlStore:

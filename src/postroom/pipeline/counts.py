@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping
+
+from postroom.pipeline.tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -44,17 +45,22 @@ FAILED = {
 COUNTED = HAPPENED | FAILED
 """Every counter there is, and what it counts."""
 
+_BY_ITSELF = "by itself"
+
 
 class Counts:
-    """Counters by name; a name that is not in the table is a bug."""
+    """Counters by name; a name that is not in the table is a bug.
 
-    def __init__(self) -> None:
-        self._counted: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
+    With several processes, each adds to its own part of the tally, and asked it tells the sum.
+    """
+
+    def __init__(self, tally: Tally | None = None) -> None:
+        self.tally = tally or Tally()
 
     def add(self, name: str, count: int = 1) -> None:
         if name not in HAPPENED:
             raise KeyError(name)
-        self._counted[name] += count
+        self.tally.own((_BY_ITSELF, name))[0] += count
 
     def failed(
         self,
@@ -70,9 +76,14 @@ class Counts:
         """
         if name not in FAILED:
             raise KeyError(name)
-        self._counted[name] += count
+        self.tally.own((_BY_ITSELF, name))[0] += count
         level = logging.WARNING if cause is None else logging.ERROR
         log.log(level, name.replace("_", ".", 1), extra=about, exc_info=cause)
 
+    def totals(self) -> dict[str, int]:
+        """Every counter of the table."""
+        found = self.tally.totals()
+        return {name: sum(found.get((_BY_ITSELF, name), ())) for name in COUNTED}
+
     def __getitem__(self, name: str) -> int:
-        return self._counted[name]
+        return self.totals()[name]

@@ -85,6 +85,15 @@ def test_the_first_start_shows_the_key_and_the_second_does_not(data):
     assert "owner" == Session(data=str(data)).run(lambda app: app.authenticate(key)).key_id
 
 
+def test_a_house_elsewhere_is_offered_over_http_alone_and_tells_no_password(data, database_url):
+    """What a client starts knows the folder and not the database: it would find another house."""
+    with serving(data, POSTROOM_DATABASE_URL=database_url) as said:
+        [over_http] = clients_in(said)
+
+    assert "http" == over_http["type"]
+    assert database_url not in said
+
+
 def test_the_demo_prints_lines_that_work_and_the_same_key_again(data):
     with serving(data, "--demo") as first:
         found = fetch(curl_in(first))

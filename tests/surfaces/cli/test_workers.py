@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
+import sqlite3
 import subprocess
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -112,6 +116,55 @@ def test_one_that_is_killed_is_replaced_and_the_others_go_on(
     assert ["bo@postroom.localhost"] * 20 == found
 
 
+def test_metrics_are_those_of_all_and_outlive_them(tmp_path: Path) -> None:
+    with running(tmp_path / "data", workers=3) as server:
+        wait_until(lambda: len(children(server.process.pid)) == 3)
+        ask_often(server, 12)
+        wait_until(lambda: asked(server) == (12, 12))
+        before = [asked(server) for _ in range(12)]
+        tell(children(server.process.pid), signal.SIGKILL)
+        after = [asked(server) for _ in range(6)]
+        ask_often(server, 3)
+        wait_until(lambda: asked(server) == (15, 15))
+
+    assert {(12, 12)} == {*before, *after}
+
+
+def ask_often(server: Running, times: int) -> None:
+    for _ in range(times):
+        ask(server, "/v1/inboxes")
+
+
+def asked(server: Running) -> tuple[int, int]:
+    """How often the list was asked for, by the counter and by the histogram."""
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    counted = (
+        'postroom_http_requests_total{method="GET",route="/v1/inboxes",status="200"} ',
+        'postroom_http_request_seconds_bucket{route="/v1/inboxes",le="+Inf"} ',
+    )
+    first, second = (
+        sum(int(line.removeprefix(start)) for line in lines if line.startswith(start))
+        for start in counted
+    )
+    return first, second
+
+
+def test_a_crew_that_is_too_old_for_its_database_says_so_and_ends(tmp_path: Path) -> None:
+    """A newer Postroom has been there: whoever starts us anew may start that one."""
+    with running(tmp_path / "data", workers=2) as server:
+        wait_until(lambda: len(children(server.process.pid)) == 2)
+        with closing(sqlite3.connect(server.data / "postroom.db")) as database:
+            database.execute("PRAGMA user_version = 100000")
+        tell(children(server.process.pid), signal.SIGKILL)
+        code = server.process.wait(PATIENCE_S)
+
+    said = (tmp_path / "data.log").read_text()
+    assert 1 == code
+    assert "error: this database has schema 100000" in said
+    assert "Traceback" not in said
+
+
 def test_a_worker_does_what_others_have_left(tmp_path: Path, database_url: str) -> None:
     """Mail for later is delivered by a process that serves nobody."""
     env = environment(tmp_path / "data", {"POSTROOM_DATABASE_URL": database_url})
@@ -131,14 +184,23 @@ def test_a_worker_does_what_others_have_left(tmp_path: Path, database_url: str) 
                 "--subject", "Later", "--body-text", "x", "--send-at", soon)  # fmt: skip
     run("draft", "send", draft["id"])
 
-    worker = subprocess.Popen(command("worker"), env=env, stdout=subprocess.PIPE, text=True)
+    with working(env) as worker:
+        wait_until(lambda: run("message", "list", bo["id"])["total"] == 1)
+        worker.terminate()
+        assert 0 == worker.wait(PATIENCE_S)
+
+
+@contextmanager
+def working(env: dict[str, str], *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker that has begun."""
+    worker = subprocess.Popen(
+        command("worker", *options), env=env, stdout=subprocess.PIPE, text=True
+    )
     patience = threading.Timer(PATIENCE_S, worker.kill)
     patience.start()
     try:
         assert "at work" in worker.stdout.readline()
-        wait_until(lambda: run("message", "list", bo["id"])["total"] == 1)
-        worker.terminate()
-        assert 0 == worker.wait(PATIENCE_S)
+        yield worker
     finally:
         patience.cancel()
         worker.kill()
@@ -146,7 +208,49 @@ def test_a_worker_does_what_others_have_left(tmp_path: Path, database_url: str) 
         worker.stdout.close()
 
 
-@pytest.mark.parametrize("words", [("serve", "--workers", "2"), ("serve",), ("worker",)])
+def test_a_worker_can_be_watched(tmp_path: Path) -> None:
+    with working(environment(tmp_path / "data"), "--port", "0") as worker:
+        port = re.search(r"port (\d+)", worker.stdout.readline())[1]
+        url = f"http://127.0.0.1:{port}"
+        said = {path: status_of(url + path) for path in ("/readyz", "/metrics", "/v1/inboxes")}
+        with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        worker.terminate()
+        assert 0 == worker.wait(PATIENCE_S)
+
+    assert {"/readyz": 200, "/metrics": 200, "/v1/inboxes": 404} == said
+    assert "\npostroom_outbox_sent_total 0\n" in text
+
+
+def status_of(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def test_a_worker_whose_port_is_taken_says_so(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        done = subprocess.run(
+            command("worker", "--port", port),
+            env=environment(tmp_path / "data"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert 5 == done.returncode
+    assert f"port {port} of 127.0.0.1 is taken" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("serve", "--workers", "2"), ("serve",), ("worker",), ("worker", "--port", "0")]
+)
 def test_who_is_told_to_stop_does_not_wait_for_a_database_that_hangs(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -57,8 +57,12 @@ def smtp_words(wanted: str | None, port: int | None) -> str:
     return f"smtp://{host}:{port}"
 
 
-def banner(url: str, data_dir: Path, key: KeyWords, smtp: str) -> str:
-    """The whole of it."""
+def banner(url: str, data_dir: Path, key: KeyWords, smtp: str, *, is_in_folder: bool = True) -> str:
+    """The whole of it.
+
+    What a client starts over stdio finds the house only if all of it *is in the folder*: a
+    database and a bucket have addresses and passwords, which belong in no line to paste.
+    """
     over_http: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
     header = ""
     if key.pasted is not None:
@@ -74,13 +78,19 @@ def banner(url: str, data_dir: Path, key: KeyWords, smtp: str) -> str:
             f"  key       {key.said}",
             f'  try it    curl -s {header}"{url}/v1/search/messages?q=invoice"',
             "",
-            "  Add it to an MCP client, over stdio:",
-            f"    {_client(mcp_command(data_dir))}",
-            "  or over HTTP:",
+            *(_over_stdio(data_dir) if is_in_folder else ("  Add it to an MCP client over HTTP:",)),
             f"    {_client(over_http)}",
             "",
             "  Stop it with Ctrl-C.",
         ]
+    )
+
+
+def _over_stdio(data_dir: Path) -> tuple[str, ...]:
+    return (
+        "  Add it to an MCP client, over stdio:",
+        f"    {_client(mcp_command(data_dir))}",
+        "  or over HTTP:",
     )
 
 

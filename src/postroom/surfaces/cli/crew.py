@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 
+TRIES = 4
+"""Once each place has failed so often in a row and nobody is at work, we give up."""
+
 _TOO_SOON_S = 1.0
+_MOST_PAUSE_S = 30.0
+_LOOK_S = 0.1
 _PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+Work = Callable[[int, Callable[[], None]], int]
+"""What one of them does: given its place, and whom to tell once it is at work; the exit code."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """One of so many: who has it, since when, and how often in a row nobody got to work there."""
+
+    process: int = 0
+    started_at: float = 0.0
+    failures: int = 0
+    due_at: float = 0.0
 
 
 class Crew:
@@ -24,66 +44,95 @@ class Crew:
     needs some is done `apart`.
     """
 
-    def __init__(self, count: int, work: Callable[[], object]) -> None:
-        self._count = count
+    def __init__(self, count: int, work: Work) -> None:
         self._work = work
-        self._started_at: dict[int, float] = {}
+        self._places = [_Place() for _ in range(count)]
+        # A byte for each place, which its process sets: even killed, it has told us.
+        self._at_work = mmap.mmap(-1, count)
         self._is_stopping = False
+        self._code = 0
 
-    def run(self) -> None:
-        """Return when all have ended, after SIGTERM or SIGINT."""
+    def run(self) -> int:
+        """Return when all have ended: 0 after SIGTERM or SIGINT.
+
+        If none of them can begin, the exit code of the last: whoever started us may start
+        something newer.
+        """
         before = [signal.signal(number, self._stop) for number in _SIGNALS]
         try:
-            for _ in range(self._count):
-                self._start()
-            while self._started_at:
+            while not self._is_stopping or self._present():
+                self._start_due()
                 self._wait()
         finally:
             self._stop()
             for number, handler in zip(_SIGNALS, before, strict=True):
                 signal.signal(number, handler)
+        return self._code
 
-    def _start(self) -> None:
+    def _present(self) -> list[int]:
+        return [place.process for place in self._places if place.process]
+
+    def _start_due(self) -> None:
+        for number, place in enumerate(self._places):
+            if not (place.process or self._is_stopping) and place.due_at <= time.monotonic():
+                self._start(number, place)
+
+    def _start(self, number: int, place: _Place) -> None:
         sys.stdout.flush()
+        self._at_work[number] = 0
         # A signal waits until the child has its own answer to it, and we know of the child.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        parent = os.getpid()
         process = os.fork()
         if process == 0:
-            self._be_one()
-        self._started_at[process] = time.monotonic()
+            self._be_one(number, parent)
+        place.process, place.started_at = process, time.monotonic()
         if self._is_stopping:
             os.kill(process, signal.SIGTERM)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
-    def _be_one(self) -> None:
-        code = 1
-        try:
-            for number in _SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            _end_with_parent()
-            self._work()
-            code = 0
-        except Exception:
-            log.exception("worker.failed")
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
+    def _be_one(self, number: int, parent: int) -> None:
+        def is_at_work() -> None:
+            self._at_work[number] = 1
+
+        for signal_number in _SIGNALS:
+            signal.signal(signal_number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        _do_and_exit(lambda: self._work(number, is_at_work), parent)
 
     def _wait(self) -> None:
-        process, status = os.wait()
-        started_at = self._started_at.pop(process, None)
-        if started_at is None or self._is_stopping:
+        """Until one has ended, or for a moment if one is to be started later."""
+        present = self._present()
+        is_one_due = not self._is_stopping and len(present) < len(self._places)
+        if is_one_due:
+            time.sleep(_LOOK_S)
+        if present:
+            process, status = os.waitpid(-1, os.WNOHANG if is_one_due else 0)
+            if process in present:
+                number = next(n for n, p in enumerate(self._places) if p.process == process)
+                self._note_end(number, os.waitstatus_to_exitcode(status))
+
+    def _note_end(self, number: int, code: int) -> None:
+        place = self._places[number]
+        process, place.process = place.process, 0
+        if self._is_stopping:
             return
-        log.error("worker.ended", extra={"pid": process, "status": status})
-        if time.monotonic() - started_at < _TOO_SOON_S:
-            time.sleep(_TOO_SOON_S)
-        if not self._is_stopping:
-            self._start()
+        log.error("worker.ended", extra={"pid": process, "code": code})
+        place.failures = 0 if self._at_work[number] else place.failures + 1
+        self._at_work[number] = 0
+        now = time.monotonic()
+        if place.failures:
+            place.due_at = now + min(_TOO_SOON_S * 2 ** (place.failures - 1), _MOST_PAUSE_S)
+        elif now - place.started_at < _TOO_SOON_S:
+            place.due_at = now + _TOO_SOON_S
+        if not any(self._at_work[:]) and all(place.failures >= TRIES for place in self._places):
+            log.error("crew.ended", extra={"tries": place.failures, "code": code})
+            self._code = 128 - code if code < 0 else code or 1
+            self._stop()
 
     def _stop(self, *_: object) -> None:
         self._is_stopping = True
-        for process in self._started_at:
+        for process in self._present():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGTERM)
 
@@ -91,23 +140,30 @@ class Crew:
 def apart(work: Callable[[], int]) -> int:
     """Do something in a process of its own and return its exit code: no thread of it stays here."""
     sys.stdout.flush()
+    parent = os.getpid()
     process = os.fork()
     if process == 0:
-        code = 1
-        try:
-            _end_with_parent()
-            code = work()
-        except Exception:
-            log.exception("worker.failed")
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
+        _do_and_exit(work, parent)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def _end_with_parent() -> None:
+def _do_and_exit(work: Callable[[], int], parent: int) -> None:
+    code = 1
+    try:
+        _end_with(parent)
+        code = work()
+    except Exception:
+        log.exception("worker.failed")
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _end_with(parent: int) -> None:
     """Be told to stop when the parent is killed; only Linux knows how."""
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it was killed before we could ask for that
+        os._exit(1)

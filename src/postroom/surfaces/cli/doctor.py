@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from postroom import __version__
 from postroom.config import ConfigError
-from postroom.errors import Conflict, MailError
+from postroom.errors import Conflict, MailError, TooNew
 from postroom.surfaces.cli.exits import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.streams import write_json
@@ -196,10 +197,14 @@ async def _house(settings: Settings) -> AsyncIterator[Finding]:
             for check in (_store, _blobs, _keys, _outbox, _clock):
                 yield await check(app)
     except (MailError, OSError) as error:
-        yield Finding("database", "problem", str(error), _mend_database(settings))
+        yield Finding("database", "problem", str(error), _mend_database(settings, error))
 
 
-def _mend_database(settings: Settings) -> str:
+def _mend_database(settings: Settings, error: Exception) -> str:
+    if isinstance(error, TooNew):
+        return f"install the Postroom that made it, or a newer one; this is {__version__}"
+    if isinstance(error, Conflict):
+        return "do what it says; nothing is damaged"
     if settings.database_url is None:
         return "`postroom verify` says more; restore a backup if the file is damaged"
     return "see that POSTROOM_DATABASE_URL leads to it and that its user owns the database"

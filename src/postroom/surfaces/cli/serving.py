@@ -7,7 +7,7 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from postroom.surfaces.cli.session import Session
 if TYPE_CHECKING:
     from postroom.app import App
     from postroom.config import Settings
+    from postroom.pipeline.tally import Tally
     from postroom.surfaces.cli.banner import KeyWords
 
 _toolsets = click.option(
@@ -53,19 +54,31 @@ _read_only = click.option(
 @_read_only
 @click.pass_obj
 def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **given: Any) -> int:
+    from postroom.pipeline.tally import Tally
     from postroom.surfaces.cli.crew import Crew, apart
+    from postroom.surfaces.crowd import allow_files
 
-    settings = session.configuration(**given).settings
+    allow_files()
+    settings = session.sure_settings(**given)
     ports = Ports.take(settings)
     if workers == 1:
         asyncio.run(_alone(settings, ports, no_auth=no_auth, demo=demo))
         return OK
     # The threads of a bucket do not outlive a fork, and whoever comes after would wait for them.
-    if demo and (code := apart(lambda: _seed(settings, as_json=session.as_json))):
+    uses_bucket = settings.blobs_url is not None
+    if (demo or uses_bucket) and (
+        code := apart(lambda: _open_once(settings, demo=demo, as_json=session.as_json))
+    ):
         return code
     asyncio.run(_introduce(settings, ports, no_auth=no_auth, demo=demo))
-    Crew(workers, lambda: asyncio.run(_one_of_many(settings, ports, no_auth=no_auth))).run()
-    return OK
+
+    tally = Tally(workers)
+
+    def work(place: int, ready: Callable[[], None]) -> int:
+        one = _one_of_many(settings, ports, tally.part(place), no_auth=no_auth, ready=ready)
+        return _finish(one, as_json=session.as_json)
+
+    return Crew(workers, work).run()
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,13 @@ class Ports:
 
         port = self.smtp.getsockname()[1] if self.smtp else None
         url = base_url(settings.host, self.http.getsockname()[1])
-        return banner(url, settings.data_dir, words, smtp_words(settings.smtp_listen, port))
+        return banner(
+            url,
+            settings.data_dir,
+            words,
+            smtp_words(settings.smtp_listen, port),
+            is_in_folder=settings.database_url is None and settings.blobs_url is None,
+        )
 
 
 async def _alone(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
@@ -100,17 +119,23 @@ async def _alone(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool)
         await _serve(app, ports, no_auth=no_auth, ready=lambda: print(words, flush=True))
 
 
-def _seed(settings: Settings, *, as_json: bool) -> int:
-    """Make the demo, and return how that went."""
+def _open_once(settings: Settings, *, demo: bool, as_json: bool) -> int:
+    """See that the house can be opened, make the demo in it, and return how that went."""
     from postroom.app import open_app
     from postroom.surfaces.cli.demo.seeding import seed_demo
 
     async def seed() -> None:
         async with open_app(settings) as app:
-            await seed_demo(app)
+            if demo:
+                await seed_demo(app)
 
+    return _finish(seed(), as_json=as_json)
+
+
+def _finish(work: Coroutine[Any, Any, None], *, as_json: bool) -> int:
+    """Do it in a process apart, where nobody else would tell what went wrong."""
     try:
-        asyncio.run(seed())
+        asyncio.run(work)
     except MailError as error:
         return explain(error, as_json=as_json)
     return OK
@@ -122,17 +147,19 @@ async def _introduce(settings: Settings, ports: Ports, *, no_auth: bool, demo: b
     from postroom.surfaces.mcp.server import http_app
     from postroom.surfaces.rest.server import Door
 
-    async with open_app(settings) as app:
+    async with open_app(settings, uses_blobs=settings.blobs_url is None) as app:
         # What is loaded now is loaded once, for all of them.
         http_app(app, Door.of(app, no_auth=no_auth), toolsets=settings.toolsets, read_only=False)
         print(await _greeting(app, ports, no_auth=no_auth, demo=demo), flush=True)
 
 
-async def _one_of_many(settings: Settings, ports: Ports, *, no_auth: bool) -> None:
+async def _one_of_many(
+    settings: Settings, ports: Ports, tally: Tally, *, no_auth: bool, ready: Callable[[], None]
+) -> None:
     from postroom.app import open_app
 
-    async with open_app(settings) as app:
-        await _serve(app, ports, no_auth=no_auth)
+    async with open_app(settings, tally) as app:
+        await _serve(app, ports, no_auth=no_auth, ready=ready)
 
 
 async def _greeting(app: App, ports: Ports, *, no_auth: bool, demo: bool) -> str:
@@ -143,9 +170,7 @@ async def _greeting(app: App, ports: Ports, *, no_auth: bool, demo: bool) -> str
     return ports.banner(app.settings, words)
 
 
-async def _serve(
-    app: App, ports: Ports, *, no_auth: bool, ready: Callable[[], None] | None = None
-) -> None:
+async def _serve(app: App, ports: Ports, *, no_auth: bool, ready: Callable[[], None]) -> None:
     from postroom.surfaces.mcp.server import http_app
     from postroom.surfaces.rest.server import Door, build, serve_on
     from postroom.surfaces.smtp.server import listening
@@ -164,24 +189,51 @@ async def _serve(
         await serve_on(
             ports.http,
             asgi,
-            ready=lambda _port: ready() if ready else None,
+            ready=lambda _port: ready(),
             stopping=app.hurry,
         )
 
 
 @click.command(help="Do what happens by itself (sending, webhooks, the index) and serve nobody.")
+@click.option(
+    "--port",
+    metavar="NUMBER",
+    help="Where to answer /healthz, /readyz and /metrics.  [default: nowhere]",
+)
 @click.pass_obj
-def worker(session: Session) -> None:
-    async def work(app: App) -> None:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        async with app.at_work():
-            print("Postroom is at work. Stop it with Ctrl-C.", flush=True)
-            await stop.wait()
-            app.hurry()
+def worker(session: Session, /, *, port: str | None) -> None:
+    if port is None:
+        asyncio.run(_work(session.sure_settings(), _unwatched))
+        return
+    from postroom.surfaces.rest.server import build_health, listen, serve_on
 
-    session.run(work)
+    settings = session.sure_settings(port=port)
+    bound = listen(settings.host, settings.port)
+
+    async def watched(app: App) -> None:
+        await serve_on(bound, build_health(app), ready=_say_where, stopping=app.hurry)
+
+    asyncio.run(_work(settings, watched))
+
+
+async def _work(settings: Settings, until: Callable[[App], Awaitable[None]]) -> None:
+    from postroom.app import open_app
+
+    async with open_app(settings) as app, app.at_work():
+        print("Postroom is at work. Stop it with Ctrl-C.", flush=True)
+        await until(app)
+
+
+def _say_where(port: int) -> None:
+    print(f"How it goes is at port {port}: /healthz, /readyz and /metrics.", flush=True)
+
+
+async def _unwatched(app: App) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+    app.hurry()
 
 
 async def _prepare(app: App, *, demo: bool) -> str | None:
@@ -212,7 +264,7 @@ def mcp(session: Session, /, *, key: str | None, **given: Any) -> None:
 
     gc.freeze()
     gc.enable()
-    settings = session.configuration(**given).settings
+    settings = session.sure_settings(**given)
 
     async def run() -> None:
         async with open_app(settings) as app, app.filling_in():

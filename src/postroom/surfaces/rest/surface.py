@@ -23,11 +23,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.app import App
-from postroom.errors import MailError, NotFound, RateLimited
+from postroom.errors import MailError, NotFound, RateLimited, Unavailable
 from postroom.model.key import POSTING
 from postroom.operations.arrivals import Bearer, known, stranger
 from postroom.operations.context import Context
 from postroom.operations.operation import call
+from postroom.surfaces.crowd import http_connections
 from postroom.surfaces.presence import while_there
 from postroom.surfaces.rest.answers import respond
 from postroom.surfaces.rest.arguments import choose, read_arguments, read_query
@@ -87,6 +88,7 @@ class Surface:
         metrics: Metrics,
     ) -> None:
         self._app, self._door, self._metrics, self._mounts = app, door, metrics, mounts
+        self._pages, self._present, self._most = frozenset(pages), 0, _most_present()
         self._resources: Paths[Resource] = Paths()
         for path, answers in _by_path(routes).items():
             bound = {method: self._answer(rows) for method, rows in answers.items()}
@@ -99,15 +101,18 @@ class Surface:
             await send({"type": "websocket.close", "code": 1000})
             return
         visit = _Visit(scope, send)
+        self._present += 1
         try:
             await self._serve(visit, receive)
         finally:
+            self._present -= 1
             self._metrics.record(visit.method, visit.route, visit.status or _GONE, visit.seconds)
 
     async def _serve(self, visit: _Visit, receive: Receive) -> None:
         request = Request(visit.scope, receive)
         try:
             self._door.check_origin(request.headers)
+            self._check_present(visit)
             if mounted := self._mounted(visit):
                 await mounted(visit.scope, receive, visit.send)
                 return
@@ -123,12 +128,17 @@ class Surface:
                 await asyncio.sleep(min(error.retry_after, _PAUSE_S))
         await response(visit.scope, receive, visit.send)
 
+    def _check_present(self, visit: _Visit) -> None:
+        """Keep some connections for others; how we are, we tell everybody. Raises Unavailable."""
+        if self._present > self._most and visit.scope["path"] not in self._pages:
+            raise Unavailable("too many are being answered; try again", retry_after=1)
+
     def _refuse(self, error: Exception, visit: _Visit) -> Response:
         """The last door: what is inside us goes into the log and not to the caller."""
         cause = None if isinstance(error, MailError) else error
         if not isinstance(error, MailError):
             error = MailError("something went wrong on our side; it is in the log")
-        self._metrics.errors[error.code] += 1
+        self._metrics.refuse(error.code)
         response = as_problem(error, visit.scope)
         if KINDS[error.code].status >= 500:
             context = {**visit.context, "code": error.code, "error": str(error)}
@@ -150,7 +160,7 @@ class Surface:
         visit.route = resource.path
         answer = resource.answers.get("GET" if request.method == "HEAD" else request.method)
         if answer is None:
-            self._metrics.errors["method_not_allowed"] += 1
+            self._metrics.refuse("method_not_allowed")
             return problem(
                 "method_not_allowed",
                 f"{request.method} does nothing here; allowed are {resource.allowed}",
@@ -196,6 +206,12 @@ class Surface:
         request.scope[POSTED_BY] = values["provider"]
         address = request.client.host if request.client else ""
         return stranger(address), route.expect(ctx, values["provider"], request.headers)
+
+
+def _most_present() -> int:
+    """How many we have for a while: not all that may be connected, so that others are told so."""
+    most = http_connections()
+    return most - most // 16
 
 
 def _by_path(routes: Iterable[Route]) -> dict[str, dict[str, list[Route]]]:
