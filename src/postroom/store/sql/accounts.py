@@ -11,7 +11,9 @@ from postroom.model.account import Account, AccountState, RefusedChange
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.page import Found, Slice
 from postroom.model.remote import RemoteRef, Unfetched
+from postroom.store.sql.conditions import Conditions
 from postroom.store.sql.inboxes import add_inbox
+from postroom.store.sql.pages import Listing
 from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -19,6 +21,7 @@ _COLUMNS = """a.id, a.provider, a.address, i.id, a.state, a.detail,
     (SELECT count(*) FROM messages m WHERE m.inbox = a.inbox), a.total, a.synced_at, a.created_at,
     a.options, a.refusal, a.number"""
 _TABLES = "accounts a JOIN inboxes i ON i.number = a.inbox"
+_LISTING = Listing(_COLUMNS, _TABLES, "a.number", position=-1)
 INSERT = """
     INSERT INTO accounts (id, provider, address, inbox, options, state, detail, created_at)
     VALUES (:id, :provider, :address, :inbox, :options, :state, :detail, :created_at)
@@ -80,29 +83,10 @@ def add_account(tx: Transaction, account: Account, name: str) -> None:
 
 def list_accounts(tx: Transaction, visible: Visible, page: Slice) -> Found[Account]:
     """Oldest first."""
-    among, params = ("IS NOT NULL", {}) if visible is None else any_of("id", sorted(visible))
-    counted = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE i.id {among}", **params)
-    total: int = counted[0] if counted else 0
-    start, offset = page.after[0] if page.after else 0, page.offset
-    if page.after:
-        passed = tx.one(
-            f"SELECT count(*) FROM {_TABLES} WHERE i.id {among} AND a.number <= :start",
-            **params,
-            start=start,
-        )
-        offset = passed[0] if passed else 0
-    rows = tx.all(
-        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE i.id {among} AND a.number > :start
-             ORDER BY a.number LIMIT :limit OFFSET :skipped""",
-        **params,
-        start=start,
-        limit=page.limit,
-        skipped=page.offset,
-    )
-    has_more = rows and offset + len(rows) < total
-    return Found(
-        tuple(_account(row) for row in rows), total, offset, (rows[-1][-1],) if has_more else None
-    )
+    where = Conditions()
+    if visible is not None:
+        where.among("i.id", "id", sorted(visible))
+    return _LISTING.page(tx, where, page, _account)
 
 
 def get_account(tx: Transaction, account_id: str, visible: Visible) -> Account | None:

@@ -15,6 +15,7 @@ from postroom.model.sending import Sent
 from postroom.model.stored import Added
 from postroom.store.seal import START, Seal
 from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.pages import Listing
 from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds, to_text
 from postroom.store.transaction import Row, Transaction
 
@@ -22,6 +23,7 @@ _AT_ONCE = 2_000
 _MOST_TOLD = 50
 _CONTENT = "id, at, actor, action, target, inbox, details, namespace"
 _COLUMNS = f"number, {_CONTENT}, hash"
+_LISTING = Listing(_COLUMNS, "audit", "number", is_newest_first=True)
 
 _VALUES = ":id, :at, :actor, :action, :target, :inbox, :details, :namespace"
 
@@ -157,29 +159,7 @@ def _named(number: int, row: Row) -> dict[str, object]:
 
 def find_entries(tx: Transaction, query: AuditQuery) -> Found[AuditEntry]:
     """One page of the log, newest first."""
-    where = _conditions(query)
-    counted = tx.one(f"SELECT count(*) FROM audit WHERE {where.sql}", **where.params)
-    total: int = counted[0] if counted else 0
-    before = query.page.after[0] if query.page.after else 2**62
-    offset = query.page.offset
-    if query.page.after:
-        passed = tx.one(
-            f"SELECT count(*) FROM audit WHERE {where.sql} AND number >= :before",
-            **where.params,
-            before=before,
-        )
-        offset = passed[0] if passed else 0
-    rows = tx.all(
-        f"""SELECT {_COLUMNS} FROM audit WHERE {where.sql} AND number < :before
-             ORDER BY number DESC LIMIT :limit OFFSET :skipped""",
-        **where.params,
-        before=before,
-        limit=query.page.limit,
-        skipped=query.page.offset,
-    )
-    has_more = rows and offset + len(rows) < total
-    found = tuple(_entry(row) for row in rows)
-    return Found(found, total, offset, (rows[-1][0],) if has_more else None)
+    return _LISTING.page(tx, _conditions(query), query.page, _entry)
 
 
 def _conditions(query: AuditQuery) -> Conditions:

@@ -9,6 +9,7 @@ from postroom.model.draft import StoredDraft
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.pages import Listing
 from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
@@ -18,6 +19,7 @@ WORDS_KEPT = timedelta(days=7)
 _COLUMNS = """d.number, d.id, i.id, d.arguments, d.send_at, d.created_at, d.updated_at,
     d.message_id, d.revision"""
 _TABLES = "drafts d JOIN inboxes i ON i.number = d.inbox"
+_LISTING = Listing(_COLUMNS, _TABLES, "d.number", is_newest_first=True)
 INSERT = """
     INSERT INTO drafts (id, inbox, arguments, send_at, created_at, updated_at, revision)
     VALUES (:id, :inbox, :arguments, :send_at, :created_at, :updated_at, 1)
@@ -83,27 +85,7 @@ def list_drafts(
         where.among("d.inbox", "inbox", inboxes)
     if inbox_id is not None:
         where.add("i.id = :inbox_id", inbox_id=inbox_id)
-    total = _count(tx, where)
-    start, skipped = page.offset, page.offset
-    if page.after:
-        rest = Conditions()
-        rest.add(f"{where.sql} AND d.number < :after", **where.params, after=int(page.after[0]))
-        where, start, skipped = rest, total - _count(tx, rest), 0
-    rows = tx.all(
-        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql}
-             ORDER BY d.number DESC LIMIT :limit OFFSET :skipped""",
-        **where.params,
-        limit=page.limit,
-        skipped=skipped,
-    )
-    has_more = bool(rows) and start + len(rows) < total
-    place = (rows[-1][0],) if has_more else None
-    return Found(tuple(_draft(row) for row in rows), total, start, place)
-
-
-def _count(tx: Transaction, where: Conditions) -> int:
-    row = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE {where.sql}", **where.params)
-    return int(row[0]) if row else 0
+    return _LISTING.page(tx, where, page, _draft)
 
 
 def sent_as(tx: Transaction, draft_id: str, revision: int) -> str | None:

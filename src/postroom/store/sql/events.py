@@ -13,12 +13,14 @@ from postroom.model.inbox import Visible
 from postroom.model.message import Recipient
 from postroom.model.page import Found
 from postroom.store.sql.conditions import Conditions, within
+from postroom.store.sql.pages import Listing
 from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
 from postroom.store.sql.webhooks import put_on_its_way
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = "e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data"
 _TABLES = "events e JOIN inboxes i ON i.number = e.inbox"
+_LISTING = Listing(_COLUMNS, _TABLES, "e.number")
 INSERT_EVENT = """
     INSERT INTO events (id, type, at, inbox, thread, message, data)
     VALUES (:id, :type, :at, :inbox, :thread, :message, :data) RETURNING number
@@ -66,30 +68,7 @@ def add_event(
 
 def find_events(tx: Transaction, query: EventQuery) -> Found[Event]:
     """One page of events, oldest first."""
-    where = _conditions(tx, query)
-    counted = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE {where.sql}", **where.params)
-    total: int = counted[0] if counted else 0
-    offset = query.page.offset
-    start = query.page.after[0] if query.page.after else 0
-    if query.page.after:
-        passed = tx.one(
-            f"SELECT count(*) FROM {_TABLES} WHERE {where.sql} AND e.number <= :start",
-            **where.params,
-            start=start,
-        )
-        offset = passed[0] if passed else 0
-    rows = tx.all(
-        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql} AND e.number > :start
-             ORDER BY e.number LIMIT :limit OFFSET :skipped""",
-        **where.params,
-        start=start,
-        limit=query.page.limit,
-        skipped=query.page.offset,
-    )
-    has_more = rows and offset + len(rows) < total
-    return Found(
-        tuple(_event(row) for row in rows), total, offset, (rows[-1][0],) if has_more else None
-    )
+    return _LISTING.page(tx, _conditions(tx, query), query.page, _event)
 
 
 def _conditions(tx: Transaction, query: EventQuery) -> Conditions:

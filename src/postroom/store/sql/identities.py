@@ -9,12 +9,14 @@ from postroom.model.account import Identity
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.page import Found, Slice
 from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.pages import Listing
 from postroom.store.sql.values import dumps, from_text, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """d.id, d.email, CASE WHEN d.name = '' THEN i.name ELSE d.name END, d.signature, i.id,
     i.account_id, d.is_default, d.number"""
 _TABLES = "identities d JOIN inboxes i ON i.number = d.inbox"
+_LISTING = Listing(_COLUMNS, _TABLES, "d.number", position=-1)
 INSERT = """
     INSERT INTO identities (id, inbox, email, name, signature, is_default)
     VALUES (:id, :inbox, :email, :name, :signature, :is_default)
@@ -122,28 +124,7 @@ def list_identities(
         where.among("d.inbox", "inbox", inboxes)
     if inbox_id is not None:
         where.add("i.id = :inbox_id", inbox_id=inbox_id)
-    counted = tx.one(f"SELECT count(*) FROM {_TABLES} WHERE {where.sql}", **where.params)
-    total: int = counted[0] if counted else 0
-    start, offset = page.after[0] if page.after else 0, page.offset
-    if page.after:
-        passed = tx.one(
-            f"SELECT count(*) FROM {_TABLES} WHERE {where.sql} AND d.number <= :start",
-            **where.params,
-            start=start,
-        )
-        offset = passed[0] if passed else 0
-    rows = tx.all(
-        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where.sql} AND d.number > :start
-             ORDER BY d.number LIMIT :limit OFFSET :skipped""",
-        **where.params,
-        start=start,
-        limit=page.limit,
-        skipped=page.offset,
-    )
-    has_more = rows and offset + len(rows) < total
-    return Found(
-        tuple(_identity(row) for row in rows), total, offset, (rows[-1][-1],) if has_more else None
-    )
+    return _LISTING.page(tx, where, page, _identity)
 
 
 def default_identity(tx: Transaction, inbox_id: str) -> Identity | None:

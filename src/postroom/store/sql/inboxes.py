@@ -12,15 +12,18 @@ from postroom.store.recall.mail import unshelve_mail
 from postroom.store.search.jobs import remove_inbox as unindex_inbox
 from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.changing import OF_MESSAGES
+from postroom.store.sql.conditions import Conditions
 from postroom.store.sql.events import remove_events
 from postroom.store.sql.identities import add_own_identity, is_taken
 from postroom.store.sql.last_words import keep_last_words
 from postroom.store.sql.memory_links import learnt_from
 from postroom.store.sql.memory_removal import forget_without_mail
+from postroom.store.sql.pages import Listing
 from postroom.store.sql.values import any_of, caseless, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = "id, address, name, account_id, created_at"
+_LISTING = Listing(f"{_COLUMNS}, number", "inboxes", "number", position=-1)
 
 INSERT_INBOX = """
     INSERT INTO inboxes (id, address, name, account_id, client_id, payload, created_at)
@@ -66,34 +69,10 @@ def add_inbox(tx: Transaction, inbox: Inbox, client_id: str | None, payload: byt
 
 def list_inboxes(tx: Transaction, visible: Visible, page: Slice) -> Found[Inbox]:
     """Oldest first."""
-    among, params = ("IS NOT NULL", {}) if visible is None else any_of("id", sorted(visible))
-    counted = tx.one(f"SELECT count(*) FROM inboxes WHERE id {among}", **params)
-    total: int = counted[0] if counted else 0
-    start = page.after[0] if page.after else 0
-    rows = tx.all(
-        f"""SELECT {_COLUMNS}, number FROM inboxes WHERE id {among} AND number > :start
-             ORDER BY number LIMIT :limit OFFSET :offset""",
-        **params,
-        start=start,
-        limit=page.limit,
-        offset=page.offset,
-    )
-    offset = page.offset
-    if page.after:
-        offset = _before(tx, among, params, int(start))
-    has_more = offset + len(rows) < total and rows
-    return Found(
-        tuple(_inbox(row) for row in rows), total, offset, (rows[-1][-1],) if has_more else None
-    )
-
-
-def _before(tx: Transaction, among: str, params: dict[str, object], start: int) -> int:
-    row = tx.one(
-        f"SELECT count(*) FROM inboxes WHERE id {among} AND number <= :start",
-        **params,
-        start=start,
-    )
-    return int(row[0]) if row else 0
+    where = Conditions()
+    if visible is not None:
+        where.among("id", "id", sorted(visible))
+    return _LISTING.page(tx, where, page, _inbox)
 
 
 def get_inbox(tx: Transaction, inbox_id: str, visible: Visible) -> Inbox | None:

@@ -6,10 +6,13 @@ from datetime import datetime
 
 from postroom.model.key import Key
 from postroom.model.page import Found, Slice
+from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.pages import Listing
 from postroom.store.sql.values import dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = "id, name, scopes, inboxes, namespaces, accounts, created_at, last_used_at"
+_LISTING = Listing(f"{_COLUMNS}, number", "keys", "number", position=-1)
 
 PUT_KEY = """
     INSERT INTO keys (
@@ -77,24 +80,7 @@ def mark_used(tx: Transaction, key_id: str, now: datetime) -> None:
 
 def list_keys(tx: Transaction, page: Slice) -> Found[Key]:
     """Oldest first."""
-    start = page.after[0] if page.after else 0
-    counts = tx.one(
-        "SELECT count(*), coalesce(sum(CASE WHEN number <= :start THEN 1 ELSE 0 END), 0) FROM keys",
-        start=start,
-    )
-    total, before = counts or (0, 0)
-    offset = before if page.after else page.offset
-    rows = tx.all(
-        f"""SELECT {_COLUMNS}, number FROM keys WHERE number > :start
-             ORDER BY number LIMIT :limit OFFSET :offset""",
-        start=start,
-        limit=page.limit,
-        offset=page.offset,
-    )
-    has_more = rows and offset + len(rows) < total
-    return Found(
-        tuple(_key(row) for row in rows), total, offset, (rows[-1][-1],) if has_more else None
-    )
+    return _LISTING.page(tx, Conditions(), page, _key)
 
 
 def remove_key(tx: Transaction, key_id: str) -> bool:

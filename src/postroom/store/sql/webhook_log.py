@@ -8,43 +8,29 @@ from postroom.errors import Conflict, NotFound
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.model.webhook import WebhookDelivery
+from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.pages import Listing
 from postroom.store.sql.values import moment, seconds
 from postroom.store.sql.webhooks import webhook_number
 from postroom.store.transaction import Row, Transaction
 
-_DELIVERY = """
-    SELECT d.number, d.id, w.id, coalesce(e.id, ''), coalesce(e.type, ''), d.status, d.attempts,
-           d.code, d.detail, d.created_at, d.next_at, d.inbox, coalesce(d.until, 0)
-      FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
-      LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event
-"""
+_COLUMNS = """d.number, d.id, w.id, coalesce(e.id, ''), coalesce(e.type, ''), d.status, d.attempts,
+    d.code, d.detail, d.created_at, d.next_at, d.inbox, coalesce(d.until, 0)"""
+_TABLES = """webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
+    LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event"""
+_LISTING = Listing(
+    _COLUMNS, _TABLES, "d.number", is_newest_first=True, counted="webhook_deliveries d"
+)
+_DELIVERY = f"SELECT {_COLUMNS} FROM {_TABLES}"
 
 
 def list_deliveries(
     tx: Transaction, webhook_id: str, visible: Visible, page: Slice
 ) -> Found[WebhookDelivery]:
     """The log of a webhook, newest first. Raises NotFound."""
-    number = webhook_number(tx, webhook_id, visible)
-    counted = tx.one("SELECT count(*) FROM webhook_deliveries WHERE webhook = :n", n=number)
-    total: int = counted[0] if counted else 0
-    before = page.after[0] if page.after else 2**62
-    passed = tx.one(
-        "SELECT count(*) FROM webhook_deliveries WHERE webhook = :n AND number >= :before",
-        n=number,
-        before=before,
-    )
-    offset = passed[0] if page.after and passed else page.offset
-    rows = tx.all(
-        f"""{_DELIVERY} WHERE d.webhook = :n AND d.number < :before
-             ORDER BY d.number DESC LIMIT :limit OFFSET :skipped""",
-        n=number,
-        before=before,
-        limit=page.limit,
-        skipped=page.offset,
-    )
-    has_more = rows and offset + len(rows) < total
-    shown = tuple(_delivery(row) for row in rows)
-    return Found(shown, total, offset, (rows[-1][0],) if has_more else None)
+    where = Conditions()
+    where.add("d.webhook = :n", n=webhook_number(tx, webhook_id, visible))
+    return _LISTING.page(tx, where, page, _delivery)
 
 
 def _delivery(row: Row) -> WebhookDelivery:
