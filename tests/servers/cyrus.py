@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -30,10 +31,7 @@ sasl_pwcheck_method: saslauthd
 sasl_saslauthd_path: {home}/mux
 sasl_mech_list: PLAIN LOGIN
 allowplaintext: yes
-tls_server_cert: {certificate}
-tls_server_key: {key}
 delete_mode: immediate
-expunge_mode: immediate
 specialusealways: yes
 autocreate_users: anyone
 autocreate_quota: 0
@@ -46,13 +44,13 @@ xlist-archive: Archive
 xlist-junk: Junk
 idlesocket: {home}/conf/socket/idle
 lmtpsocket: {home}/conf/socket/lmtp
-"""
+{more}"""
 _MASTER = """START {{
   recover cmd="ctl_cyrusdb -C {home}/imapd.conf -r"
 }}
 SERVICES {{
   imap cmd="{bin}imapd -T 3600 -C {home}/imapd.conf" listen="127.0.0.1:{imap}" prefork=1
-  imaps cmd="{bin}imapd -T 3600 -s -C {home}/imapd.conf" listen="127.0.0.1:{imaps}" prefork=1
+  {name} cmd="{command} -C {home}/imapd.conf" listen="127.0.0.1:{port}" prefork=1
 }}
 EVENTS {{
 }}
@@ -62,20 +60,26 @@ _FOLDERS = ("conf", "conf/socket", "conf/proc", "conf/log", "conf/db", "data")
 
 
 @dataclass
-class Cyrus:
-    """A server that runs while its `with` block does."""
+class CyrusMaster(ABC):
+    """A server that runs while its `with` block does, and offers one thing beside IMAP."""
 
     home: Path = field(init=False)
     imap: int = field(init=False)
-    imaps: int = field(init=False)
-    certificate: Path = field(init=False)
+    port: int = field(init=False)
     process: subprocess.Popen[bytes] = field(init=False, repr=False)
+
+    @abstractmethod
+    def settings(self) -> str:
+        """More lines of its settings."""
+
+    @abstractmethod
+    def service(self, programs: str) -> tuple[str, str]:
+        """The name of the other thing, and the command that offers it."""
 
     def __enter__(self) -> Self:
         self.home = open_folder()
-        self.certificate, key = make_certificate(self.home)
-        self.imap, self.imaps = free_ports(2)
-        self._write(key, _unpacked())
+        self.imap, self.port = free_ports(2)
+        self._write()
         self._passwords = _check_passwords(self.home / "mux")
         self.process = subprocess.Popen(
             [
@@ -88,11 +92,15 @@ class Cyrus:
             start_new_session=True,
         )
         try:
-            wait_for_greeting(self.imap, self.process, self.home / "stderr.log")
+            self.wait()
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def wait(self) -> None:
+        """Return when it answers."""
+        wait_for_greeting(self.imap, self.process, self.home / "stderr.log")
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
@@ -100,17 +108,44 @@ class Cyrus:
         self._passwords.close()
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def _write(self, key: Path, programs: str) -> None:
+    def _write(self) -> None:
         for name in _FOLDERS:
             (self.home / name).mkdir()
-        (self.home / "imapd.conf").write_text(
-            _IMAPD.format(home=self.home, certificate=self.certificate, key=key)
-        )
+        programs = _unpacked()
+        name, command = self.service(programs)
+        (self.home / "imapd.conf").write_text(_IMAPD.format(home=self.home, more=self.settings()))
         (self.home / "cyrus.conf").write_text(
-            _MASTER.format(home=self.home, bin=programs, imap=self.imap, imaps=self.imaps)
+            _MASTER.format(
+                home=self.home,
+                bin=programs,
+                imap=self.imap,
+                name=name,
+                command=command,
+                port=self.port,
+            )
         )
         for path in (self.home, *self.home.rglob("*")):
             shutil.chown(path, "cyrus", "mail")
+
+
+@dataclass
+class Cyrus(CyrusMaster):
+    """Cyrus with IMAP over TLS, too."""
+
+    certificate: Path = field(init=False)
+
+    @property
+    def imaps(self) -> int:
+        return self.port
+
+    def settings(self) -> str:
+        self.certificate, key = make_certificate(self.home)
+        return (
+            f"expunge_mode: immediate\ntls_server_cert: {self.certificate}\ntls_server_key: {key}\n"
+        )
+
+    def service(self, programs: str) -> tuple[str, str]:
+        return "imaps", f"{programs}imapd -T 3600 -s"
 
 
 def _unpacked() -> str:

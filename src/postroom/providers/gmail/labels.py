@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from postroom.errors import MailError
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.providers.gmail.client import GmailClient
 from postroom.providers.web.api import ApiRefused
+from postroom.providers.web.places import Places
 
 _MAILBOXES = {"INBOX": INBOX, "SENT": SENT, "DRAFT": DRAFTS, "SPAM": JUNK, "TRASH": TRASH}
 IDS = {name: key for key, name in _MAILBOXES.items()}
@@ -17,14 +19,12 @@ _EXISTS = (400, 409)
 
 
 @dataclass(eq=False)
-class GmailLabels:
-    """What is known of the labels of an account; `names` has the name of each id."""
+class GmailLabels(Places):
+    """The labels of an account; a slash in a name is a part of it, and no level."""
 
     client: GmailClient
-    names: dict[str, str] = field(default_factory=dict)
 
     async def learn(self) -> None:
-        """Ask which labels there are."""
         self.names = {
             str(row["id"]): str(row["name"])
             for row in await self.client.labels()
@@ -40,32 +40,17 @@ class GmailLabels:
         """The names of those labels of a message that are its owner's."""
         return tuple(self.names[key] for key in keys if key in self.names)
 
-    def named(self, name: str) -> str | None:
-        """The id of a label, if we know it."""
-        folded = name.casefold()
-        return next((k for k, other in self.names.items() if other.casefold() == folded), None)
-
     def renamed_since(self, before: Mapping[str, str]) -> list[str]:
         """Labels that are called otherwise than they were."""
         return [key for key, name in self.names.items() if before.get(key, name) != name]
 
-    async def id_of(self, name: str) -> str:
-        """The id of a label; it is made if it is not there, by us or meanwhile by its owner."""
-        found = self.named(name)
-        if found is not None:
-            return found
+    async def create(self, path: str, parent: str | None) -> str | MailError:
         try:
-            key = str((await self.client.create_label(name))["id"])
+            return str((await self.client.create_label(path))["id"])
         except ApiRefused as refusal:
             if refusal.status not in _EXISTS:
                 raise
-            await self.learn()
-            found = self.named(name)
-            if found is None:
-                raise
-            return found
-        self.names[key] = name
-        return key
+            return refusal
 
 
 def mailboxes_of(keys: Sequence[str]) -> tuple[str, ...]:
