@@ -17,14 +17,15 @@
     │   └── ProviderTimeout       provider_timeout
     ├── Unavailable           unavailable        not now; `retry_after` says when
     ├── StorageFull           storage_full       no space left; free some and retry
-    └── Unstorable            internal           the database takes this neither now nor later
+    ├── Unstorable            internal           the database takes this neither now nor later
+    └── TooNew                internal           a newer Postroom has made this database
 
 A surface keeps its own table from `code` to its words; nothing here knows of HTTP or MCP.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class MailError(Exception):
@@ -150,6 +151,17 @@ class StorageFull(MailError):
 
 class Unstorable(MailError):
     """The database refuses these very values: whoever has more to store goes on without them."""
+
+
+class TooNew(MailError):
+    """The database has a schema that only a newer Postroom knows."""
+
+    @classmethod
+    def of(cls, found: int, known: int) -> Self:
+        return cls(
+            f"this database has schema {found}, but this Postroom knows only {known}; "
+            "run the newer Postroom that made it, or restore a backup"
+        )
 
 
 def no_such(kind: str, identifier: str) -> str:

@@ -11,6 +11,7 @@ from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.model.account import Account, Capabilities
 from postroom.model.key import Scope
 from postroom.model.page import Page
+from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.request import Paged, Request
@@ -21,7 +22,7 @@ AccountId = Annotated[
     Field(
         min_length=1,
         max_length=64,
-        pattern=r"^[A-Za-z0-9_-]+$",
+        pattern=forms.HANDLE,
         description="The account.",
         examples=["work"],
     ),

@@ -91,10 +91,11 @@ class MessageFilter(Paged):
     def _query_is_q(cls, data: Any) -> Any:
         if not isinstance(data, dict) or data.get("query") is None:
             return data
-        if data.get("q") not in (None, data["query"]):
+        given = [data[name] for name in ("q", "query") if data.get(name) not in (None, "")]
+        if given[1:] not in ([], given[:1]):
             raise ValueError("q and query differ; they mean the same, so give one")
-        rest = {name: value for name, value in data.items() if name != "query"}
-        return {**rest, "q": data["query"]}
+        rest = {name: value for name, value in data.items() if name not in ("q", "query")}
+        return {**rest, "q": given[0] if given else ""}
 
     def criteria(self, ctx: Context) -> MessageQuery:
         """What the store is asked.

@@ -13,7 +13,7 @@ from postroom.operations.request import Accepts
 
 def _label(name: str) -> str:
     if not re.fullmatch(forms.NAME, name):
-        raise ValueError("a label is 1 to 128 characters on one line, not only spaces")
+        raise ValueError("a label is 1 to 128 characters on one line, and one can see it")
     return name
 
 
@@ -24,5 +24,5 @@ LabelName = Annotated[
     Accepts({"pattern": forms.NAME}),
 ]
 MailboxName = Annotated[
-    str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$"), AfterValidator(str)
+    str, Field(min_length=1, max_length=256, pattern=forms.MAILBOX_NAME), AfterValidator(str)
 ]

@@ -19,7 +19,7 @@ from postroom.operations.context import Context
 from postroom.operations.operation import operation
 from postroom.operations.request import Accepts
 
-Host = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9._:-]+$")]
+Host = Annotated[str, Field(min_length=1, max_length=255, pattern=forms.HOST)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Security = Literal["tls", "starttls", "none"]
 SCOPES: tuple[Literal["read", "draft", "send"], ...] = ("read", "draft", "send")

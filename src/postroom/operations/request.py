@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from postroom.errors import InvalidInput
+from postroom.operations import forms
 
 R = TypeVar("R", bound="Request")
 
@@ -128,7 +129,7 @@ Limit = Annotated[int, Field(ge=1, le=100, description="Results at most.", examp
 Offset = Annotated[int, Field(ge=0, le=2**53, description="Results to pass over.", examples=[0])]
 Cursor = Annotated[
     # Not empty: after the last page there is no next_cursor, and "" would begin all over again.
-    Annotated[str, Field(min_length=1, max_length=512)] | None,
+    Annotated[str, Field(min_length=1, max_length=16_384)] | None,
     Field(
         description="next_cursor of the page before.",
         examples=["WzE3Niw5XQ"],
@@ -244,8 +245,10 @@ def _problem(model: type[Request], item: Any) -> dict[str, object]:
 
 
 def _plain(item: Any) -> str:
+    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] in forms.IN_WORDS:
+        return forms.IN_WORDS[item["ctx"]["pattern"]]
     message = str(item["msg"]).removeprefix("Value error, ")
-    return message.replace("Input should be", "must be").replace("should have", "must have")
+    return re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -6,6 +6,7 @@ import re
 
 from postroom.errors import InvalidInput
 from postroom.mail.compose import parse_address
+from postroom.mail.fold import fold
 from postroom.rules.conditions import Notes
 from postroom.rules.definition import Action
 from postroom.rules.document import Mapping, Node, Place, Scalar, Sequence
@@ -105,7 +106,7 @@ def _flat(node: Mapping, problems: Notes) -> Action | None:
 
 
 def _checked(name: str, node: Node) -> str:
-    if not isinstance(node, Scalar) or node.value is None or not node.text.strip():
+    if not isinstance(node, Scalar) or node.value is None or not fold(node.text):
         raise _Wrong(node.place, f"`{name}` needs a value", ACTIONS[name].takes)
     text = node.text
     if name in ("apply_label", "remove_label"):

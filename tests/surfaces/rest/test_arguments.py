@@ -76,6 +76,13 @@ async def test_a_list_of_messages_needs_an_inbox_or_a_thread(rest, query):
         ("q=", 422),
         ("q=%20%C2%AD", 422),
         ("q=%00", 422),
+        ("q=&query=patch", 200),
+        ("q=patch&query=", 200),
+        ("q=patch&query=patch", 200),
+        ("q=patch&query=other", 422),
+        ("q=&query=", 422),
+        ("query=", 422),
+        ("labels=%E2%80%8B", 422),
         ("has_attachment=true", 200),
         ("has_attachment=1", 422),
         ("after_date=2016-12-31T23:59:60Z", 200),
@@ -85,7 +92,7 @@ async def test_a_list_of_messages_needs_an_inbox_or_a_thread(rest, query):
         ("after_date=2026-02-30", 422),
         ("after_date=yesterday", 422),
         ("cursor=AAAA", 422),
-        ("cursor=" + "A" * 513, 422),
+        ("cursor=" + "A" * 16_385, 422),
         ("thread_id=" + "t" * 64, 404),
         ("thread_id=" + "t" * 65, 422),
     ],
@@ -171,3 +178,21 @@ async def test_the_idempotency_key_may_be_an_argument_too_but_not_another_one(re
 
     assert 201 == same.status_code
     assert "conflict" == differs["code"]
+
+
+async def test_a_cursor_of_the_longest_question_there_can_be_is_taken_back(rest):
+    """It carries a number for each word, and here there are a thousand."""
+    words = "".join(chr(0x4E00 + number) for number in range(997))
+    for key in ("a", "b", "c"):
+        await rest.post("/v1/memories", key=key, text=f"{words} {key}")
+    asked = {"keywords": words, "limit": 1}
+
+    first = await rest.get("/v1/memories/fulltext", **asked)
+    await rest.post("/v1/memories", key="new", text=words)
+    second = await rest.get("/v1/memories/fulltext", **asked, cursor=first["next_cursor"])
+    third = await rest.get("/v1/memories/fulltext", **asked, cursor=second["next_cursor"])
+
+    pages = (first, second, third)
+    assert {"a", "b", "c"} == {page["results"][0]["key"] for page in pages}
+    assert [(3, 0), (3, 1), (3, 2)] == [(page["total"], page["offset"]) for page in pages]
+    assert "next_cursor" not in third

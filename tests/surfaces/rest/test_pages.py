@@ -13,7 +13,10 @@ import pytest
 
 from postroom.errors import StorageFull
 from postroom.pipeline.counts import COUNTED
+from postroom.pipeline.tally import Tally
+from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.pages import ASSETS
+from postroom.surfaces.rest.problems import KINDS
 from postroom.surfaces.rest.routes import ROUTES
 from postroom.surfaces.rest.server import build
 from tests.surfaces.rest.conftest import visiting
@@ -72,7 +75,7 @@ async def test_to_be_ready_leaves_nothing_behind(app, key, tmp_path):
     async with visiting(app, key) as rest:
         assert 200 == (await rest.send("GET", "/readyz")).status_code
 
-    assert [] == [path for path in (tmp_path / "data" / "blobs").rglob("*") if path.is_file()]
+    assert [] == list((tmp_path / "data" / "blobs").glob("??/*"))
 
 
 async def test_metrics_count_what_happens_by_itself(app, key):
@@ -129,6 +132,21 @@ async def test_metrics_are_what_a_scraper_reads(rest):
     ]
     assert sorted(counts) == counts
     assert 1 == counts[-1]
+
+
+def test_there_is_room_to_count_twice_as_much_as_can_happen():
+    tally = Tally()
+    metrics = Metrics(tally)
+    statuses = {200, 201, 204, 304, 499, *(kind.status for kind in KINDS.values())}
+    wrong = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "OTHER")
+    rows = {(row.method, row.path, status) for row in ROUTES for status in statuses}
+    rows |= {(method, row.path, 405) for row in ROUTES for method in wrong}
+    for method, path, status in rows:
+        for twice in ("", "/"):
+            metrics.record(method, path + twice, status, 0.1)
+
+    counted = [name for name in tally.totals() if name[0] == "requests"]
+    assert 2 * len(rows) == len(counted)
 
 
 class Links(HTMLParser):

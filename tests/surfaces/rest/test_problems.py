@@ -10,6 +10,7 @@ import pytest
 from postroom import errors
 from postroom.operations import inboxes
 from postroom.operations.operation import Operation
+from postroom.pipeline.tally import Tally
 from postroom.surfaces.rest.door import Door
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.problems import KINDS
@@ -20,6 +21,7 @@ from tests.surfaces.rest.conftest import visiting
 STATUSES = {
     errors.MailError: 500,
     errors.Unstorable: 500,
+    errors.TooNew: 500,
     errors.InvalidInput: 422,
     errors.Malformed: 400,
     errors.Unauthenticated: 401,
@@ -52,7 +54,7 @@ def failing(app, error):
         raise error
 
     route = Route("GET", "/v1/fails", Operation(run, inboxes.list_inboxes.scope))
-    return Surface(app, Door.of(app, no_auth=False), [route], {}, {}, Metrics())
+    return Surface(app, Door.of(app, no_auth=False), [route], {}, {}, Metrics(Tally()))
 
 
 def test_every_kind_of_error_has_a_status():
@@ -93,7 +95,7 @@ async def test_more_than_can_be_done_at_once_is_refused_until_there_is_room(app,
         raise errors.NotFound("done")
 
     route = Route("GET", "/v1/waits", Operation(run, inboxes.list_inboxes.scope))
-    slow = Surface(app, Door.of(app, no_auth=False), [route], {}, {}, Metrics())
+    slow = Surface(app, Door.of(app, no_auth=False), [route], {}, {}, Metrics(Tally()))
     async with visiting(app, key, asgi=slow) as rest:
         asked = [asyncio.create_task(rest.send("GET", "/v1/waits")) for _ in range(2)]
         for _ in asked:

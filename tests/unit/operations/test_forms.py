@@ -11,6 +11,9 @@ import pytest
 from postroom.errors import InvalidInput
 from postroom.mail.fold import fold
 from postroom.operations import forms
+from postroom.operations.accounts import RemoveAccount
+from postroom.operations.inboxes import CreateInbox
+from postroom.operations.memories import MemoryAdd
 from postroom.operations.organising import ApplyLabel
 from postroom.operations.request import parse_request
 
@@ -36,8 +39,22 @@ def test_a_validator_of_json_schema_reads_a_pattern_as_we_do(pattern):
     assert [] == [c for c in CHARACTERS if bool(ours.fullmatch(c)) != theirs.is_valid(c)]
 
 
-@pytest.mark.parametrize("name", ["Work\n", "\nWork", "a\x85b", " ", "\u3000", "", "x" * 129])
-def test_a_label_is_one_line_and_not_blank(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Work\n",
+        "\nWork",
+        "a\x85b",
+        " ",
+        "\u3000",
+        "",
+        "x" * 129,
+        "\u200b",
+        "\u2060 \ufe0f",
+        "\u3164",
+    ],
+)
+def test_a_label_is_one_line_that_can_be_seen(name):
     with pytest.raises(InvalidInput):
         parse_request(ApplyLabel, {"message_ids": ["msg_1"], "label": name})
 
@@ -45,3 +62,19 @@ def test_a_label_is_one_line_and_not_blank(name):
 @pytest.mark.parametrize("name", ["Work", "Zu erledigen", "仕事", "\U0001fae8", "x" * 128])
 def test_a_label_may_be_in_any_script(name):
     assert name == parse_request(ApplyLabel, {"message_ids": ["msg_1"], "label": name}).label
+
+
+@pytest.mark.parametrize(
+    ("request_type", "arguments", "told"),
+    [
+        (CreateInbox, {"username": "bob smith"}, "username: must be letters and digits, with"),
+        (CreateInbox, {"name": "a\nb"}, "name: must be on one line"),
+        (CreateInbox, {"name": "a" * 300}, "name: must have at most 256 characters"),
+        (RemoveAccount, {"account_id": "my work"}, "account_id: must be letters, digits, _ and -"),
+        (MemoryAdd, {"key": "a\tb", "text": "x"}, "key: must be on one line, without control"),
+        (MemoryAdd, {"key": "ana", "text": " "}, "text: must not be blank"),
+    ],
+)
+def test_what_a_text_must_be_is_told_in_words(request_type, arguments, told):
+    with pytest.raises(InvalidInput, match=told):
+        parse_request(request_type, arguments)

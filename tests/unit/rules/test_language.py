@@ -116,6 +116,7 @@ def rule_with(condition: str = "{subject: x}", action: str = "mark_read", more: 
         (rule_with("{any: []}"), 3, 11, "no condition in this list", ""),
         (rule_with("[]"), 3, 5, "a condition is a mapping", ""),
         (rule_with(action="apply_label"), 5, 5, "needs a value", ""),
+        (rule_with(action='apply_label: "\u200b"'), 5, 18, "needs a value", ""),
         (rule_with(action="{forward: nobody}"), 5, 15, "not an address", ""),
         (rule_with(action="{webhook: ftp://x}"), 5, 15, "no webhook", ""),
         (rule_with(action="{move: '*'}"), 5, 12, "every mailbox", ""),

@@ -17,6 +17,7 @@ from postroom.model.live import (
     LiveServer,
     Verification,
 )
+from postroom.operations import forms
 from postroom.operations.context import Context
 from postroom.operations.issues import Issues
 from postroom.operations.operation import operation
@@ -30,7 +31,7 @@ MOST_CAPABILITIES = 256
 AccountId = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9_-]{1,64}$",
+        pattern=forms.SHORT_HANDLE,
         description="The account.",
         examples=["default"],
     ),

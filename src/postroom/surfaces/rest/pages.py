@@ -41,6 +41,20 @@ _ASSET_POLICY = (
 def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
     """Each plain page under its path."""
 
+    @cache
+    def written() -> bytes:
+        return format(encode(document(app.settings.domains)), indent=2)
+
+    async def openapi(_request: Request, _values: dict[str, str]) -> Response:
+        return Response(written(), media_type=JSON)
+
+    assets = {path: _asset(name, kind) for path, (name, kind) in ASSETS.items()}
+    return {**pages_of_health(app, counts), "/openapi.json": openapi, **assets}
+
+
+def pages_of_health(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
+    """What whoever watches over us asks for."""
+
     async def healthz(_request: Request, _values: dict[str, str]) -> Response:
         return Response(encode({"status": "ok"}), media_type=JSON)
 
@@ -59,20 +73,7 @@ def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
         text = counts.text() + _counted(app) + await _outbox(app)
         return Response(text, headers={"Content-Type": metrics.MEDIA_TYPE})
 
-    @cache
-    def written() -> bytes:
-        return format(encode(document(app.settings.domains)), indent=2)
-
-    async def openapi(_request: Request, _values: dict[str, str]) -> Response:
-        return Response(written(), media_type=JSON)
-
-    plain: dict[str, Answer] = {
-        "/healthz": healthz,
-        "/readyz": readyz,
-        "/metrics": metrics_page,
-        "/openapi.json": openapi,
-    }
-    return plain | {path: _asset(name, kind) for path, (name, kind) in ASSETS.items()}
+    return {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics_page}
 
 
 def _not_ready(reason: str, request: Request) -> Response:
@@ -106,9 +107,10 @@ class _Readiness:
 
 def _counted(app: App) -> str:
     """What happened by itself."""
+    totals = app.house.counts.totals()
     return "".join(
         f"# HELP postroom_{name}_total {meaning}\n# TYPE postroom_{name}_total counter\n"
-        f"postroom_{name}_total {app.house.counts[name]}\n"
+        f"postroom_{name}_total {totals[name]}\n"
         for name, meaning in COUNTED.items()
     )
 

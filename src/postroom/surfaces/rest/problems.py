@@ -34,7 +34,7 @@ KINDS = {
     "not_found": Kind(404, "Not found", "It does not exist, or not for this key."),
     "feature_disabled": Kind(404, "Switched off", "A setting has switched this off."),
     "method_not_allowed": Kind(405, "Method not allowed", "`Allow` lists the methods there are."),
-    "too_slow": Kind(408, "Too slow", "The body of the request did not come in time."),
+    "too_slow": Kind(408, "Too slow", "The request did not come in time."),
     "conflict": Kind(409, "Conflict", "The world is not as the request assumes."),
     "too_large": Kind(413, "Too large", "Too many bytes."),
     "rate_limited": Kind(429, "Too fast", "Try again after `retry_after` seconds."),
