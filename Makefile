@@ -61,7 +61,7 @@ bench-start: ## Measure the cold start of postroom mcp beside a bare server
 
 corpora: ## Score the reading of real mail: make corpora CORPORA=folder
 	@scripts/setup run
-	@.venv/bin/python bench/corpora.py "$(CORPORA)"
+	@.venv/bin/python -m bench.corpora "$(CORPORA)"
 
 fuzz: setup ## Throw bytes at the readers of mail for longer than make test does
 	@.venv/bin/python -m pytest -q tests/fuzz --hypothesis-profile=fuzz

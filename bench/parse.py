@@ -13,7 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from bench.corpora import LIMITS, read_mbox
+from bench.corpora.board import LIMITS
+from bench.corpora.files import read_mbox
 from postroom.mail.fingerprint import fingerprint
 from postroom.mail.fold import fold
 from postroom.mail.parse import read_message

@@ -42,7 +42,7 @@ def test_every_setting_that_is_named_exists(file: Path) -> None:
 def test_every_command_that_is_started_exists(file: Path) -> None:
     started = re.findall(r'(?:bin/postroom |command: \["|CMD \[")([a-z]+)', file.read_text())
 
-    assert set() == set(started) - {*TOP, "server", "python"}
+    assert set() == set(started) - {*TOP, "posix", "python"}
 
 
 def compose() -> dict[str, Any]:
@@ -116,17 +116,70 @@ def test_the_settings_of_the_compose_file_are_accepted(tmp_path: Path) -> None:
     assert 32 == len(settings.audit_key or b"")
 
 
-def test_the_bucket_is_made_once_its_server_is_up(tmp_path: Path) -> None:
-    script = compose()["services"]["bucket"]["entrypoint"][-1].replace("$$", "$")
-    asked, client = tmp_path / "asked", tmp_path / "mc"
-    client.write_text(f'#!/bin/sh\necho "$*" >> {asked}\n[ "$(wc -l < {asked})" -gt 1 ]\n')
-    client.chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
+def test_the_bucket_is_there_when_its_server_is_up() -> None:
+    """The server takes each folder of its own for a bucket."""
+    given = environment_of_the_compose_file("any")
+    bucket = urlsplit(given["POSTROOM_BLOBS_URL"]).hostname
+    server = compose()["services"]["s3"]
+    kind, folder = server["command"]
 
-    subprocess.run(["sh", "-c", script], env={"PATH": path, "S3_PASSWORD": "p w"}, check=True)
+    assert "posix" == kind
+    assert [f"bucket:{folder}/{bucket}"] == server["volumes"]
 
-    alias = "alias set s3 http://s3:9000 postroom p w"
-    assert [alias, alias, "mb -p s3/postroom"] == asked.read_text().splitlines()
+
+def test_the_server_of_the_bucket_is_asked_where_it_listens_and_as_whom_it_knows() -> None:
+    given = environment_of_the_compose_file("any")
+    server = compose()["services"]["s3"]["environment"]
+
+    assert urlsplit(given["AWS_ENDPOINT_URL"]).port == int(server["VGW_PORT"].removeprefix(":"))
+    assert given["AWS_ACCESS_KEY_ID"] == server["ROOT_ACCESS_KEY"]
+    assert given["AWS_REGION"] == server["VGW_REGION"]
+    assert (
+        f"{given['AWS_ENDPOINT_URL']}{server['VGW_HEALTH']}".replace("s3", "127.0.0.1")
+        == (compose()["services"]["s3"]["healthcheck"]["test"][-1])
+    )
+
+
+def test_the_server_waits_for_what_it_needs_and_all_of_it_can_be_well() -> None:
+    services = compose()["services"]
+
+    for name, when in services["postroom"]["depends_on"].items():
+        assert {"condition": "service_healthy"} == when
+        assert "healthcheck" in services[name]
+
+
+def test_every_image_is_of_one_version() -> None:
+    images = [s["image"] for s in compose()["services"].values() if "image" in s]
+    images += [rest.split()[0] for word, rest in instructions() if word == "FROM"]
+
+    assert 4 == len(images)
+    for image in images:
+        assert re.fullmatch(r"[a-z./]+:v?\d+\.\d+(\.\d+)?(-[a-z-]+)?", image), image
+
+
+def is_sent(path: str) -> bool:
+    """Whether a file of the repository gets to whoever builds the container."""
+    sent = True
+    for line in (FOLDER.parent / ".dockerignore").read_text().splitlines():
+        pattern = line.removeprefix("!").removeprefix("**/")
+        starts = ["/".join(path.split("/")[:n]) for n in range(1, path.count("/") + 2)]
+        names = path.split("/") if line.startswith("**/") else starts
+        if not line.startswith("#") and (pattern == "*" or pattern in names):
+            sent = line.startswith("!")
+    return sent
+
+
+def test_nothing_is_sent_to_the_builder_but_what_it_copies() -> None:
+    copied = {
+        path
+        for word, rest in instructions()
+        if word == "COPY" and not rest.startswith("--from")
+        for path in rest.split()[:-1]
+    }
+
+    assert copied == {path for path in copied if is_sent(path)}
+    kept = (".run/house/postroom.db", ".venv/bin/python", ".git/config", "tests/mails.py")
+    assert [] == [path for path in (*kept, "src/postroom/__pycache__/app.pyc") if is_sent(path)]
 
 
 def health(process: subprocess.Popen[bytes], port: str) -> int:

@@ -1,0 +1,43 @@
+"""Replies, beside what is new in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.corpora.board import Board
+from bench.corpora.files import Case, read_jsonl, squeezed
+from postroom.mail.html import html_to_text
+from postroom.mail.replies import split_reply
+
+
+def score_replies(folder: Path, board: Board) -> None:
+    for case in read_jsonl(folder / "manifest.jsonl"):
+        kind = case["kind"]
+        if kind == "eml":
+            parsed = board.parse((folder / case["input_file"]).read_bytes(), case["id"])
+            if parsed is None:
+                continue
+            new, signature = parsed.new_text, parsed.signature
+        else:
+            text = case["input"].replace("#sig#", "")
+            text = html_to_text(text).text if kind == "html" else text
+            reply = split_reply(text)
+            new, signature = reply.new_text, reply.signature
+        right = is_right_reply(case, new, signature)
+        board.score(kind, case["id"], right=right, why=f"\n{new}\n~~~\n{signature}\n~~~")
+        if kind in ("text", "eml"):
+            board.score("text and eml", case["id"], right=right)
+
+
+def is_right_reply(case: Case, new: str, signature: str) -> bool:
+    with_signature = squeezed(new) + squeezed(signature)
+    if case["kind"] == "signature":
+        return squeezed(case["expected"].replace("#sig#", "")) == squeezed(signature)
+    if case.get("expected") is not None:
+        wanted = case["expected"]
+        if case["kind"] == "html":
+            wanted = html_to_text(wanted).text
+        return squeezed(wanted) in (squeezed(new), with_signature)
+    return all(squeezed(part) in with_signature for part in case.get("must_contain", ())) and all(
+        squeezed(part) not in squeezed(new) for part in case.get("must_not_contain", ())
+    )
