@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.doors import Door, RestDoor, open_door
 from tests.contract.live import agent, at_work, box, dovecot, live_server, there, variables
+from tests.contract.notes import NOTES
 from tests.mails import mail
 from tests.servers.postroom import Running, running
 
@@ -81,3 +82,12 @@ async def inbox(rest: RestDoor) -> ThisInbox:
 @pytest.fixture
 async def other(rest: RestDoor) -> ThisInbox:
     return await new_inbox(rest)
+
+
+@pytest.fixture
+async def namespace(rest: RestDoor) -> str:
+    """A namespace of the test's own, with a few memories."""
+    name = f"ns-{secrets.token_hex(6)}"
+    for key, text in NOTES.items():
+        await rest.call("memory_add", key=key, text=text, namespace=name)
+    return name

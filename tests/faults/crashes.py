@@ -31,6 +31,7 @@ def receive(folder: str, log: str, count: str, defect: str) -> None:
 async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
     from postroom.blobs.files import FileBlobs
     from postroom.pipeline.house import House
+    from postroom.pipeline.ownership import own_blobs
     from postroom.store.sqlite import open_store
     from tests.faults.defects import DEFECTS
     from tests.mails import deliver, mail, new_inbox
@@ -39,6 +40,7 @@ async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
     said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     store = await open_store(folder / "postroom.db")
     house = House(store=store, blobs=FileBlobs(folder / "blobs"))
+    await own_blobs(store, house.blobs)
     known = await store.inboxes_at(["bo@postroom.localhost"])
     inbox = known.get("bo@postroom.localhost") or await new_inbox(house)
     for number in range(count):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import subprocess
 import tempfile
 import time
-import urllib.error
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,10 +90,7 @@ def _tool_says(running: Server) -> str | None:
     letter = {"to": ["bo@postroom.localhost"], "subject": "probe", "body_text": _text(100_000)}
     asked = {"name": "send_message", "arguments": letter}
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
-    try:
-        result: Any = running.ask("POST", "/mcp", call)["result"]
-    except urllib.error.HTTPError as error:  # there was no room even for what it said
-        return str(json.load(error)["code"])
+    result: Any = running.ask("POST", "/mcp", call)["result"]
     return result["structuredContent"]["error"]["details"]["kind"] if result["isError"] else None
 
 

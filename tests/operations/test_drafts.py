@@ -36,11 +36,6 @@ from tests.mails import deliver, mail, new_inbox, took_over
 LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
 
-@pytest.fixture
-async def inbox(ctx: Context) -> Inbox:
-    return await new_inbox(ctx)
-
-
 async def total(ctx: Context) -> int:
     return (await ctx.store.messages(MessageQuery())).total
 

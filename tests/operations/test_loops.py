@@ -21,11 +21,6 @@ from tests.mails import deliver, mail, new_inbox
 LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
 
-@pytest.fixture
-async def inbox(ctx: Context) -> Inbox:
-    return await new_inbox(ctx)
-
-
 async def test_machines_do_not_answer_each_other(ctx: Context) -> None:
     one, two = await new_inbox(ctx, "one"), await new_inbox(ctx, "two")
     first = await call(

@@ -11,14 +11,9 @@ from postroom.operations.context import Context
 from postroom.operations.operation import call
 from postroom.operations.sending import send_message
 from postroom.pipeline.receive import Arrival, receive
-from tests.mails import deliver, new_inbox, took_over
+from tests.mails import deliver, took_over
 
 LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
-
-
-@pytest.fixture
-async def inbox(ctx: Context) -> Inbox:
-    return await new_inbox(ctx)
 
 
 BOUNCE = """\

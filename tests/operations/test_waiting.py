@@ -21,11 +21,6 @@ from postroom.pipeline.watch import Told
 from tests.mails import deliver, mail, new_inbox
 
 
-@pytest.fixture
-async def inbox(ctx: Context) -> Inbox:
-    return await new_inbox(ctx)
-
-
 async def waiting(ctx: Context, **arguments: Any) -> asyncio.Task[Waited]:
     """A wait that has begun: it will not miss what comes now."""
     watch = ctx.watch

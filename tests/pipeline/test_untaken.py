@@ -10,20 +10,9 @@ from postroom.model.sending import Sent
 from postroom.operations.context import Context
 from postroom.pipeline.attendance import attending
 from postroom.pipeline.untaken import NO_RELAY, Untaken
-from tests.pipeline.test_outbox import (
-    Clock,
-    clock,
-    post,
-    send,
-    statuses,
-    types,
-    unable,
-    until,
-    working,
-)
+from tests.pipeline.clock import Clock
+from tests.pipeline.posting import send, statuses, types, unable, until, working
 from tests.servers.relay import relaying
-
-__all__ = ["clock", "post"]
 
 
 async def details(ctx: Context, sent: Sent) -> list[str | None]:

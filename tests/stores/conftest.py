@@ -13,6 +13,7 @@ from postroom.model.inbox import Inbox
 from postroom.pipeline.house import House
 from postroom.ports.store import Store
 from postroom.store import postgres, sqlite
+from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.store import SqlStore
 from tests.mails import new_inbox
 from tests.stores import shards
@@ -66,3 +67,10 @@ def house(store: Store, tmp_path: Path) -> House:
 @pytest.fixture
 async def inbox(house: House) -> Inbox:
     return await new_inbox(house)
+
+
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[PostgresEngine]:
+    opened = PostgresEngine.open(database_url)
+    yield opened
+    await opened.close()

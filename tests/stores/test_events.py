@@ -15,7 +15,7 @@ from postroom.model.page import Slice
 from postroom.pipeline.house import House
 from tests.mails import deliver, mail, new_inbox
 from tests.stores.conftest import OpenAgain
-from tests.stores.test_sends import a_send
+from tests.stores.sends import a_send
 
 
 async def types(house: House, **query: object) -> list[str]:

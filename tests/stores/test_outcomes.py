@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -15,9 +15,8 @@ from postroom.model.stored import DeliveryReport, Fate
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, put_away
 from tests.mails import SOME, mail
-from tests.stores.test_sends import a_send
+from tests.stores.sends import NOW, a_send
 
-NOW = datetime(2026, 6, 1, tzinfo=UTC)
 LEASE = {"until": NOW + timedelta(seconds=30), "free": SOME, "most_per_domain": 9}
 ANA, BO = "ana@example.com", "bo@example.com"
 

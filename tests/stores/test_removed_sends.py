@@ -13,7 +13,7 @@ from postroom.model.message import Recipient
 from postroom.model.stored import NewSend
 from postroom.pipeline.house import House
 from tests.mails import SOME
-from tests.stores.test_sends import NOW, a_send
+from tests.stores.sends import NOW, a_send
 
 REMOVED = "its copy here was removed since"
 LEASE = {"now": NOW, "until": NOW + timedelta(minutes=1), "free": SOME, "most_per_domain": 9}

@@ -29,7 +29,7 @@ from postroom.store.sql.threading import NAMED
 from tests.mails import SOME, deliver, mail, new_inbox
 from tests.stores import shards
 from tests.stores.conftest import OpenAgain
-from tests.stores.test_sends import a_send
+from tests.stores.sends import a_send
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 FILES = [("a.txt", "text/plain", b"a")]

@@ -12,8 +12,8 @@ from postroom.model.message import Recipient
 from postroom.model.outbox import OutboxJob
 from postroom.pipeline.house import House
 from tests.mails import SOME
-from tests.stores.test_outcomes import ANA, BO, NOW
-from tests.stores.test_sends import a_send
+from tests.stores.sends import NOW, a_send
+from tests.stores.test_outcomes import ANA, BO
 
 WHY = "nobody has what it takes"
 HOUR = timedelta(hours=1)

@@ -32,7 +32,7 @@ async def world(
     """A provider that takes mails of one megabyte."""
     greeting = worlds.GREETING.replace(b"SIZE 50000000", b"SIZE %d" % MB)
     monkeypatch.setattr(worlds, "GREETING", greeting)
-    monkeypatch.setattr(jmap, "_IMAPD", jmap._IMAPD + "jmap_max_size_upload: 1024\n")
+    monkeypatch.setattr(jmap, "_SETTINGS", jmap._SETTINGS + "jmap_max_size_upload: 1024\n")
     monkeypatch.setattr(gmail, "MOST_BYTES", MB)
     monkeypatch.setattr(graph, "MOST_BYTES", MB)
     if request.param == "fastmail":

@@ -165,9 +165,10 @@ async def test_a_stream_ends_when_the_owner_takes_another_key(app, key, port):
     async with listening(port, key) as stream:
         await arrived(app)
         await app.reset_owner_key()
-        await stream.rest()
+        rest_of_it = await stream.rest()
 
     await left(app)
+    assert "" == rest_of_it
 
 
 async def test_a_wait_ends_with_its_key(app, rest, port, inbox):

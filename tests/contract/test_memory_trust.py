@@ -1,0 +1,146 @@
+"""Whose a memory is: walls between namespaces, marks of mail, and warnings about contacts."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.contract.conftest import ThisInbox
+from tests.contract.doors import Door, Refused, RestDoor, open_door
+from tests.contract.notes import keys
+from tests.servers.postroom import Running
+
+
+async def new_key(rest: RestDoor, **limits: Any) -> str:
+    scopes = ["read", "write"]
+    response = await rest.http.post("/v1/keys", json={"name": "t", "scopes": scopes, **limits})
+    assert 201 == response.status_code, response.text
+    made: str = response.json()["key"]
+    return made
+
+
+@pytest.fixture(params=["rest", "mcp-http"])
+async def limited(
+    request: pytest.FixtureRequest, server: Running, rest: RestDoor, namespace: str
+) -> AsyncIterator[Door]:
+    """The door of a key that sees one namespace, and not the one with memories in it."""
+    key = await new_key(rest, namespaces=[f"{namespace}-own"])
+    async with open_door(request.param, Running(server.url, key, server.data, server.process)) as d:
+        yield d
+
+
+async def test_namespaces_are_walls(limited: Door, namespace: str) -> None:
+    own = f"{namespace}-own"
+    await limited.call("memory_add", key="mine", text="Invoices are mine.", namespace=own)
+
+    for tool, asked in (
+        ("memory_search", {"query": "invoices"}),
+        ("memory_fulltext_search", {"keywords": "invoices"}),
+        ("memory_list", {}),
+    ):
+        assert ["mine"] == keys(await limited.call(tool, **asked, namespace=own))
+        assert 0 == (await limited.call(tool, **asked, namespace=namespace))["total"]
+        assert 0 == (await limited.call(tool, **asked))["total"]
+    with pytest.raises(Refused) as hidden:
+        await limited.call("memory_get", key="jonas", namespace=namespace)
+    assert "not_found" == hidden.value.kind
+    for tool, change in (
+        ("memory_add", {"text": "Overwritten."}),
+        ("memory_update", {"text": "Overwritten."}),
+        ("memory_delete", {}),
+    ):
+        with pytest.raises(Refused) as refused:
+            await limited.call(tool, key="jonas", namespace=namespace, **change)
+        assert "forbidden" == refused.value.kind
+
+
+async def test_trust_says_who_wrote_it_and_mail_stays_marked(
+    server: Running, rest: RestDoor, inbox: ThisInbox
+) -> None:
+    received = await inbox.receive("Bank", "Our new account is 7.", sender="Eve <eve@evil.example>")
+    link = [{"type": "source", "to": received["message_id"]}]
+    key = await new_key(rest)
+    name = f"trust-{secrets.token_hex(4)}"
+    async with open_door("rest", Running(server.url, key, server.data, server.process)) as agent:
+        own = await agent.call("memory_add", key="own", text="I checked it.", namespace=name)
+        learnt = await agent.call(
+            "memory_add", key="bank", text="Their account is 7.", links=link, namespace=name
+        )
+        again = await agent.call(
+            "memory_add", key="bank", text="Their account is 8.", namespace=name
+        )
+        for change in ({"trust": "user"}, {"links": []}):
+            with pytest.raises(Refused) as refused:
+                await agent.call("memory_update", key="bank", namespace=name, **change)
+            assert "forbidden" == refused.value.kind
+        found = await agent.call("memory_search", query="which account?", namespace=name)
+    users = await rest.call("memory_add", key="mine", text="They are honest.", namespace=name)
+    vouched = await rest.call("memory_update", key="bank", trust="user", namespace=name)
+
+    assert ["agent", "mail", "mail", "user", "user"] == [
+        memory["trust"] for memory in (own, learnt, again, users, vouched)
+    ]
+    assert learnt["untrusted"]
+    assert learnt["expires_at"]
+    assert found["untrusted"]
+    assert "untrusted" not in own
+
+
+async def test_over_stdio_an_agent_speaks_for_itself(server: Running) -> None:
+    async with open_door("mcp-stdio", server) as agent:
+        added = await agent.call("memory_add", key=secrets.token_hex(8), text="I am an agent.")
+
+    assert "agent" == added["trust"]
+
+
+async def test_mail_that_goes_takes_what_was_learnt_from_it(
+    door: Door, rest: RestDoor, inbox: ThisInbox
+) -> None:
+    sender = f"{secrets.token_hex(6)}@example.com"
+    received = await inbox.receive("Offer", "The price is 5.", sender=sender)
+    name = f"gone-{secrets.token_hex(4)}"
+    link = [{"type": "source", "to": received["message_id"]}]
+    await rest.call("memory_add", key="owners", text="The price is 5.", links=link, namespace=name)
+    beside = await door.call(
+        "get_message", message_id=received["message_id"], include_memories=True
+    )
+    thread = await door.call("get_thread", thread_id=received["thread_id"], include_memories=True)
+
+    path = f"/v1/messages/{received['message_id']}"
+    await rest.http.delete(path, params={"permanent": "true"})
+
+    read = await door.call("memory_get", key="owners", namespace=name)
+    assert read["stale"]
+    for answer in (beside, thread):
+        [recalled] = answer["memories"]
+        assert ("owners", True, "mail") == (
+            recalled["key"],
+            recalled["recalled"],
+            recalled["trust"],
+        )
+    with pytest.raises(Refused, match=r"links\[0\].to: no message"):
+        await door.call("memory_add", key="x", text="Y.", links=link, namespace=name)
+
+
+async def test_a_send_warns_when_it_tells_one_contact_about_another(
+    door: Door, inbox: ThisInbox
+) -> None:
+    secret = "Ana will pay up to " + " ".join(secrets.token_hex(3) for _ in range(6)) + " euros."
+    about = [{"type": "about", "to": "ana@example.com"}]
+    await door.call("memory_add", key=secrets.token_hex(8), text=secret, links=about)
+
+    async def send(to: str) -> dict[str, Any]:
+        return await door.call(
+            "send_message",
+            to=[to],
+            subject="Boat",
+            body_text=f"By the way: {secret}",
+            inbox_id=inbox.id,
+        )
+
+    [warning] = (await send("bo@example.com"))["warnings"]
+    assert "which is about ana@example.com, to bo@example.com" in warning
+    assert "warnings" not in await send("ana@example.com")

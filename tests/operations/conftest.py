@@ -1,0 +1,20 @@
+"""An inbox, and an invoice in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.model.inbox import Inbox
+from postroom.operations.context import Context
+from tests.mails import deliver, mail, new_inbox
+
+
+@pytest.fixture
+async def inbox(ctx: Context) -> Inbox:
+    return await new_inbox(ctx)
+
+
+@pytest.fixture
+async def invoice(ctx: Context, inbox: Inbox) -> str:
+    """The id of its message."""
+    return (await deliver(ctx, inbox, mail("Invoice 7"))).message_id

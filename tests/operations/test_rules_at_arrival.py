@@ -1,0 +1,74 @@
+"""Rules run on mail that arrives, once, and never cost a mail."""
+
+from __future__ import annotations
+
+from postroom.model.stored import MessageQuery
+from postroom.operations import webhooks
+from postroom.operations.operation import call
+from postroom.pipeline.importing import import_mail
+from postroom.pipeline.sources import SourceMail
+from tests.mails import deliver, mail
+from tests.operations.ruling import entries, events_of, rule, saved, state_of
+
+
+async def test_rules_run_on_mail_that_arrives_until_one_says_stop(ctx, inbox):
+    first = await saved(ctx, rule(then="{apply_label: A}, flag, stop"))
+    await saved(ctx, rule(then="{apply_label: Never}"))
+    await saved(ctx, rule("{subject: {contains: other}}", "archive", "enabled: false"))
+    await saved(ctx, rule("{subject: {contains: other}}", "delete", "safety: {require_plan: true}"))
+
+    invoice = (await deliver(ctx, inbox, mail("Invoice"))).message_id
+    other = (await deliver(ctx, inbox, mail("Other"))).message_id
+
+    assert (("A",), ("flagged",), ("Inbox",)) == await state_of(ctx, invoice)
+    assert ((), (), ("Inbox",)) == await state_of(ctx, other)
+    assert [(first.id, "rule_applied", invoice)] == await entries(ctx, actor=first.id)
+
+
+async def test_imported_mail_is_no_arrival(ctx, inbox):
+    await saved(ctx)
+
+    await import_mail(ctx, [SourceMail("x", mail("Invoice"))], inbox.id)
+
+    (row,) = (await ctx.store.messages(MessageQuery(mailbox="*"))).rows
+    assert ((), ("Inbox",)) == (row.labels, row.mailboxes)
+
+
+async def test_a_duplicate_is_ruled_once(ctx, inbox):
+    kept = await saved(ctx)
+    raw = mail("Invoice")
+
+    added = [await deliver(ctx, inbox, raw) for _ in range(2)]
+
+    assert [False, True] == [one.is_duplicate for one in added]
+    assert 1 == len(await entries(ctx, actor=kept.id))
+
+
+async def test_mail_is_stored_even_if_a_rule_fails_and_the_failure_is_an_event(ctx, inbox):
+    hook = await call(ctx, webhooks.create_webhook, {"url": "https://example.com/hook"})
+    kept = await saved(ctx, rule(then=f"flag, {{webhook: {hook.id}}}"))
+    await call(ctx, webhooks.delete_webhook, {"webhook_id": hook.id})
+
+    invoice = (await deliver(ctx, inbox, mail("Invoice"))).message_id
+
+    assert ((), ("flagged",), ("Inbox",)) == await state_of(ctx, invoice)
+    (failed,) = await events_of(ctx, "rule.failed")
+    assert (kept.id, invoice) == (failed.data["rule_id"], failed.message_id)
+
+
+async def test_a_webhook_is_told_of_a_match_and_a_url_gets_one_of_its_own(ctx, inbox):
+    named = await call(
+        ctx,
+        webhooks.create_webhook,
+        {"url": "https://example.com/named", "types": ["message.bounced"]},
+    )
+    await saved(ctx, rule(then=f"{{webhook: {named.id}}}, {{webhook: 'https://example.com/new'}}"))
+
+    for _ in range(2):
+        await deliver(ctx, inbox, mail("Invoice"))
+
+    hooks = (await call(ctx, webhooks.list_webhooks, {})).results
+    assert ["https://example.com/named", "https://example.com/new"] == [h.url for h in hooks]
+    for hook in hooks:
+        told = await call(ctx, webhooks.list_deliveries, {"webhook_id": hook.id})
+        assert ["rule.matched", "rule.matched"] == [delivery.type for delivery in told.results]

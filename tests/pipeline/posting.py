@@ -1,0 +1,71 @@
+"""What tests of the outbox send, and how they see what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from postroom.model.event import EventQuery
+from postroom.model.sending import Sent
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from postroom.operations.sending import send_message
+from postroom.pipeline.outbox import Outbox
+from postroom.providers.smtp.relay import SmtpRelay
+from postroom.providers.smtp.url import parse_relay_url
+from tests.servers.relay import Relay
+
+LETTER = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morning."}
+
+
+@asynccontextmanager
+async def working(ctx: Context, relay: Relay, **options: Any) -> AsyncIterator[Outbox]:
+    sender = SmtpRelay(parse_relay_url(relay.url), "postroom.localhost", answer_s=2, **options)
+    outbox = Outbox(ctx, sender)
+    task = asyncio.create_task(outbox.run())
+    try:
+        yield outbox
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def send(ctx: Context, **changes: Any) -> Sent:
+    return await call(ctx, send_message, {**LETTER, **changes})
+
+
+async def statuses(ctx: Context, sent: Sent) -> dict[str, str]:
+    message = await ctx.store.message(sent.message_id, None)
+    assert message is not None
+    return {r.address: r.status for r in message.recipients or ()}
+
+
+async def types(ctx: Context, sent: Sent) -> list[str]:
+    found = await ctx.store.events(EventQuery(message_id=sent.message_id))
+    return [event.type for event in found.rows]
+
+
+async def until(ctx: Context, is_so: Callable[[], Any]) -> None:
+    """Wait until something is so, with a limit."""
+    bell = ctx.store.bell
+    async with asyncio.timeout(10):
+        rung = bell.rung("events")
+        while not await is_so():
+            rung = await bell.wait("events", rung)
+
+
+@asynccontextmanager
+async def unable(ctx: Context) -> AsyncIterator[None]:
+    """A worker without a relay."""
+    task = asyncio.create_task(Outbox(ctx, None).run())
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def are_out(ctx: Context, sent: list[Sent]) -> bool:
+    found = [await statuses(ctx, one) for one in sent]
+    return all(status == "sent" for of_one in found for status in of_one.values())

@@ -1,0 +1,77 @@
+"""A server that webhooks tell, and how tests wait until it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+
+from postroom.model.webhook import Webhook
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from postroom.operations.webhooks import list_deliveries
+from postroom.pipeline.webhooks import Webhooks
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+
+
+@dataclass
+class Receiver:
+    """A server that answers as told and keeps what it got."""
+
+    answer: Callable[[int], bytes] = lambda _: b"204 No Content"
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    port: int = 0
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook?x=1"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            pairs = (line.split(": ", 1) for line in head.splitlines()[1:] if line)
+            headers = {name.lower(): value for name, value in pairs}
+            body = await reader.readexactly(int(headers["content-length"]))
+            self.got.append((headers, body))
+            writer.write(b"HTTP/1.1 " + self.answer(len(self.got)) + b"\r\n\r\n")
+            await writer.drain()
+            self.news.set()
+        writer.close()
+
+    async def has(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.got) < count:
+                self.news.clear()
+                await self.news.wait()
+
+    @property
+    def subjects(self) -> list[str]:
+        return [json.loads(body)["data"]["data"]["subject"] for _, body in self.got]
+
+
+@asynccontextmanager
+async def telling(ctx: Context) -> AsyncIterator[None]:
+    task = asyncio.create_task(Webhooks(ctx).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def settled(ctx: Context, webhook: Webhook, status: str) -> None:
+    """Wait until every delivery has this status."""
+    bell = ctx.store.bell
+    async with asyncio.timeout(10):
+        rung = bell.rung("webhooks")
+        while True:
+            page = await call(ctx, list_deliveries, {"webhook_id": webhook.id})
+            if {delivery.status for delivery in page.results} == {status}:
+                return
+            rung = await bell.wait("webhooks", rung)

@@ -1,0 +1,213 @@
+"""Webhooks are told at least once and in order, whatever the receiver answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from postroom.model.inbox import Inbox
+from postroom.model.webhook import Posted, Webhook
+from postroom.operations.context import Context
+from postroom.operations.operation import call
+from postroom.operations.webhooks import create_webhook, list_deliveries, redeliver
+from postroom.pipeline.webhooks import Webhooks, wait_after
+from postroom.providers.webhooks.guard import Guard
+from postroom.providers.webhooks.poster import HttpPoster
+from tests.mails import deliver, mail, new_inbox
+from tests.pipeline.clock import Clock
+from tests.pipeline.receiver import LOOPBACK, Receiver, settled, telling
+
+
+async def tried(ctx: Context, webhook: Webhook, attempts: int) -> None:
+    """Wait until the oldest delivery was attempted so often."""
+    bell = ctx.store.bell
+    async with asyncio.timeout(10):
+        rung = bell.rung("webhooks")
+        while True:
+            page = await call(ctx, list_deliveries, {"webhook_id": webhook.id})
+            if page.results[-1].attempts == attempts:
+                return
+            rung = await bell.wait("webhooks", rung)
+
+
+async def test_what_fails_is_told_again_and_the_rest_waits_its_turn(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver, clock: Clock
+) -> None:
+    receiver.answer = lambda count: b"500 Oops" if count <= 2 else b"200 OK"
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    for subject in ("one", "two", "three"):
+        await deliver(open_ctx, inbox, mail(subject))
+    async with telling(open_ctx):
+        for count in (1, 2):
+            await tried(open_ctx, webhook, count)
+            clock.now += timedelta(minutes=5)
+            await deliver(open_ctx, inbox, mail("late", message_id=f"<late{count}@x.org>"))
+        await settled(open_ctx, webhook, "delivered")
+
+    assert ["one", "one", "one", "two", "three", "late", "late"] == receiver.subjects
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"302 Found\r\nLocation: http://127.0.0.1:1/", b"404 No", b"x", b"200 " + b"O" * 20_000],
+    ids=["redirect", "missing", "not HTTP", "endless line"],
+)
+async def test_other_answers_are_failures_and_redirects_are_not_followed(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver, answer: bytes
+) -> None:
+    receiver.answer = lambda _: answer
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail())
+    async with telling(open_ctx):
+        await receiver.has(1)
+        rung = open_ctx.store.bell.rung("webhooks")
+        await asyncio.wait(
+            [asyncio.create_task(open_ctx.store.bell.wait("webhooks", rung))], timeout=1
+        )
+
+    [delivery] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
+    assert ("pending", 1) == (delivery.status, delivery.attempts)
+    assert 1 == len(receiver.got)
+
+
+async def test_an_answer_that_is_still_to_come_is_waited_for(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver
+) -> None:
+    early = b"103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\nHTTP/1.1 "
+    receiver.answer = lambda _: b"100 Continue\r\n\r\nHTTP/1.1 " + early + b"200 OK"
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail())
+    async with telling(open_ctx):
+        await settled(open_ctx, webhook, "delivered")
+
+    assert 1 == len(receiver.got)
+
+
+async def test_whatever_goes_wrong_is_a_failed_attempt(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver
+) -> None:
+    @dataclass(frozen=True)
+    class Broken(HttpPoster):
+        async def post(self, url: str, headers: object, body: bytes) -> Posted:
+            raise RuntimeError
+
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail())
+    async with telling(replace(open_ctx, poster=Broken())):
+        await tried(open_ctx, webhook, 1)
+
+    [delivery] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
+    assert ("pending", True) == (delivery.status, "log" in delivery.detail)
+
+
+async def test_a_receiver_that_never_answers_holds_up_itself_alone(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver
+) -> None:
+    patient = replace(open_ctx, poster=HttpPoster(Guard(LOOPBACK), patience_s=60))
+    others = [await new_inbox(open_ctx, f"other{number}") for number in range(70)]
+    async with silent() as (url, held):
+        await call(open_ctx, create_webhook, {"url": url})
+        await call(open_ctx, create_webhook, {"url": receiver.url, "inboxes": [inbox.id]})
+        for other in others:
+            await deliver(open_ctx, other, mail())
+        await deliver(open_ctx, inbox, mail("urgent"))
+        async with telling(patient):
+            await receiver.has(1)
+
+    assert ["urgent"] == receiver.subjects
+    assert len(held) <= Webhooks(patient).at_once_each
+
+
+@asynccontextmanager
+async def silent() -> AsyncIterator[tuple[str, list[asyncio.StreamWriter]]]:
+    """A server that takes connections and says nothing."""
+    held: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", held
+    finally:
+        server.close()
+        for writer in held:
+            writer.close()
+
+
+async def test_after_a_day_it_is_given_up_and_can_be_told_by_hand(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver, clock: Clock
+) -> None:
+    receiver.answer = lambda count: b"500 Oops" if count == 1 else b"200 OK"
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail())
+    clock.now += timedelta(hours=24)
+    async with telling(open_ctx):
+        await settled(open_ctx, webhook, "dead")
+        [dead] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
+        await call(open_ctx, redeliver, {"webhook_id": webhook.id, "delivery_id": dead.id})
+        await settled(open_ctx, webhook, "delivered")
+
+    assert (500, 2) == (dead.code, len(receiver.got))
+
+
+async def test_what_is_told_again_by_hand_begins_anew_and_holds_nothing_up(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver
+) -> None:
+    receiver.answer = lambda count: b"500 Oops" if count == 2 else b"200 OK"
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail("old"))
+    async with telling(open_ctx):
+        await settled(open_ctx, webhook, "delivered")
+        [old] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
+        again = {"webhook_id": webhook.id, "delivery_id": old.id}
+        await call(open_ctx, redeliver, again)
+        await receiver.has(2)
+        await deliver(open_ctx, inbox, mail("new"))
+        await receiver.has(3)
+        await tried(open_ctx, webhook, 1)
+
+    _, old = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
+    assert ["old", "old", "new"] == receiver.subjects
+    assert ("pending", 1) == (old.status, old.attempts)
+
+
+async def test_what_is_retried_by_hand_keeps_its_turn(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver
+) -> None:
+    receiver.answer = lambda count: b"500 Oops" if count == 1 else b"200 OK"
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail("first"))
+    await deliver(open_ctx, inbox, mail("second"))
+    async with telling(open_ctx):
+        await tried(open_ctx, webhook, 1)
+        first = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results[-1]
+        again = {"webhook_id": webhook.id, "delivery_id": first.id}
+        told = await call(open_ctx, redeliver, again)
+        await settled(open_ctx, webhook, "delivered")
+
+    assert ("pending", 0) == (told.status, told.attempts)
+    assert ["first", "first", "second"] == receiver.subjects
+
+
+async def test_a_delivery_whose_worker_died_is_made_by_another(
+    open_ctx: Context, inbox: Inbox, receiver: Receiver, clock: Clock
+) -> None:
+    webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
+    await deliver(open_ctx, inbox, mail())
+    await open_ctx.store.claim_webhooks(
+        "dead", now=clock(), until=clock() + timedelta(seconds=60), limit=9
+    )
+    clock.now += timedelta(seconds=61)
+    async with telling(open_ctx):
+        await settled(open_ctx, webhook, "delivered")
+
+    assert 1 == len(receiver.got)
+
+
+def test_the_waits_grow_to_hours() -> None:
+    waits = [wait_after(attempts) for attempts in range(30)]
+
+    assert (timedelta(seconds=5), timedelta(seconds=20)) == (waits[0], waits[1])
+    assert timedelta(hours=4) == max(waits)

@@ -1,0 +1,115 @@
+"""Mail that a provider only tells of is fetched where it lies, with our key and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import obstore
+import pytest
+
+from postroom.app import App
+from postroom.config import read_settings
+from postroom.parts import make_inbound
+from postroom.providers.inbound.bucket import MailBucket
+from postroom.providers.inbound.ses import Ses
+from tests.servers.s3 import environment as s3_environment
+from tests.servers.s3 import running as running_s3
+from tests.surfaces.rest.inbound.postings import RAW, TOPIC, Post, resend, sns
+
+
+def in_bucket(bucket: str = "mail-for-us", key: str = "in/22b80b92", kind: str = "S3") -> Post:
+    """A notice of a mail that is in a bucket, as Amazon documents it."""
+    action = {"type": kind, "topicArn": TOPIC, "bucketName": bucket, "objectKey": key}
+    receipt = {"recipients": ["bo@postroom.localhost"], "action": action}
+    return sns(Message=json.dumps({"notificationType": "Received", "receipt": receipt}))
+
+
+@pytest.fixture
+def bucket(house: App) -> Iterator[MailBucket]:
+    """A bucket that the settings name, on a server that speaks S3."""
+    with running_s3("mail-for-us") as store:
+        bucket = MailBucket("mail-for-us", store, 10_000)
+        ses = house.house.inbound["ses"]
+        assert isinstance(ses, Ses)
+        ses.bucket = bucket
+        yield bucket
+
+
+async def test_a_mail_that_amazon_put_into_our_bucket_is_fetched(stranger, house, bucket):
+    await obstore.put_async(bucket.store, "in/22b80b92", RAW)
+
+    answers = [await in_bucket().to(stranger) for _ in range(2)]
+
+    assert ["received", "duplicate"] == [answer.json()["status"] for answer in answers]
+    message_id = answers[0].json()["messages"][0]["message_id"]
+    message = await house.house.store.message(message_id, None)
+    assert RAW == await house.house.blobs.read(message.raw)
+
+
+async def test_the_environment_says_how_the_bucket_with_mail_is_reached(monkeypatch):
+    with running_s3("mail-for-us") as store:
+        for name, value in s3_environment(store).items():
+            monkeypatch.setenv(name, value)
+        await obstore.put_async(store, "in/22b80b92", RAW)
+
+        assert RAW == await MailBucket.named("mail-for-us", 10_000).read("in/22b80b92")
+
+
+@pytest.mark.parametrize(
+    ("post", "status", "words"),
+    [
+        (in_bucket(bucket="of-somebody-else"), 422, "POSTROOM_SES_BUCKET"),
+        (in_bucket(kind="Lambda"), 422, "action SNS"),
+        (in_bucket(key=""), 422, "where in the bucket"),
+        (in_bucket(key="k" * 1_025), 422, "where in the bucket"),
+        (in_bucket(key="in/too-large"), 413, "10001 bytes"),
+        (in_bucket(key="in/sealed"), 422, "encrypted"),
+        (in_bucket(key="in/not-there"), 502, "no such mail"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_what_cannot_be_fetched_is_refused_with_what_to_do(
+    stranger, bucket, post, status, words
+):
+    await obstore.put_async(bucket.store, "in/too-large", b"x" * 10_001)
+    sealed = {"x-amz-key-v2": "sealed"}
+    await obstore.put_async(bucket.store, "in/sealed", RAW, attributes=sealed)
+
+    answer = await post.to(stranger)
+
+    assert (status, True) == (answer.status_code, words in answer.json()["detail"]), answer.text
+
+
+async def test_without_a_bucket_in_the_settings_none_is_read(stranger):
+    answer = await in_bucket().to(stranger)
+
+    assert 422 == answer.status_code
+    assert "POSTROOM_SES_BUCKET" in answer.json()["detail"]
+
+
+async def test_the_settings_name_the_bucket(tmp_path, app):
+    values = {"DATA_DIR": str(tmp_path), "SES_TOPICS": TOPIC, "SES_BUCKET": "mail-for-us"}
+    settings = read_settings({f"POSTROOM_{name}": value for name, value in values.items()}).settings
+
+    ses = make_inbound(settings, app.house.store)["ses"]
+
+    assert isinstance(ses, Ses)
+    assert ses.bucket is not None
+    assert "mail-for-us" == ses.bucket.name
+
+
+async def test_resend_is_asked_with_our_key_and_its_download_without(stranger, world):
+    await resend().to(stranger)
+
+    (_, asking), (_, downloading) = world.asked
+    assert "Bearer re_canary_of_resend" == asking["authorization"]
+    assert "authorization" not in downloading
+
+
+async def test_a_mail_that_resend_no_longer_has_is_its_failure(stranger, world):
+    world.found.clear()
+
+    answer = await resend().to(stranger)
+
+    assert (502, "provider_error") == (answer.status_code, answer.json()["code"])

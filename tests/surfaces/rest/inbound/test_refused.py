@@ -1,0 +1,143 @@
+"""What cannot be stored is refused in words, and nothing that could be is dropped."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from postroom.app import App
+from postroom.errors import NotFound, StorageFull
+from postroom.model.key import OWNER
+from tests.mails import new_inbox
+from tests.surfaces.rest.inbound.postings import (
+    NOW,
+    RAW,
+    WHOLE,
+    Post,
+    inbox_of,
+    mailgun,
+    postmark,
+    resend,
+    sendgrid_raw,
+    signed_sendgrid,
+    sns,
+    stored,
+)
+
+
+@pytest.mark.parametrize(
+    ("post", "status"),
+    [
+        (lambda: replace(postmark(), body=b"[]"), 400),
+        (lambda: replace(postmark(), body=b"{" * 100_000), 400),
+        (lambda: replace(mailgun(), body=b"--xYzZY\r\n\r\n"), 400),
+        (lambda: replace(mailgun(), headers={"Content-Type": "text/plain"}), 400),
+        (lambda: postmark(ToFull="x", Attachments=7, Headers=[1], TextBody=[]), 403),
+        (lambda: postmark(Attachments=[{"Name": "x", "Content": "!!not base64"}]), 400),
+        (lambda: replace(postmark(), provider="unheard-of"), 422),
+        (lambda: replace(postmark(), query="?format=pdf"), 422),
+    ],
+)
+async def test_what_cannot_be_read_is_refused(stranger, post, status):
+    answer = await post().to(stranger)
+
+    assert status == answer.status_code, answer.text
+
+
+def for_nobody(post: Post) -> Post:
+    return replace(post, body=post.body.replace(b"bo@postroom", b"no@postroom"))
+
+
+FOR_NOBODY = {
+    "mailgun": (406, lambda: for_nobody(mailgun())),
+    "postmark": (403, lambda: for_nobody(postmark())),
+    "resend": (200, lambda: resend(to="no@postroom.localhost")),
+    "sendgrid": (404, lambda: signed_sendgrid(for_nobody(sendgrid_raw()), NOW)),
+    "ses": (404, lambda: sns(to="no@postroom.localhost")),
+}
+
+
+@pytest.mark.parametrize("provider", FOR_NOBODY)
+async def test_a_mail_for_nobody_is_refused_in_the_code_after_which_a_provider_stops(
+    stranger, provider
+):
+    status, post = FOR_NOBODY[provider]
+
+    answer = await post().to(stranger)
+
+    assert (status, status) == (answer.status_code, answer.json()["status"])
+    assert "no inbox has an address" in answer.json()["detail"]
+
+
+def for_two() -> Post:
+    both = [{"Email": f"{name}@postroom.localhost"} for name in ("bo", "cy")]
+    return postmark(RawEmail=RAW.decode(), ToFull=both)
+
+
+def remove_while_bytes_are_written(house: App, monkeypatch, *gone: str) -> None:
+    put, store = house.house.blobs.put, house.house.store
+
+    async def meanwhile(contents):
+        for inbox_id in gone:
+            with suppress(NotFound):
+                await store.remove_inbox(inbox_id, None, force=True)
+        return await put(contents)
+
+    monkeypatch.setattr(house.house.blobs, "put", meanwhile)
+
+
+async def test_an_inbox_that_goes_meanwhile_takes_nobody_elses_copy_with_it(
+    house, stranger, monkeypatch
+):
+    cy = await new_inbox(house.context(OWNER), "cy")
+    remove_while_bytes_are_written(house, monkeypatch, cy.id)
+
+    answer = await for_two().to(stranger)
+
+    message = await stored(house, answer)
+    assert ("received", "bo") == (
+        answer.json()["status"],
+        (await inbox_of(house, message)).address.split("@")[0],
+    )
+
+
+async def test_when_all_inboxes_go_meanwhile_a_mail_is_for_nobody(house, stranger, monkeypatch):
+    cy = await new_inbox(house.context(OWNER), "cy")
+    bo = await inbox_of(house, await stored(house, await postmark().to(stranger)))
+    remove_while_bytes_are_written(house, monkeypatch, bo.id, cy.id)
+
+    assert 403 == (await for_two().to(stranger)).status_code
+
+
+async def test_a_copy_that_can_still_be_stored_is_posted_again(house, stranger, monkeypatch):
+    """One inbox goes, and there is no room for the other's copy: that is nobody's last word."""
+    bo = await inbox_of(house, await stored(house, await postmark().to(stranger)))
+    cy = await new_inbox(house.context(OWNER), "cy")
+    remove_while_bytes_are_written(house, monkeypatch, bo.id)
+    add = house.house.store.add_messages
+
+    async def full(messages):
+        if [cy.id] == [message.inbox_id for message in messages]:
+            raise StorageFull("the disk is full")
+        return await add(messages)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.house.store, "add_messages", full)
+        refused = await for_two().to(stranger)
+    again = await for_two().to(stranger)
+
+    assert (507, "storage_full") == (refused.status_code, refused.json()["code"])
+    assert cy.id == (await stored(house, again)).inbox_id
+
+
+@pytest.mark.parametrize("provider", WHOLE)
+async def test_what_we_have_no_time_for_is_never_dropped_by_a_provider(house, stranger, provider):
+    house.rates.per_second, house.rates.burst = 1e9, 1
+    house.rates.take("inbound")
+    house.rates.per_second = 0.5
+
+    answer = await WHOLE[provider]().to(stranger)
+
+    assert (503, "rate_limited") == (answer.status_code, answer.json()["code"])

@@ -1,0 +1,144 @@
+"""What a provider has not signed, or not now, is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from postroom.app import open_app
+from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.inbound.postings import (
+    NOW,
+    SIGNED,
+    TOPIC,
+    Post,
+    mailgun,
+    mailgun_mime,
+    postmark,
+    sns,
+    subscription,
+)
+
+
+@pytest.mark.parametrize("provider", SIGNED)
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_what_was_signed_at_another_time_is_refused(stranger, provider, hours):
+    answer = await SIGNED[provider](NOW + timedelta(hours=hours)).to(stranger)
+
+    assert (401, "unauthenticated") == (answer.status_code, answer.json()["code"])
+
+
+def tampered(post: Post) -> Iterator[Post]:
+    """A posting with one byte of each place changed."""
+    for at in (0, len(post.body) // 2, len(post.body) - 1):
+        yield replace(post, body=post.body[:at] + bytes([post.body[at] ^ 1]) + post.body[at + 1 :])
+    for name, value in post.headers.items():
+        if "signature" in name.lower() or name.lower() in ("svix-id", "svix-timestamp"):
+            yield replace(post, headers={**post.headers, name: value[:-6] + "AAAAA="})
+            yield replace(post, headers={n: v for n, v in post.headers.items() if n != name})
+
+
+@pytest.mark.parametrize("provider", ["sendgrid", "resend"])
+async def test_one_changed_byte_is_refused(stranger, provider):
+    for post in tampered(SIGNED[provider]()):
+        assert 401 == (await post.to(stranger)).status_code
+
+
+async def test_a_changed_notice_of_amazon_is_refused(stranger):
+    for name in ("Message", "MessageId", "Subject", "Timestamp"):
+        notice = json.loads(sns().body)
+        notice[name] += " "
+        answer = await replace(sns(), body=json.dumps(notice).encode()).to(stranger)
+
+        assert 401 == answer.status_code, name
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "https://evil.example/SimpleNotificationService-1.pem",
+        "http://sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.pem",
+        "https://sns.eu-west-1.amazonaws.com.evil.example/x.pem",
+        "https://sns.eu-west-1.amazonaws.com@evil.example/x.pem",
+        "https://s3.eu-west-1.amazonaws.com/x.pem",
+    ],
+)
+async def test_a_certificate_from_elsewhere_is_not_even_read(stranger, world, place):
+    answer = await sns(SigningCertURL=place).to(stranger)
+
+    assert 401 == answer.status_code
+    assert [] == world.asked
+
+
+async def test_a_topic_that_is_not_ours_is_refused(stranger, world):
+    answer = await sns(TopicArn=TOPIC.replace("1234", "4321")).to(stranger)
+
+    assert 401 == answer.status_code
+    assert [] == world.asked
+
+
+async def test_amazon_signs_in_two_ways(stranger):
+    assert "received" == (await sns(SignatureVersion="2").to(stranger)).json()["status"]
+
+
+async def test_a_subscription_to_our_topic_is_confirmed(stranger, world):
+    answer = await subscription().to(stranger)
+
+    assert (200, "nothing") == (answer.status_code, answer.json()["status"])
+    assert "sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t" == world.asked[-1][0]
+
+
+async def test_a_token_of_mailgun_is_good_for_one_mail(stranger):
+    await mailgun().to(stranger)
+
+    answer = await mailgun(subject="Another").to(stranger)
+
+    assert 401 == answer.status_code
+
+
+async def test_a_token_of_mailgun_is_known_by_another_process_until_it_is_too_old(house):
+    async with visiting(house, None) as before:
+        await mailgun().to(before)
+    settings = house.settings
+    async with open_app(settings) as again:
+        await again.house.store.forget_leases(NOW)
+        other = replace(again, house=replace(again.house, clock=lambda: NOW))
+        async with visiting(other, None) as after:
+            same = await mailgun().to(after)
+            forged = await mailgun(subject="Another").to(after)
+
+    assert "duplicate" == same.json()["status"]
+    assert 401 == forged.status_code
+
+
+@pytest.mark.parametrize("field", ["timestamp", "token", "signature"])
+async def test_mailgun_without_its_signature_is_refused(stranger, field):
+    post = mailgun_mime()
+    body = post.body.replace(f"{field}=".encode(), b"other=")
+
+    assert 401 == (await replace(post, body=body).to(stranger)).status_code
+
+
+@pytest.mark.parametrize("login", ["", "Basic", "Basic x", "Bearer cG9zdG1hcms6eA==", "Basic Og=="])
+async def test_postmark_with_another_password_is_refused(stranger, login):
+    post = postmark()
+
+    answer = await replace(post, headers={**post.headers, "Authorization": login}).to(stranger)
+
+    assert 401 == answer.status_code
+
+
+async def test_a_token_of_mailgun_is_for_the_mail_however_it_is_written_down(stranger):
+    first, again = mailgun(), mailgun()
+    other = again.body.replace(b"xYzZY", b"another")
+    kind = {"Content-Type": "multipart/form-data; boundary=another"}
+
+    answers = [
+        await post.to(stranger) for post in (first, replace(again, body=other, headers=kind))
+    ]
+
+    assert ["received", "duplicate"] == [answer.json()["status"] for answer in answers]
