@@ -21,7 +21,8 @@ from postroom.app import open_app
 from postroom.config import SETTINGS, read_settings
 from postroom.surfaces.cli.commands import TOP
 from postroom.surfaces.rest.server import build
-from tests.servers.postroom import command, environment, free_port, running
+from tests.servers.ports import free_port
+from tests.servers.postroom import command, environment, running
 
 FOLDER = Path(__file__).parents[1] / "deploy"
 FILES = sorted(FOLDER.iterdir())

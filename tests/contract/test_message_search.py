@@ -180,7 +180,7 @@ async def test_a_cursor_continues_while_mail_arrives_and_is_bound_to_its_questio
 
     assert expected == subjects(first) + subjects(second)
     assert (8, 4, False) == (second["total"], second["offset"], second["has_more"])
-    forged = ({"cursor": cursor[:-2] + "AA"}, {"cursor": "zz"})
+    forged = ({"cursor": cursor.swapcase()}, {"cursor": "zz"})
     for wrong in ({"q": "x"}, {"offset": 0}, {"offset": 2}, *forged):
         with pytest.raises(Refused) as refused:
             await door.call("list_messages", **{"inbox_id": inbox.id, "cursor": cursor, **wrong})

@@ -23,7 +23,8 @@ import apsw
 import psycopg
 
 from tests.faults.nursery import FOLDER, PYTHONPATH, Nursery
-from tests.servers.postroom import environment, free_port
+from tests.servers.ports import free_port
+from tests.servers.postroom import environment
 
 PATIENCE_S = 300
 

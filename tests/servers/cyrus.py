@@ -16,7 +16,7 @@ from typing import Self
 from tests.servers.certificates import make_certificate
 from tests.servers.dovecot import PASSWORD, USERS
 from tests.servers.folders import open_folder
-from tests.servers.ports import free_ports, wait_for_greeting
+from tests.servers.ports import free_port, wait_for_greeting
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,7 +78,7 @@ class CyrusMaster(ABC):
 
     def __enter__(self) -> Self:
         self.home = open_folder()
-        self.imap, self.port = free_ports(2)
+        self.imap, self.port = free_port(), free_port()
         self._write()
         self._passwords = _check_passwords(self.home / "mux")
         self.process = subprocess.Popen(

@@ -17,7 +17,7 @@ from typing import Self
 
 from tests.servers.certificates import make_certificate
 from tests.servers.folders import open_folder
-from tests.servers.ports import free_ports, wait_for_greeting
+from tests.servers.ports import free_port, wait_for_greeting
 
 USERS = ("alice", "bob", "carol", "dave")
 PASSWORD = "correct horse"
@@ -134,7 +134,7 @@ class Dovecot:
     def __enter__(self) -> Self:
         self.home = open_folder()
         self.certificate, key = make_certificate(self.home)
-        self.imap, self.imaps = free_ports(2)
+        self.imap, self.imaps = free_port(), free_port()
         self._write(key)
         self.process = subprocess.Popen(
             ["/usr/sbin/dovecot", "-F", "-c", str(self.home / "dovecot.conf")],

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from tests.servers.ports import free_ports
+from tests.servers.ports import free_port
 from tests.servers.web import Answer, Asked, WebServer
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ class Gmail:
             [ROOT / "scripts" / "emulate"], check=True, capture_output=True, text=True, timeout=300
         )
         node, program = script.stdout.split()
-        (port,) = free_ports(1)
+        port = free_port()
         self._inner = f"http://127.0.0.1:{port}"
         self._folder = tempfile.TemporaryDirectory(prefix="postroom-")
         seed = Path(self._folder.name) / "seed.yaml"

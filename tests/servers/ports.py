@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import random
 import socket
 import subprocess
 import time
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on right now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+class _Ports:
+    """Ports for servers that do not listen yet, so that nobody takes one in the meantime.
+
+    They lie below those the kernel gives out, and a process has a block of them for itself: it says
+    so by an address that is gone when it ends, however it ends.
+    """
+
+    FIRST, BLOCK, BLOCKS = 10_000, 250, 88
+
+    def __init__(self) -> None:
+        self._held, number = self._claim()
+        first = self.FIRST + number * self.BLOCK
+        self._next = itertools.cycle(range(first, first + self.BLOCK))
+
+    def _claim(self) -> tuple[socket.socket, int]:
+        held = socket.socket(socket.AF_UNIX)
+        for number in random.sample(range(self.BLOCKS), self.BLOCKS):
+            with suppress(OSError):
+                held.bind(f"\0postroom-tests-ports-{number}")
+                return held, number
+        held.close()
+        raise RuntimeError("no ports are left: other tests have them all")
+
+    def take(self) -> int:
+        """The next one of ours that nobody listens on."""
+        for port in itertools.islice(self._next, self.BLOCK):
+            with socket.socket() as probe, suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
+        raise RuntimeError("somebody listens on each of our ports")
+
+
+@cache
+def _ports(pid: int) -> _Ports:
+    """The ports of this process: a fork has others."""
+    return _Ports()
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on, and that nobody else is given."""
+    return _ports(os.getpid()).take()
 
 
 def wait_for_greeting(

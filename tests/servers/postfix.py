@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.servers.postroom import free_port
+from tests.servers.ports import free_port
 
 MAIN = """\
 compatibility_level = 3.6

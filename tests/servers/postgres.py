@@ -16,7 +16,7 @@ import psycopg
 
 from postroom.store.postgres.connection import connect
 from postroom.store.postgres.migrations import migrate
-from tests.servers.postroom import free_port
+from tests.servers.ports import free_port
 
 _USER = "postgres"
 _QUICK = "-c fsync=off -c synchronous_commit=on -c full_page_writes=off -c shared_buffers=64MB"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.servers.ports import free_port
 
 _PATIENCE_S = 120
 
@@ -65,13 +66,6 @@ def running(data: Path, *, workers: int = 1, **extra: str) -> Iterator[Running]:
     finally:
         process.terminate()
         process.wait(60)
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from postroom.store.postgres import engine
 from tests.mails import mail
 from tests.servers import s3
-from tests.servers.ports import free_ports
+from tests.servers.ports import free_port
 from tests.servers.postroom import running
 
 
@@ -181,7 +181,7 @@ def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch
 
 
 def test_the_doctor_says_why_mail_waits(postroom, inbox, monkeypatch):
-    (port,) = free_ports(1)
+    port = free_port()
     monkeypatch.setenv("POSTROOM_RELAY_URL", f"smtp://127.0.0.1:{port}")
     letter = ("--to", "bo@elsewhere.example", "--subject", "Hello", "--body-text", "Hello Bo")
     assert 0 == postroom("send", "--wait-s", "2", *letter).code

@@ -17,7 +17,8 @@ from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest import wire
 from postroom.surfaces.rest.server import Door, build
 from tests.mails import deliver, mail
-from tests.servers.postroom import Running, command, environment, free_port
+from tests.servers.ports import free_port
+from tests.servers.postroom import Running, command, environment
 
 LIVES = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
