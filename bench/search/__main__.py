@@ -27,12 +27,11 @@ from typing import Any
 from bench.search import together
 from bench.search.baselines import Baselines
 from bench.search.corpus import Corpus
-from bench.search.loading import BIG_INBOX, Loaded, load
+from bench.search.loading import BIG_INBOX, Loaded, load, write_something
 from bench.search.measuring import PeakMemory, Spread, calibration_ms, cpu_ms, table
 from bench.search.questions import Question, fixed, mix
 from postroom.store.search.find import Finder
 from postroom.store.search.wanted import Answer, Wanted
-from postroom.store.transaction import Transaction
 
 BIG, EVERYTHING = "inbox with 30 %", "everything"
 SEED = 465
@@ -182,12 +181,6 @@ class Bench:
         index = await self.engine.read(lambda tx: tx.one(INDEX_BYTES))
         text = await self.engine.read(lambda tx: tx.one(TEXT_BYTES))
         return int(index[0]), int(text[0])
-
-
-def write_something(tx: Transaction) -> None:
-    """What any write does to what is remembered."""
-    tx.run("DELETE FROM facts WHERE name = 'bench'")
-    tx.run("INSERT INTO facts (name, value) VALUES ('bench', :value)", value=b"x")
 
 
 def total_ms(work: Callable[[], tuple[int, Any]], times: int) -> tuple[int, float]:

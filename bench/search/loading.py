@@ -18,6 +18,7 @@ from postroom.store.seal import Seal
 from postroom.store.search.merging import merge_once
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import ClosableEngine, SqlStore
+from postroom.store.transaction import Transaction
 
 BATCH = 250
 BIG_INBOX = "inb_0"
@@ -128,3 +129,9 @@ async def _add_inboxes(store: SqlStore) -> None:
         address = f"agent{number}@postroom.localhost"
         inbox = Inbox(f"inb_{number}", address, "", None, now)
         await store.add_inbox(inbox, client_id=None, payload=b"")
+
+
+def write_something(tx: Transaction) -> None:
+    """What any write does to what is remembered."""
+    tx.run("DELETE FROM facts WHERE name = 'bench'")
+    tx.run("INSERT INTO facts (name, value) VALUES ('bench', :value)", value=b"x")

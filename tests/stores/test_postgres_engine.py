@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import InvalidInput, Unstorable
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres.engine import PostgresEngine
-from postroom.store.transaction import Transaction
+from postroom.store.transaction import Transaction, remembered
 from tests.stores.engines import PUT, names, put
 
 
@@ -52,6 +52,74 @@ async def test_a_reader_sees_one_moment(engine: PostgresEngine, database_url: st
 
     assert before == after
     assert ["new"] == await names(engine)
+
+
+def count(tx: Transaction) -> tuple[int, int]:
+    """What is remembered, and what is there."""
+    now = tx.all("SELECT 1 FROM facts WHERE value = ''")
+    return len(remembered(tx, "facts", lambda: now)), len(now)
+
+
+async def test_what_was_read_is_remembered_until_anybody_commits(
+    engine: PostgresEngine, database_url: str
+) -> None:
+    async def counts() -> set[tuple[int, int]]:
+        return {await engine.read(count) for _ in range(9)}
+
+    with psycopg.connect(database_url) as first, psycopg.connect(database_url) as second:
+        before = await counts()
+        await engine.write(lambda tx: tx.run(PUT, name="ours", value=b""))
+        ours = await counts()
+        for number, other in enumerate((first, second)):
+            other.execute("INSERT INTO facts (name, value) VALUES (%s, '')", [f"theirs {number}"])
+        under_way = await counts()
+        second.commit()
+        one = await counts()
+        first.commit()
+        both = await counts()
+
+    assert [{(n, n)} for n in (0, 1, 1, 2, 3)] == [before, ours, under_way, one, both]
+
+
+async def test_a_question_is_asked_once_while_nobody_writes(engine: PostgresEngine) -> None:
+    asked = []
+
+    def ask(tx: Transaction) -> None:
+        remembered(tx, "question", lambda: asked.append(1))
+
+    for _ in range(99):
+        await engine.read(ask)
+
+    assert 1 == len(asked)
+
+
+async def test_a_reader_of_an_older_moment_is_told_what_was_true_then(
+    engine: PostgresEngine, database_url: str
+) -> None:
+    def across(tx: Transaction) -> tuple[int, int]:
+        tx.all("SELECT 1")
+        with psycopg.connect(database_url, autocommit=True) as other:
+            other.execute("INSERT INTO facts (name, value) VALUES ('new', '')")
+            asyncio.run_coroutine_threadsafe(engine.read(count), loop).result(60)
+        return count(tx)
+
+    loop = asyncio.get_running_loop()
+
+    assert (0, 0) == await engine.read(across)
+    assert (1, 1) == await engine.read(count)
+
+
+async def test_what_a_snapshot_does_not_tell_of_is_not_remembered(
+    engine: PostgresEngine, database_url: str
+) -> None:
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute("UPDATE pg_extension SET extname = 'citus' WHERE extname = 'plpgsql'")
+
+    assert (await engine.read(lambda tx: tx.remembered)) is None
+
+
+async def test_who_writes_remembers_nothing(engine: PostgresEngine) -> None:
+    assert (await engine.write(lambda tx: tx.remembered)) is None
 
 
 async def test_marks_of_processes_that_are_over_are_forgotten(

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import psycopg
@@ -18,6 +18,7 @@ from psycopg.types.numeric import Int8BinaryDumper, NumericBinaryLoader
 
 from postroom.errors import InvalidInput, MailError, StorageFull, Unavailable, Unstorable
 from postroom.ports.bell import Topic
+from postroom.store.remembering import Remembering
 from postroom.store.transaction import Row
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,15 @@ _SESSION = """
 gone from the net, others may have. Otherwise nobody is cut off for taking long, whatever the role
 or the database says: a step that copies a table would never come to its end, nor would a backup.
 (`transaction_timeout` is there from PostgreSQL 17 on.)"""
+
+_MOMENT = """
+    SELECT CASE WHEN NOT pg_is_in_recovery()
+                 AND NOT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'citus')
+                THEN pg_current_snapshot()::text END,
+           pg_postmaster_start_time()::text
+"""
+"""Two transactions with the same snapshot of the same server see the same. What a standby sees, and
+what the machines of Citus hold, a snapshot does not tell: nothing is remembered there."""
 
 OLDEST_SERVER = 140_000
 
@@ -144,13 +154,15 @@ class PostgresTransaction:
     In a pipeline, what nobody waits for travels with the next statement whose answer is needed.
     """
 
+    remembered: dict[object, Any] | None = None
+    """Who writes sees what nobody else does."""
+
     def __init__(
         self, connection: psycopg.Connection, pipeline: psycopg.Pipeline | None = None
     ) -> None:
         self._connection, self._pipeline = connection, pipeline
         self.announced: set[Topic] = set()
         self.known: dict[object, Any] = {}
-        self.remembered = None
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
         return self._execute(sql, params).fetchall()
@@ -182,6 +194,19 @@ class PostgresTransaction:
         statement, names = positional(sql)
         cursor = self._connection.cursor(binary=True)
         return cursor.execute(statement, [params[name] for name in names])
+
+
+class PostgresReading(PostgresTransaction):
+    """A transaction that only reads, and what is remembered of the moment that it sees."""
+
+    def __init__(self, connection: psycopg.Connection, remembering: Remembering) -> None:
+        super().__init__(connection)
+        self._remembering = remembering
+
+    @cached_property
+    def remembered(self) -> dict[object, Any] | None:  # type: ignore[override]
+        row = self.one(_MOMENT)
+        return None if row is None or row[0] is None else self._remembering.at(row)
 
 
 def is_away(url: str) -> bool:

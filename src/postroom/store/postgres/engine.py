@@ -17,7 +17,7 @@ from postroom.store.postgres.bell import NotifyBell
 from postroom.store.postgres.connection import (
     PATIENCE_S,
     PAUSE_S,
-    PostgresTransaction,
+    PostgresReading,
     connect,
     explained,
     is_away,
@@ -29,6 +29,7 @@ from postroom.store.postgres.migrations import migrate
 from postroom.store.postgres.pulse import Pulse
 from postroom.store.postgres.schema import PARTITIONS
 from postroom.store.postgres.writer import Writer
+from postroom.store.remembering import Remembering
 from postroom.store.threads import Threads
 from postroom.store.transaction import Transaction
 from postroom.store.writing import WriteQueue
@@ -54,6 +55,7 @@ class PostgresEngine:
         self._waiting = 0
         self._pulse = Pulse(hosts)
         self._is_hurried = False
+        self._remembering = Remembering()
         self._readers = Threads(_READERS, "postroom-read")
         self._writer = Writer(hosts)
         self._writing = WriteQueue(self._writer.commit)
@@ -154,7 +156,7 @@ class PostgresEngine:
         connection = self._connected()
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
-            return work(PostgresTransaction(connection))
+            return work(PostgresReading(connection, self._remembering))
         finally:
             if not connection.closed:
                 connection.execute("ROLLBACK")

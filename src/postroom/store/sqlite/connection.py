@@ -14,6 +14,7 @@ import apsw
 
 from postroom.errors import MailError, StorageFull, Unstorable
 from postroom.ports.bell import Topic
+from postroom.store.remembering import Remembering
 from postroom.store.transaction import Row
 
 OLDEST_SQLITE = 3_051_003
@@ -31,9 +32,6 @@ class Role(Enum):
 _CACHED_KB = {Role.WRITER: 16_384, Role.READER: 16_384, Role.SCANNER: 2_048}
 """Who reads everything once has no use for a page again. None maps the file into memory: that made
 searches no quicker, and what was touched counted as our memory."""
-
-_MOST_REMEMBERED = 32
-"""A set of a million messages takes 125 KB."""
 
 _BUSY_PAUSE_S = 0.002
 _BUSY_TRIES = 15_000
@@ -143,8 +141,7 @@ class Reader:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._version: object = None
-        self._remembered: dict[object, Any] = {}
+        self._remembering = Remembering()
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
@@ -157,10 +154,7 @@ class Reader:
 
     def _still_true(self) -> dict[object, Any]:
         """What is remembered. SQLite says another number whenever somebody else has written."""
-        version = self._connection.execute("PRAGMA data_version").fetchone()
-        if version != self._version or len(self._remembered) > _MOST_REMEMBERED:
-            self._version, self._remembered = version, {}
-        return self._remembered
+        return self._remembering.at(self._connection.execute("PRAGMA data_version").fetchone())
 
 
 @contextmanager
