@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 Task = tuple[Future[Any], Callable[[], Any]]
+_Desk = SimpleQueue["Task | None"]
+"""Where one thread finds what it is to do."""
 
 
 def begin(work: Callable[[], object], name: str) -> Future[None]:
@@ -33,49 +37,72 @@ async def until_over(thread: Future[None]) -> None:
 
 
 class Threads:
-    """A few threads that share some work; one is begun when all others are busy."""
+    """A few threads that share some work; one is begun when all others are busy.
+
+    Of those that are free, the one that worked last goes on: it has most at hand.
+    """
 
     def __init__(self, most: int, name: str) -> None:
         self._most, self._name = most, name
-        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        self._waiting: deque[Task] = deque()
+        self._free: list[_Desk] = []
         self._begun: list[Future[None]] = []
+        self._is_closed = False
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Have *work* done when a thread is free."""
         future: Future[T] = Future()
-        self._tasks.put((future, work))
-        if not self._idle.acquire(blocking=False) and len(self._begun) < self._most:
-            self._begun.append(begin(self._run, self._name))
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("it is closed")
+            if self._free:
+                self._free.pop().put((future, work))
+            elif len(self._begun) < self._most:
+                desk = _Desk()
+                desk.put((future, work))
+                self._begun.append(begin(partial(self._run, desk), self._name))
+            else:
+                self._waiting.append((future, work))
         return future
 
     async def close(self) -> None:
         """Finish what was submitted."""
-        for _ in self._begun:
-            self._tasks.put(None)
+        with self._lock:
+            self._is_closed = True
+            for desk in self._free:
+                desk.put(None)
         for thread in self._begun:
             await until_over(thread)
 
-    def _run(self) -> None:
-        while _do(self._next()):
+    def _run(self, desk: _Desk) -> None:
+        while self._do(desk, desk.get()):
             pass  # nothing of what was done is kept here while we wait
 
-    def _next(self) -> Task | None:
-        try:
-            return self._tasks.get_nowait()
-        except queue.Empty:
-            self._idle.release()
-            return self._tasks.get()
+    def _do(self, desk: _Desk, task: Task | None) -> bool:
+        """Do what there is; False if it was the last."""
+        if task is None:
+            return False
+        tell = _done(*task)
+        self._clear(desk)  # first: who hears of it and asks again finds this one free
+        tell()
+        return True
+
+    def _clear(self, desk: _Desk) -> None:
+        with self._lock:
+            if self._waiting:
+                desk.put(self._waiting.popleft())
+            elif self._is_closed:
+                desk.put(None)
+            else:
+                self._free.append(desk)
 
 
-def _do(task: Task | None) -> bool:
-    """Do what there is; False if it was the last."""
-    if task is None:
-        return False
-    future, work = task
-    if future.set_running_or_notify_cancel():
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
-            future.set_exception(error)
-    return True
+def _done(future: Future[Any], work: Callable[[], Any]) -> Callable[[], None]:
+    """Do some work; returns what tells of it."""
+    if not future.set_running_or_notify_cancel():
+        return lambda: None
+    try:
+        return partial(future.set_result, work())
+    except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
+        return partial(future.set_exception, error)

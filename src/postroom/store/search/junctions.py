@@ -139,13 +139,16 @@ def _ranks(tx: Transaction, kind: int, first: str, rows: Mapping[int, _Rows]) ->
     if len(first) == 1:
         return {}
     backwards = utf8(first)[::-1]
-    lows = {segment: _endings(own.ending) for segment, own in rows.items()}
-    wide = [segment for segment, row in lows.items() if not _ends_in(row, backwards)]
-    highs = lows | _endings_at(tx, kind, backwards + b"\xff", wide)
+    ranks, wide = dict[int, _Ranks](), []
+    for segment, own in rows.items():
+        if own.ending and _ends_in(own.ending, backwards):
+            ranks[segment] = _inside(own.ending, backwards)
+        else:
+            wide.append(segment)
     last = backwards[: len(utf8(first[-1]))]
-    return {
-        segment: _between(low, highs[segment], backwards, last) for segment, low in lows.items()
-    }
+    for segment, high in _endings_at(tx, kind, backwards + b"\xff", wide).items():
+        ranks[segment] = _between(_endings(rows[segment].ending), high, backwards, last)
+    return ranks
 
 
 def _endings_at(
@@ -165,9 +168,21 @@ def _endings(value: bytes | None) -> list[bytes]:
     return [value[:5], *value[5:].split(b"\n")] if value else []
 
 
-def _ends_in(row: list[bytes], backwards: bytes) -> bool:
+def _ends_in(row: bytes, backwards: bytes) -> bool:
     """Whether all that begins like this is in this row already."""
-    return len(row) > 1 and row[-1] > backwards + b"\xff"
+    return row[(row.rfind(b"\n", 5) + 1) or 5 :] > backwards + b"\xff"
+
+
+def _inside(row: bytes, backwards: bytes) -> _Ranks:
+    """The ranks of what begins like this, all of it in one row: its endings stand side by side."""
+    begins = b"\n" + backwards
+    first = 5 if row.startswith(backwards, 5) else row.find(begins, 5) + 1
+    if not first:
+        return 0, 0, True
+    last = max(first, row.rfind(begins, first) + 1)
+    start = int.from_bytes(row[:4], "big") + row.count(b"\n", 5, first)
+    stop, shift = start + row.count(b"\n", first, last), row[4]
+    return start >> shift, (stop >> shift) + 1, shift == 0
 
 
 def _between(low: list[bytes], high: list[bytes], backwards: bytes, last: bytes) -> _Ranks:

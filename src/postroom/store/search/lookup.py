@@ -170,11 +170,10 @@ class Lookup:
 
     def _narrowed(self, stream: int, rest: str, doubtful: Mask) -> Mask:
         """Those of the doubtful that have the later parts of a long text as well."""
-        segments = self._shelf.holders(doubtful) if doubtful.any() else []
-        groups = self._shelf.by_ahead(stream, segments, len(rest))
-        for first, part in later_parts(rest, min(groups)) if groups else ():
+        for first, part in later_parts(rest, self._shelf.ahead_of_all(stream)):
             if np.bitwise_count(doubtful).sum() <= _FEW:
                 break
+            segments = self._shelf.holders(doubtful)
             found = find_junctions(self._tx, self._shelf, stream, first, part, segments)
             doubtful &= found.sure.mask() | found.doubtful.mask()
         return doubtful

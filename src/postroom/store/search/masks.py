@@ -22,8 +22,8 @@ _BELOW = np.array([(1 << bit) - 1 for bit in range(WORD_BITS)], np.uint64)
 _BIT = [np.uint64(1 << bit) for bit in range(WORD_BITS)]
 _FEW = 16
 """So few places are set sooner one by one."""
-_MANY = 8_000
-"""So many places are set sooner in an array of bytes that is packed afterwards."""
+_SPARSE = 25
+"""One place for so many bytes, and more, are set sooner in an array that is packed afterwards."""
 
 
 class Marks:
@@ -88,7 +88,7 @@ class Marks:
 def set_places(mask: Mask, places: Int) -> None:
     """Add some places to a mask."""
     octets = mask.view(np.uint8)
-    if len(places) < _MANY:
+    if len(places) * _SPARSE < len(octets):
         np.bitwise_or.at(octets, places >> 3, _BITS[places & 7])
     else:
         found = np.zeros(len(octets) * 8, np.bool_)

@@ -83,6 +83,9 @@ class Shelf:
         self.edges: Int = np.array(edges)
         """Where in a mask each segment begins, and where the last one ends."""
         self._formats = {segment.number: FORMATS[segment.format] for segment in segments}
+        aheads = {FORMATS[segment.format].ahead for segment in segments}
+        self._is_uniform = len(aheads) <= 1
+        self._ahead: list[int] = [min(own) for own in zip(*aheads, strict=True)]
         self._spans = {
             segment.number: slice(first, first + count)
             for segment, first, count in zip(segments, edges, words, strict=False)
@@ -93,10 +96,17 @@ class Shelf:
 
     def by_ahead(self, stream: int, numbers: Sequence[int], most: int) -> dict[int, list[int]]:
         """Some segments by how far ahead they look in a text, as far as that matters."""
+        ahead = self.ahead_of_all(stream)
+        if most <= ahead or self._is_uniform:
+            return {min(ahead, most): list(numbers)} if numbers else {}
         groups: dict[int, list[int]] = {}
         for number in numbers:
             groups.setdefault(min(self.format_of(number).ahead[stream], most), []).append(number)
         return groups
+
+    def ahead_of_all(self, stream: int) -> int:
+        """How far ahead every segment looks in a text."""
+        return self._ahead[stream]
 
     def format_of(self, segment: int) -> Format:
         """How a segment was made."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -55,8 +55,15 @@ _LOT = 16
 
 def any_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]:
     """`IN (…)` with one parameter for each value, and those parameters."""
-    params = {f"{name}{position}": value for position, value in enumerate(values)}
-    return f"IN ({', '.join(':' + key for key in params) or 'NULL'})", params
+    names, among = _names(name, len(values))
+    return among, dict(zip(names, values, strict=True))
+
+
+@lru_cache(256)
+def _names(name: str, count: int) -> tuple[list[str], str]:
+    """The names of so many parameters, and `IN (…)` of them."""
+    names = [f"{name}{position}" for position in range(count)]
+    return names, f"IN ({', '.join(':' + key for key in names) or 'NULL'})"
 
 
 def in_lots(values: Sequence[T]) -> list[T]:

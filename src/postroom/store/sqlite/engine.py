@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from postroom.store.sqlite.connection import (
     sqlite_errors,
 )
 from postroom.store.sqlite.migrations import migrate
+from postroom.store.threads import Threads
 from postroom.store.transaction import Transaction
 from postroom.store.writing import Job, WriteQueue
 
@@ -47,8 +48,8 @@ class SqliteEngine:
         self._broken: StorageFailed | None = None
         self._local = threading.local()
         self._connections: list[apsw.Connection] = []
-        self._readers = ThreadPoolExecutor(READERS, "postroom-read", self._open, (Role.READER,))
-        self._scanner = ThreadPoolExecutor(1, "postroom-scan", self._open, (Role.SCANNER,))
+        self._readers = Threads(READERS, "postroom-read")
+        self._scanner = Threads(1, "postroom-scan")
         self._writing = WriteQueue(self._commit)
 
     @classmethod
@@ -62,17 +63,19 @@ class SqliteEngine:
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* on one consistent snapshot."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self._read, work)
+        return await asyncio.wrap_future(
+            self._readers.submit(partial(self._read, Role.READER, work))
+        )
 
     async def scan(self, work: Callable[[Transaction], T]) -> T:
         """Run *work*, which reads much and reads it once, so that it takes little memory."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._scanner, self._read, work)
+        return await asyncio.wrap_future(
+            self._scanner.submit(partial(self._read, Role.SCANNER, work))
+        )
 
     async def compute(self, work: Callable[[], T]) -> T:
         """Run *work*, which asks the database nothing, once, in the thread that scans."""
-        return await asyncio.get_running_loop().run_in_executor(self._scanner, work)
+        return await asyncio.wrap_future(self._scanner.submit(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""
@@ -107,20 +110,23 @@ class SqliteEngine:
         """Finish what is queued and close every connection."""
         await self._writing.close()
         for pool in (self._readers, self._scanner):
-            await asyncio.to_thread(pool.shutdown)
+            await pool.close()
         self.bell.close()
         for connection in (*self._connections, self._writer):
             connection.close()
 
-    def _open(self, role: Role) -> None:
-        connection = connect(self._path, role)
-        self._connections.append(connection)
-        self._local.reader = Reader(connection)
-
-    def _read(self, work: Callable[[Transaction], T]) -> T:
-        reader: Reader = self._local.reader
-        with sqlite_errors(), reader.transaction() as transaction:
+    def _read(self, role: Role, work: Callable[[Transaction], T]) -> T:
+        with sqlite_errors(), self._reader(role).transaction() as transaction:
             return work(transaction)
+
+    def _reader(self, role: Role) -> Reader:
+        """The connection of this thread."""
+        reader: Reader | None = getattr(self._local, "reader", None)
+        if reader is None:
+            connection = connect(self._path, role)
+            self._connections.append(connection)
+            reader = self._local.reader = Reader(connection)
+        return reader
 
     def _commit(self, batch: list[Job]) -> None:
         try:

@@ -1,0 +1,94 @@
+"""Threads that share work: who worked last goes on, and nothing that was taken is left undone."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+
+import pytest
+
+from postroom.store.threads import Threads
+
+
+async def ask(threads: Threads) -> int:
+    """Which thread answers."""
+    return await asyncio.wrap_future(threads.submit(threading.get_ident))
+
+
+async def test_one_thread_is_enough_for_who_asks_one_after_the_other() -> None:
+    threads = Threads(4, "test")
+
+    asked = {await ask(threads) for _ in range(500)}
+
+    await threads.close()
+    assert 1 == len(asked)
+
+
+async def test_the_one_that_worked_last_goes_on() -> None:
+    threads = Threads(4, "test")
+    together = threading.Barrier(4)
+
+    def meet() -> int:
+        together.wait(60)
+        return threading.get_ident()
+
+    begun = [asyncio.wrap_future(threads.submit(meet)) for _ in range(4)]
+    all_of_them = set(await asyncio.gather(*begun))
+    asked = [await ask(threads) for _ in range(100)]
+
+    await threads.close()
+    assert 4 == len(all_of_them)
+    assert {asked[0]} == set(asked) < all_of_them
+
+
+async def test_more_work_than_threads_is_all_done_in_order_before_they_end() -> None:
+    threads, done = Threads(2, "test"), list[int]()
+    begun = [threads.submit(lambda number=number: done.append(number)) for number in range(1_000)]
+
+    await threads.close()
+
+    assert all(future.done() for future in begun)
+    assert list(range(1_000)) == sorted(done)
+    with pytest.raises(RuntimeError):
+        threads.submit(threading.get_ident)
+
+
+async def test_what_fails_is_told_and_stops_nobody() -> None:
+    threads = Threads(1, "test")
+
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wrap_future(threads.submit(lambda: 1 // 0))
+
+    assert await ask(threads)
+    await threads.close()
+
+
+async def test_work_that_nobody_waits_for_any_more_is_not_begun() -> None:
+    threads, held, done = Threads(1, "test"), threading.Event(), list[int]()
+    threads.submit(lambda: held.wait(60))
+    unwanted, wanted = threads.submit(lambda: done.append(1)), threads.submit(lambda: 2)
+
+    assert unwanted.cancel()
+    held.set()
+
+    assert 2 == await asyncio.wrap_future(wanted)
+    await threads.close()
+    assert [] == done
+
+
+async def test_a_thread_that_waits_keeps_nothing_of_what_it_did() -> None:
+    class Result:
+        pass
+
+    threads = Threads(1, "test")
+    kept = weakref.ref(await asyncio.wrap_future(threads.submit(Result)))
+    for _ in range(1_000):
+        if kept() is None:
+            break
+        gc.collect()
+        await asyncio.sleep(0.01)
+
+    assert kept() is None
+    await threads.close()
