@@ -8,40 +8,44 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from postroom.store.search.arrays import U16
 from postroom.store.search.characters import follow_up, utf8
 from postroom.store.search.junction_rows import CUT, PER_GROUP, RANKED, UNEVEN
 from postroom.store.search.kinds import AFTER_SPACE, NEXT, STREAM, Kind
 from postroom.store.search.masks import Marks
 from postroom.store.search.shelf import Shelf
-from postroom.store.sql.values import any_of
+from postroom.store.sql.values import any_of, each_of
 from postroom.store.transaction import Transaction
 
 HEADS = """
     SELECT segment, value FROM search_rows
      WHERE segment {among} AND kind = :kind AND key = :key AND part = 0
 """
+SEGMENTS = "WITH s (number) AS ({each})"
 ENDINGS = """
     SELECT 0, s.number, 0, (
         SELECT r.value FROM search_rows r
          WHERE r.segment = s.number AND r.kind = :ending AND r.key <= :backwards
          ORDER BY r.key DESC LIMIT 1
-    ) FROM search_segments s WHERE s.number {among}
+    ) FROM s
 """
 JUNCTIONS = """
     SELECT 1, s.number, 0, (
         SELECT r.value FROM search_rows r
          WHERE r.segment = s.number AND r.kind = :junction AND r.key < :key
          ORDER BY r.key DESC, r.part DESC LIMIT 1
-    ) FROM search_segments s WHERE s.number {among}
+    ) FROM s
     UNION ALL
-    SELECT 2, segment, part, value FROM search_rows
-     WHERE segment {among} AND kind = :junction AND key >= :key AND key < :end
+    SELECT 2, s.number, r.part, r.value FROM s CROSS JOIN search_rows r
+     WHERE r.segment = s.number AND r.kind = :junction AND r.key >= :key AND r.key < :end
 """
 """What stands before a key, and all that begins with it; parts are in the order of keys."""
 
 _BEFORE, _INSIDE = 1, 2
 _Ranks = tuple[int, int, bool]
 _ALL: _Ranks = (0, 1 << 16, True)
+_MANY = 500
+"""Where segments have more entries, it is quicker to look at one after the other."""
 
 
 @dataclass
@@ -77,17 +81,21 @@ def find_junctions(
     is_pair = len(tokens) == len(tokens[0][1]) == 1
     if is_pair and len(first) == 1:
         segments = _use_heads(tx, found.sure, kind, _key(rest[0], tokens), segments)
+    sure, doubtful = _Entries(), _Entries()
     for ahead, numbers in shelf.by_ahead(stream, segments, len(tokens)).items():
         key = _key(rest[0], tokens[:ahead])
         rows = _rows(tx, kind, first, key, numbers)
         ranks = _ranks(tx, kind, first, rows)
         for segment, own in rows.items():
             wanted = ranks.get(segment, _ALL)
-            sure, doubtful = _entries(own, key, is_pair=is_pair)
-            is_exact = wanted[2] and len(tokens) == ahead
-            marks = found.sure if is_exact else found.doubtful
-            marks.add_places(segment, sure.docs(wanted))
-            found.doubtful.add_places(segment, doubtful.docs(wanted))
+            if wanted[0] < wanted[1]:
+                is_exact = wanted[2] and len(tokens) == ahead
+                inside = sure if is_exact else doubtful
+                for entries in (sure, doubtful):
+                    entries.begin(segment, wanted)
+                _take(own, key, inside, doubtful, is_pair=is_pair)
+    sure.mark(found.sure)
+    doubtful.mark(found.doubtful)
     return found
 
 
@@ -113,14 +121,14 @@ def _use_heads(
 def _rows(
     tx: Transaction, kind: int, first: str, key: bytes, segments: Sequence[int]
 ) -> dict[int, _Rows]:
-    among, params = any_of("segment", segments)
+    each, params = each_of("segment", segments)
     params |= {"junction": kind + Kind.JUNCTION, "key": key, "end": key + b"\xff"}
-    sql = JUNCTIONS.format(among=among)
+    sql = JUNCTIONS
     if len(first) > 1:
-        sql = f"{ENDINGS.format(among=among)} UNION ALL {sql}"
+        sql = f"{ENDINGS} UNION ALL {JUNCTIONS}"
         params |= {"ending": kind + Kind.ENDING, "backwards": utf8(first)[::-1]}
     rows = {segment: _Rows() for segment in segments}
-    for what, segment, _, value in sorted(tx.all(sql, **params)):
+    for what, segment, _, value in sorted(tx.all(SEGMENTS.format(each=each) + sql, **params)):
         own = rows[segment]
         if what == _INSIDE:
             own.values.append(value)
@@ -157,8 +165,8 @@ def _endings_at(
     """By segment, the row where an ending stands."""
     if not segments:
         return {}
-    among, params = any_of("segment", segments)
-    sql = ENDINGS.format(among=among)
+    each, params = each_of("segment", segments)
+    sql = SEGMENTS.format(each=each) + ENDINGS
     rows = tx.all(sql, **params, ending=kind + Kind.ENDING, backwards=backwards)
     return {segment: _endings(value) for _, segment, _, value in rows}
 
@@ -200,29 +208,27 @@ def _rank(row: list[bytes], backwards: bytes, last: bytes) -> tuple[int, int]:
     return int.from_bytes(row[0][:4], "big") + bisect_left(row, backwards, 1) - 1, row[0][4]
 
 
-def _entries(rows: _Rows, key: bytes, *, is_pair: bool) -> tuple[_Entries, _Entries]:
-    """What the rows of one segment surely have of a key, and what they may have of it."""
-    sure, doubtful = _Entries(), _Entries()
+def _take(rows: _Rows, key: bytes, inside: _Entries, doubtful: _Entries, *, is_pair: bool) -> None:
+    """Take what the rows of one segment have of a key, and what they may have of it."""
     values = [rows.before, *rows.values] if rows.before else rows.values
     end, final = key + b"\xff", len(values) - 1
     for number, value in enumerate(values):
         row = _Row(value)
         if rows.before and 0 < number < final:
-            sure.take(row, 0, len(row.docs))
+            inside.take(row, 0, len(row.docs))
             continue
         names = row.names()
         first = bisect_left(names, key)
         last = bisect_left(names, end, first)
         if is_pair and row.is_cut:
-            sure.take(row, row.start(first), row.start(last))
+            inside.take(row, row.start(first), row.start(last))
             continue
         goes_on = last == len(names) and number < final
         low, high = row.start(first), row.start(max(first, last if goes_on else last - 1))
         if first:
             doubtful.take(row, row.start(first - 1), low)
-        sure.take(row, low, high)
+        inside.take(row, low, high)
         doubtful.take(row, high, row.start(last))
-    return sure, doubtful
 
 
 class _Row:
@@ -253,26 +259,55 @@ class _Row:
 
 
 class _Entries:
-    """Places where tokens meet: the messages, and the ranks of the tokens before."""
+    """Places where tokens meet, of several segments: the messages, and the ranks before."""
 
-    __slots__ = ("_docs", "_ranks")
+    __slots__ = ("_docs", "_ranks", "_segments", "_sizes", "_wanted")
 
     def __init__(self) -> None:
         self._docs: list[bytes] = []
         self._ranks: list[bytes] = []
+        self._sizes: list[int] = []
+        self._segments: list[int] = []
+        self._wanted: list[_Ranks] = []
+
+    def begin(self, segment: int, wanted: _Ranks) -> None:
+        """What is taken from now on is of this segment, and only these ranks of it are wanted."""
+        self._segments.append(segment)
+        self._wanted.append(wanted)
+        self._sizes.append(0)
 
     def take(self, row: _Row, low: int, high: int) -> None:
         """Take what is between two places of a row."""
         if high > low:
             self._docs.append(row.docs[low:high])
             self._ranks.append(row.ranks[low:high] or bytes(high - low))
+            self._sizes[-1] += (high - low) // 2
 
-    def docs(self, ranks: _Ranks) -> bytes:
-        """The messages of all entries with these ranks."""
-        if not self._docs or ranks[0] == ranks[1]:
-            return b""
-        docs = b"".join(self._docs)
-        if ranks == _ALL:
-            return docs
-        above = np.frombuffer(b"".join(self._ranks), "<u2") - np.uint16(ranks[0])
-        return np.frombuffer(docs, "<u2")[above < ranks[1] - ranks[0]].tobytes()
+    def mark(self, marks: Marks) -> None:
+        """Mark the messages of all entries whose ranks are wanted."""
+        if not self._docs:
+            return
+        docs = np.frombuffer(b"".join(self._docs), "<u2")
+        ranks = np.frombuffer(b"".join(self._ranks), "<u2")
+        if self._wanted[0] is _ALL or len(docs) > _MANY * len(self._sizes):
+            self._mark_each(marks, docs, ranks)
+        else:
+            self._mark_together(marks, docs, ranks)
+
+    def _mark_each(self, marks: Marks, docs: U16, ranks: U16) -> None:
+        """One segment after the other."""
+        last = 0
+        for segment, wanted, size in zip(self._segments, self._wanted, self._sizes, strict=True):
+            first, last = last, last + size
+            own = docs[first:last]
+            if wanted is not _ALL:
+                own = own[ranks[first:last] - np.uint16(wanted[0]) < wanted[1] - wanted[0]]
+            marks.add_places(segment, own.tobytes())
+
+    def _mark_together(self, marks: Marks, docs: U16, ranks: U16) -> None:
+        """The same for few: all segments at once."""
+        lows = np.array([low for low, _, _ in self._wanted], np.uint16)
+        spans = np.array([high - low for low, high, _ in self._wanted], np.uint16)
+        at = np.arange(len(self._sizes)).repeat(self._sizes)
+        chosen = (ranks - lows[at] < spans[at]).nonzero()[0]
+        marks.add_all(self._segments, at[chosen], docs[chosen])

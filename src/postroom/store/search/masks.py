@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from postroom.store.search.arrays import Int
+from postroom.store.search.arrays import U16, Int
 
 if TYPE_CHECKING:
     from postroom.store.search.shelf import Shelf
@@ -34,9 +35,10 @@ class Marks:
         self._bits: dict[int, list[bytes]] = {}
         self._places: list[bytes] = []
         self._segments: list[int] = []
+        self._arrays: list[Int] = []
 
     def __bool__(self) -> bool:
-        return bool(self._bits or self._places)
+        return bool(self._bits or self._places or self._arrays)
 
     def add(self, segment: int, value: bytes) -> None:
         """Take a set of a segment as it is written in rows, unless no search uses the segment."""
@@ -53,11 +55,22 @@ class Marks:
             self._places.append(places)
             self._segments.append(segment)
 
+    def add_all(self, segments: Sequence[int], at: Int, places: U16) -> None:
+        """Take places of several segments; `at` says of each place which of them it is in."""
+        if len(places):
+            bases: Int = np.array([self._base(segment) for segment in segments], np.int64)
+            self._arrays.append(bases[at] + places)
+
+    def _base(self, segment: int) -> int:
+        return self._shelf.first_word(segment) * WORD_BITS
+
     def mask(self) -> Mask:
         """All of them."""
         mask = self._union() if self._bits else self._shelf.none()
         if self._places:
             self._set_places(mask)
+        for places in self._arrays:
+            set_places(mask, places)
         return mask
 
     def _union(self) -> Mask:
@@ -74,7 +87,7 @@ class Marks:
         return mask
 
     def _set_places(self, mask: Mask) -> None:
-        bases = [self._shelf.first_word(segment) * WORD_BITS for segment in self._segments]
+        bases = [self._base(segment) for segment in self._segments]
         if sum(map(len, self._places)) <= 2 * _FEW:
             for base, own in zip(bases, self._places, strict=True):
                 for place in np.frombuffer(own, "<u2").tolist():

@@ -10,7 +10,7 @@ from postroom.store.search.kinds import STREAM, Kind
 from postroom.store.search.masks import Marks, Mask
 from postroom.store.search.shelf import Shelf
 from postroom.store.search.word_rows import ALONE, FEW, KEY_BYTES, LARGE, SHORTS_PER_ROW
-from postroom.store.sql.values import any_of, any_pair, in_lots
+from postroom.store.sql.values import any_of, any_pair, each_of, in_lots
 from postroom.store.transaction import Transaction
 
 READY = """
@@ -18,14 +18,15 @@ READY = """
      WHERE segment {among} AND kind = :kind AND key = :key AND part = 0
 """
 SUFFIXES = """
+    WITH s (number) AS ({each})
     SELECT s.number, (
         SELECT r.value FROM search_rows r
          WHERE r.segment = s.number AND r.kind = :kind AND r.key < :key
          ORDER BY r.key DESC, r.part DESC LIMIT 1
-    ) FROM search_segments s WHERE s.number {among}
+    ) FROM s
     UNION ALL
-    SELECT segment, value FROM search_rows
-     WHERE segment {among} AND kind = :kind AND key >= :key AND key < :end
+    SELECT s.number, r.value FROM s CROSS JOIN search_rows r
+     WHERE r.segment = s.number AND r.kind = :kind AND r.key >= :key AND r.key < :end
 """
 """What stands before a key, and all that begins with it."""
 
@@ -61,9 +62,9 @@ def _references(
     """By segment, what the suffixes that begin with the text refer to."""
     if not segments:
         return {}
-    among, params = any_of("segment", segments)
+    each, params = each_of("segment", segments)
     key, suffix = text[:KEY_BYTES], kind + Kind.SUFFIX
-    rows = tx.all(SUFFIXES.format(among=among), **params, kind=suffix, key=key, end=key + b"\xff")
+    rows = tx.all(SUFFIXES.format(each=each), **params, kind=suffix, key=key, end=key + b"\xff")
     found: dict[int, set[int]] = {}
     for segment, value in rows:
         if value and (own := _in_row(value, text)):

@@ -66,6 +66,19 @@ def _names(name: str, count: int) -> tuple[list[str], str]:
     return names, f"IN ({', '.join(':' + key for key in names) or 'NULL'})"
 
 
+def each_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]:
+    """`VALUES …` with one row for each value, and its parameters: a table to begin a join with."""
+    names, rows = _rows(name, len(values))
+    return rows, dict(zip(names, values, strict=True))
+
+
+@lru_cache(256)
+def _rows(name: str, count: int) -> tuple[list[str], str]:
+    """The names of so many parameters, and `VALUES …` of them."""
+    names = [f"{name}{position}" for position in range(count)]
+    return names, f"VALUES {', '.join(f'(:{key})' for key in names)}"
+
+
 def in_lots(values: Sequence[T]) -> list[T]:
     """The same, with the last repeated until there are as many as in other statements.
 
