@@ -132,6 +132,6 @@ def test_the_server_notices_a_machine_that_is_gone(database_url: str) -> None:
 def test_a_holder_of_another_database_is_nobody(database_url: str) -> None:
     other = database_url.rpartition("/")[0] + "/postgres"
     with psycopg.connect(other, autocommit=True) as holder, connections.connect(database_url) as us:
-        holder.execute(writers.BEGIN)
+        holder.execute(writers.LOCK)
 
         assert us.execute(frozen.HOLDER).fetchone() is None

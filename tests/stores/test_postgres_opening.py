@@ -46,7 +46,7 @@ def test_a_step_waits_for_who_writes(database_url: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(migrations, "steps", lambda partitions: known)
     with connections.connect(database_url) as writer, connections.connect(database_url) as other:
         other.execute("SET lock_timeout = '20ms'")
-        writer.execute(writers.BEGIN)
+        writer.execute(writers.LOCK)
         with pytest.raises(psycopg.errors.LockNotAvailable):
             migrate(other)
         writer.execute("ROLLBACK")

@@ -38,6 +38,7 @@ async def open_on(engine: ClosableEngine, folder: Path, key: bytes | None) -> Sq
     except BaseException:
         await engine.close()
         raise
+    engine.guard()
     return SqlStore(engine, Seal(key, folder / MARK_FILE))
 
 

@@ -16,6 +16,7 @@ FACTS = """
 FORGET = "DELETE FROM facts WHERE name IN ('moved', 'kept')"
 KEEP = "INSERT INTO facts (name, value) VALUES ('kept', :value)"
 LEAVE = "INSERT INTO facts (name, value) VALUES ('moved', :value)"
+MOVED = "SELECT name, value FROM facts WHERE name = 'moved'"
 IS_HELD = "SELECT 1 FROM facts WHERE name IN ('moved', 'kept')"
 
 HALF_MOVED = (

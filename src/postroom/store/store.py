@@ -47,6 +47,9 @@ class ClosableEngine(Engine, Protocol):
     def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
         """Let each table go on after a number."""
 
+    def guard(self) -> None:
+        """From now on write nothing once the house has moved away: `write` raises Conflict then."""
+
     def hurry(self) -> None:
         """Wait for no database that does not answer: we are about to close."""
 

@@ -117,6 +117,10 @@ class PostgresEngine:
         for name, number in given.items():
             tx.one(f"SELECT setval('{name}_number_seq', :number)", number=number)
 
+    def guard(self) -> None:
+        """Write nothing more once the house has moved away."""
+        self._writer.is_guarded = True
+
     def hurry(self) -> None:
         """Try nothing again from now on, and wait for no server that is silent: we are to stop.
 

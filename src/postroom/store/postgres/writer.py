@@ -27,11 +27,13 @@ from postroom.store.postgres.connection import (
 from postroom.store.postgres.frozen import Frozen
 from postroom.store.postgres.hosts import Hosts
 from postroom.store.postgres.migrations import WRITING
+from postroom.store.standing import MOVED, refuse_moved
 from postroom.store.writing import Job
 
 log = logging.getLogger(__name__)
 
-BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock({WRITING[0]}, {WRITING[1]})"
+LOCK = f"BEGIN; SELECT pg_advisory_xact_lock({WRITING[0]}, {WRITING[1]})"
+BEGIN = f"{LOCK}; {MOVED}"
 READ_MARK = "SELECT 1 FROM write_marks WHERE writer = :writer AND mark = :mark"
 WRITE_MARK = """
     INSERT INTO write_marks (writer, mark) VALUES (:writer, :mark)
@@ -54,7 +56,7 @@ class Writer:
         self._mark = 0
         self._connection: psycopg.Connection | None = None
         self._frozen = Frozen()
-        self.is_hurried = False
+        self.is_hurried = self.is_guarded = False
 
     def commit(self, batch: list[Job]) -> None:
         """Run all jobs in one transaction; one that fails leaves the others alone."""
@@ -100,11 +102,13 @@ class Writer:
         if self._connection is None:
             self._connection = self._hosts.connect()
         connection = self._connection
-        connection.execute(BEGIN)
+        moved = _begin(connection)
         tx, announced = PostgresTransaction(connection), set[Topic]()
         if is_again and tx.one(READ_MARK, writer=self._name, mark=self._mark):
             connection.execute("ROLLBACK")
             return
+        if self.is_guarded:
+            refuse_moved(moved)
         for job in batch:
             announced |= _run(connection, job)
         tx.run(WRITE_MARK, writer=self._name, mark=self._mark)
@@ -113,6 +117,14 @@ class Writer:
         if announced:
             tx.one(RING, topics=",".join(sorted(announced)))
         connection.execute("COMMIT")
+
+
+def _begin(connection: psycopg.Connection) -> dict[str, bytes]:
+    """Wait for our turn; what says that the house has moved away, if it has."""
+    cursor = connection.execute(BEGIN)
+    while cursor.nextset():
+        pass
+    return dict(cursor.fetchall())
 
 
 def _run(connection: psycopg.Connection, job: Job) -> set[Topic]:

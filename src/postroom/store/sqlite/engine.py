@@ -23,6 +23,7 @@ from postroom.store.sqlite.connection import (
     sqlite_errors,
 )
 from postroom.store.sqlite.migrations import migrate
+from postroom.store.standing import MOVED, refuse_moved
 from postroom.store.threads import Threads
 from postroom.store.transaction import Transaction
 from postroom.store.writing import Job, WriteQueue
@@ -46,6 +47,7 @@ class SqliteEngine:
         self._writer = writer
         self.commits = 0
         self._broken: StorageFailed | None = None
+        self._is_guarded = False
         self._local = threading.local()
         self._connections: list[apsw.Connection] = []
         self._readers = Threads(READERS, "postroom-read")
@@ -103,6 +105,10 @@ class SqliteEngine:
                 number=number,
             )
 
+    def guard(self) -> None:
+        """Write nothing more once the house has moved away."""
+        self._is_guarded = True
+
     def hurry(self) -> None:
         """Nothing: a file is always there."""
 
@@ -140,6 +146,8 @@ class SqliteEngine:
     def _run_together(self, batch: list[Job]) -> None:
         """Run all jobs in one transaction; one that fails leaves the others alone."""
         self._writer.execute("BEGIN IMMEDIATE")
+        if self._is_guarded:
+            refuse_moved(dict(self._writer.execute(MOVED)))
         if len(batch) == 1:
             announced = self._run_alone(batch[0])
         else:
