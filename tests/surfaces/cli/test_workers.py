@@ -215,9 +215,14 @@ def test_a_worker_can_be_watched(tmp_path: Path) -> None:
         said = {path: status_of(url + path) for path in ("/readyz", "/metrics", "/v1/inboxes")}
         with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
             text = answer.read().decode()
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{url}/v1/inboxes", timeout=30)
         worker.terminate()
         assert 0 == worker.wait(PATIENCE_S)
 
+    with refused.value as problem:
+        detail = json.load(problem)["detail"]
+    assert detail.endswith("what there is: /healthz, /metrics, /readyz")
     assert {"/readyz": 200, "/metrics": 200, "/v1/inboxes": 404} == said
     assert "\npostroom_outbox_sent_total 0\n" in text
 

@@ -59,6 +59,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _GONE = 499
 """What the metrics call a client that left before its answer."""
 _PAUSE_S = 1.0
+_INDEX = "/openapi.json"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -156,7 +157,7 @@ class Surface:
     async def _respond(self, request: Request, visit: _Visit) -> Response:
         resource, values = self._resources.find(segments_of(visit.scope))
         if resource is None:
-            raise NotFound("there is nothing at this path; GET /openapi.json lists what there is")
+            raise NotFound(f"there is nothing at this path; {self._where_to_look()}")
         visit.route = resource.path
         answer = resource.answers.get("GET" if request.method == "HEAD" else request.method)
         if answer is None:
@@ -168,6 +169,11 @@ class Surface:
                 headers={"Allow": resource.allowed},
             )
         return await answer(request, values)
+
+    def _where_to_look(self) -> str:
+        if _INDEX in self._pages:
+            return f"GET {_INDEX} lists what there is"
+        return f"what there is: {', '.join(sorted(self._pages))}"
 
     def _answer(self, rows: Sequence[Route]) -> Answer:
         """The answer that one or several rows of the table give."""
