@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import psycopg
 import pytest
 
-from postroom.errors import InvalidInput, Unstorable
+from postroom.errors import Conflict, InvalidInput, Unstorable
 from postroom.store.postgres import connection as connections
+from postroom.store.postgres import writer as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction, remembered
 from tests.stores.engines import PUT, names, put
+
+WAITING = """
+    SELECT 1 FROM pg_locks JOIN pg_database d ON d.oid = database
+     WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()
+"""
+
+
+def until_somebody_waits(admin: psycopg.Connection) -> None:
+    while not admin.execute(WAITING).fetchone():
+        time.sleep(0.01)
 
 
 async def test_one_job_that_fails_leaves_those_beside_it_alone(engine: PostgresEngine) -> None:
@@ -116,6 +128,44 @@ async def test_what_a_snapshot_does_not_tell_of_is_not_remembered(
         admin.execute("UPDATE pg_extension SET extname = 'citus' WHERE extname = 'plpgsql'")
 
     assert (await engine.read(lambda tx: tx.remembered)) is None
+
+
+async def test_a_crash_that_gives_numbers_anew_is_noticed(
+    engine: PostgresEngine, database_url: str
+) -> None:
+    """The server ends a crash with a checkpoint; so whatever checkpoint it is, we ask again."""
+    asked = []
+
+    def ask(tx: Transaction) -> None:
+        remembered(tx, "question", lambda: asked.append(1))
+
+    await engine.read(ask)
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute("CHECKPOINT")
+    await engine.read(ask)
+
+    assert 2 == len(asked)
+
+
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+async def test_who_waits_while_a_house_moves_writes_nothing_into_it(
+    engine: PostgresEngine, database_url: str, level: str
+) -> None:
+    name = database_url.rpartition("/")[2]
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = '{level}'")
+        other = await asyncio.to_thread(PostgresEngine.open, database_url)
+        other.guard()
+        admin.execute(writers.LOCK)
+        late = asyncio.create_task(other.write(lambda tx: put(tx, "late")))
+        await asyncio.to_thread(until_somebody_waits, admin)
+        admin.execute("INSERT INTO facts (name, value) VALUES ('moved', 'token folder')")
+        admin.execute("COMMIT")
+
+    with pytest.raises(Conflict, match="moved to another folder"):
+        await late
+    assert ["moved"] == await names(other)
+    await other.close()
 
 
 async def test_who_writes_remembers_nothing(engine: PostgresEngine) -> None:

@@ -24,6 +24,7 @@ from postroom.store.standing import (
     keep,
     leave,
     refuse_moved,
+    stay,
 )
 from postroom.store.store import ClosableEngine
 from postroom.store.tables import (
@@ -66,7 +67,6 @@ class Move:
         self._wrong: list[Table] | None = None
         self._turn = Turn(target)
         self._mark = self._token = b""
-        self._numbers = dict[str, int]()
 
     async def check(self) -> None:
         """Refuse a target that has rows, unless they are some of the source's.
@@ -176,7 +176,6 @@ class Move:
 
     async def is_whole(self) -> bool:
         """Whether each table is the same on both sides."""
-        self._numbers = await self._source.read(self._last_numbers)
         self._wrong = [
             table
             for table in self._tables
@@ -198,6 +197,7 @@ class Move:
         if not self._is_copy and not is_backup:
             # Before the target can be opened: at no time can both be.
             await self._source.write(self._leave)
+            await self._compare_again()
         counters = await self._source.read(self._last_numbers)
         facts = await self._source.read(lambda tx: tx.all(FACTS))
 
@@ -212,9 +212,13 @@ class Move:
         return await self._write(take_over)
 
     def _leave(self, tx: Transaction) -> None:
-        if self._last_numbers(tx) != self._numbers:
-            raise Conflict("somebody wrote to the source; stop its servers and run this again")
         leave(tx, facts_of(tx), self._token, self._to)
+
+    async def _compare_again(self) -> None:
+        """Nobody writes to what has left; but until then, somebody may have. Raises Conflict."""
+        if not await self.is_whole():
+            await self._source.write(lambda tx: stay(tx, facts_of(tx), self._token))
+            raise Conflict("somebody wrote to the source; stop its servers and run this again")
 
     def _last_numbers(self, tx: Transaction) -> dict[str, int]:
         counted = [table.name for table in self._tables if table.key == ("number",)]

@@ -16,6 +16,7 @@ FACTS = """
 FORGET = "DELETE FROM facts WHERE name IN ('moved', 'kept')"
 KEEP = "INSERT INTO facts (name, value) VALUES ('kept', :value)"
 LEAVE = "INSERT INTO facts (name, value) VALUES ('moved', :value)"
+STAY = "DELETE FROM facts WHERE name = 'moved'"
 MOVED = "SELECT name, value FROM facts WHERE name = 'moved'"
 IS_HELD = "SELECT 1 FROM facts WHERE name IN ('moved', 'kept')"
 
@@ -73,6 +74,12 @@ def leave(tx: Transaction, facts: Mapping[str, bytes], token: bytes, to: Kind) -
         return
     refuse_moved(facts)
     tx.run(LEAVE, value=token + to.encode())
+
+
+def stay(tx: Transaction, facts: Mapping[str, bytes], token: bytes) -> None:
+    """Take back that all is in the place that has this token."""
+    if has_left_to(facts, token):
+        tx.run(STAY)
 
 
 def has_left_to(facts: Mapping[str, bytes], token: bytes) -> bool:

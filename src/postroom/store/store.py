@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
+from postroom.errors import MailError
 from postroom.model.attachment import BlobKey
 from postroom.model.audit import AuditCheck, AuditEntry, AuditQuery
 from postroom.model.key import Key
@@ -89,7 +91,8 @@ class SqlStore(SqlMail, SqlOutbox, SqlEvents, SqlRules, SqlMemories, SqlAccounts
             key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY
         ):
             key_id = key.id
-            await self._write(lambda tx: keys.mark_used(tx, key_id, now))
+            with suppress(MailError):  # who only reads may, whether or not this can be written
+                await self._write(lambda tx: keys.mark_used(tx, key_id, now))
         return key
 
     async def remove_key(self, key_id: str) -> bool:

@@ -231,6 +231,34 @@ def test_mail_that_comes_after_both_were_compared_is_not_left_behind(
     assert 1 == sender(*place, "search", "meanwhile", "-o", "json").json["total"]
 
 
+def test_what_is_done_after_both_were_compared_is_not_left_behind(
+    sender,
+    receive,
+    data,
+    target,  # noqa: F811
+    monkeypatch,
+):
+    """It adds no row: only a look at all rows tells. Until it is done, the source stays open."""
+    from postroom.store.moving import Move
+
+    message, real = receive(mail("Gone"))["message_id"], Move.finish
+
+    async def finish(self):
+        await asyncio.to_thread(sender, "message", "move", message, "Trash")
+        return await real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Move, "finish", finish)
+        assert 5 == sender("migrate", "--from", data, "--to", target).code
+    assert 0 == sender("inbox", "list").code
+
+    assert 0 == sender("migrate", "--from", data, "--to", target).code
+    place = placed(target, data, monkeypatch)
+    words = ("message", "list", "--mailbox", "Trash", "-o", "json")
+    inbox = sender(*place, "inbox", "list", "-o", "json").json["results"][0]["id"]
+    assert 1 == sender(*place, *words[:2], inbox, *words[2:]).json["total"]
+
+
 def test_of_two_moves_to_two_places_one_is_made(sender, data, tmp_path, monkeypatch):
     from postroom.store.moving import Move
 

@@ -53,10 +53,13 @@ _MOMENT = """
     SELECT CASE WHEN NOT pg_is_in_recovery()
                  AND NOT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'citus')
                 THEN pg_current_snapshot()::text END,
-           pg_postmaster_start_time()::text
+           current_database()::text, pg_postmaster_start_time()::text,
+           (SELECT checkpoint_lsn::text FROM pg_control_checkpoint())
 """
-"""Two transactions with the same snapshot of the same server see the same. What a standby sees, and
-what the machines of Citus hold, a snapshot does not tell: nothing is remembered there."""
+"""Two transactions with the same snapshot see the same, if the server has not crashed in between:
+what was under way then may be forgotten, and its numbers given anew. After a crash there is another
+checkpoint. What a standby sees, and what the machines of Citus hold, a snapshot does not tell:
+nothing is remembered there."""
 
 OLDEST_SERVER = 140_000
 

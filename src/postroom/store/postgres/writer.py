@@ -15,6 +15,7 @@ import time
 import psycopg
 from psycopg.errors import LockNotAvailable
 
+from postroom.errors import Conflict
 from postroom.ports.bell import Topic
 from postroom.store.postgres.bell import RING
 from postroom.store.postgres.connection import (
@@ -32,7 +33,12 @@ from postroom.store.writing import Job
 
 log = logging.getLogger(__name__)
 
-LOCK = f"BEGIN; SELECT pg_advisory_xact_lock({WRITING[0]}, {WRITING[1]})"
+LOCK = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED; "
+    f"SELECT pg_advisory_xact_lock({WRITING[0]}, {WRITING[1]})"
+)
+"""Whatever is set for the database: who has waited must see what others wrote meanwhile."""
+
 BEGIN = f"{LOCK}; {MOVED}"
 READ_MARK = "SELECT 1 FROM write_marks WHERE writer = :writer AND mark = :mark"
 WRITE_MARK = """
@@ -107,8 +113,13 @@ class Writer:
         if is_again and tx.one(READ_MARK, writer=self._name, mark=self._mark):
             connection.execute("ROLLBACK")
             return
-        if self.is_guarded:
-            refuse_moved(moved)
+        try:
+            refuse_moved(moved if self.is_guarded else {})
+        except Conflict as error:
+            connection.execute("ROLLBACK")
+            for job in batch:
+                job.error = error
+            return
         for job in batch:
             announced |= _run(connection, job)
         tx.run(WRITE_MARK, writer=self._name, mark=self._mark)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
-
-from postroom.store.search.arrays import U16
 from postroom.store.search.characters import follow_up, utf8
-from postroom.store.search.junction_rows import CUT, PER_GROUP, RANKED, UNEVEN
+from postroom.store.search.entries import ALL_RANKS, Entries, Ranks, Rows, take
 from postroom.store.search.kinds import AFTER_SPACE, NEXT, STREAM, Kind
 from postroom.store.search.masks import Marks
 from postroom.store.search.shelf import Shelf
@@ -42,10 +39,6 @@ JUNCTIONS = """
 """What stands before a key, and all that begins with it; parts are in the order of keys."""
 
 _BEFORE, _INSIDE = 1, 2
-_Ranks = tuple[int, int, bool]
-_ALL: _Ranks = (0, 1 << 16, True)
-_MANY = 500
-"""Where segments have more entries, it is quicker to look at one after the other."""
 
 
 @dataclass
@@ -54,18 +47,6 @@ class Found:
 
     sure: Marks
     doubtful: Marks
-
-
-@dataclass
-class _Rows:
-    """The rows of one segment: where its endings stand, and those that can have the string.
-
-    The first of these begins before it.
-    """
-
-    ending: bytes | None = None
-    before: bytes | None = None
-    values: list[bytes] = field(default_factory=list)
 
 
 def find_junctions(
@@ -81,19 +62,19 @@ def find_junctions(
     is_pair = len(tokens) == len(tokens[0][1]) == 1
     if is_pair and len(first) == 1:
         segments = _use_heads(tx, found.sure, kind, _key(rest[0], tokens), segments)
-    sure, doubtful = _Entries(), _Entries()
+    sure, doubtful = Entries(), Entries()
     for ahead, numbers in shelf.by_ahead(stream, segments, len(tokens)).items():
         key = _key(rest[0], tokens[:ahead])
         rows = _rows(tx, kind, first, key, numbers)
         ranks = _ranks(tx, kind, first, rows)
         for segment, own in rows.items():
-            wanted = ranks.get(segment, _ALL)
+            wanted = ranks.get(segment, ALL_RANKS)
             if wanted[0] < wanted[1]:
                 is_exact = wanted[2] and len(tokens) == ahead
                 inside = sure if is_exact else doubtful
                 for entries in (sure, doubtful):
                     entries.begin(segment, wanted)
-                _take(own, key, inside, doubtful, is_pair=is_pair)
+                take(own, key, inside, doubtful, is_pair=is_pair)
     sure.mark(found.sure)
     doubtful.mark(found.doubtful)
     return found
@@ -120,14 +101,14 @@ def _use_heads(
 
 def _rows(
     tx: Transaction, kind: int, first: str, key: bytes, segments: Sequence[int]
-) -> dict[int, _Rows]:
+) -> dict[int, Rows]:
     each, params = each_of("segment", segments)
     params |= {"junction": kind + Kind.JUNCTION, "key": key, "end": key + b"\xff"}
     sql = JUNCTIONS
     if len(first) > 1:
         sql = f"{ENDINGS} UNION ALL {JUNCTIONS}"
         params |= {"ending": kind + Kind.ENDING, "backwards": utf8(first)[::-1]}
-    rows = {segment: _Rows() for segment in segments}
+    rows = {segment: Rows() for segment in segments}
     for what, segment, _, value in sorted(tx.all(SEGMENTS.format(each=each) + sql, **params)):
         own = rows[segment]
         if what == _INSIDE:
@@ -139,7 +120,7 @@ def _rows(
     return rows
 
 
-def _ranks(tx: Transaction, kind: int, first: str, rows: Mapping[int, _Rows]) -> dict[int, _Ranks]:
+def _ranks(tx: Transaction, kind: int, first: str, rows: Mapping[int, Rows]) -> dict[int, Ranks]:
     """By segment, the ranks of tokens that end like this; and whether they are exact.
 
     A token of one character has no rank to look for.
@@ -147,7 +128,7 @@ def _ranks(tx: Transaction, kind: int, first: str, rows: Mapping[int, _Rows]) ->
     if len(first) == 1:
         return {}
     backwards = utf8(first)[::-1]
-    ranks, wide = dict[int, _Ranks](), []
+    ranks, wide = dict[int, Ranks](), []
     for segment, own in rows.items():
         if own.ending and _ends_in(own.ending, backwards):
             ranks[segment] = _inside(own.ending, backwards)
@@ -181,7 +162,7 @@ def _ends_in(row: bytes, backwards: bytes) -> bool:
     return row[(row.rfind(b"\n", 5) + 1) or 5 :] > backwards + b"\xff"
 
 
-def _inside(row: bytes, backwards: bytes) -> _Ranks:
+def _inside(row: bytes, backwards: bytes) -> Ranks:
     """The ranks of what begins like this, all of it in one row: its endings stand side by side."""
     begins = b"\n" + backwards
     first = 5 if row.startswith(backwards, 5) else row.find(begins, 5) + 1
@@ -193,7 +174,7 @@ def _inside(row: bytes, backwards: bytes) -> _Ranks:
     return start >> shift, (stop >> shift) + 1, shift == 0
 
 
-def _between(low: list[bytes], high: list[bytes], backwards: bytes, last: bytes) -> _Ranks:
+def _between(low: list[bytes], high: list[bytes], backwards: bytes, last: bytes) -> Ranks:
     start, shift = _rank(low, backwards, last)
     stop, shift = _rank(high, backwards + b"\xff", last)
     if stop <= start:
@@ -206,108 +187,3 @@ def _rank(row: list[bytes], backwards: bytes, last: bytes) -> tuple[int, int]:
     if not row or not row[1].startswith(last):
         return 0, 0
     return int.from_bytes(row[0][:4], "big") + bisect_left(row, backwards, 1) - 1, row[0][4]
-
-
-def _take(rows: _Rows, key: bytes, inside: _Entries, doubtful: _Entries, *, is_pair: bool) -> None:
-    """Take what the rows of one segment have of a key, and what they may have of it."""
-    values = [rows.before, *rows.values] if rows.before else rows.values
-    end, final = key + b"\xff", len(values) - 1
-    for number, value in enumerate(values):
-        row = _Row(value)
-        if rows.before and 0 < number < final:
-            inside.take(row, 0, len(row.docs))
-            continue
-        names = row.names()
-        first = bisect_left(names, key)
-        last = bisect_left(names, end, first)
-        if is_pair and row.is_cut:
-            inside.take(row, row.start(first), row.start(last))
-            continue
-        goes_on = last == len(names) and number < final
-        low, high = row.start(first), row.start(max(first, last if goes_on else last - 1))
-        if first:
-            doubtful.take(row, row.start(first - 1), low)
-        inside.take(row, low, high)
-        doubtful.take(row, high, row.start(last))
-
-
-class _Row:
-    """Places where tokens meet, in groups; each group has a name not above what is in it."""
-
-    __slots__ = ("_end", "_sizes", "_value", "docs", "is_cut", "ranks")
-
-    def __init__(self, value: bytes) -> None:
-        self._value = value
-        self._end = end = 4 + int.from_bytes(value[1:4], "big")
-        self.is_cut = bool(value[0] & CUT)
-        self._sizes = b""
-        if value[0] & UNEVEN:
-            count = value.count(b"\n", 4, end) + 1
-            self._sizes = value[end : end + count]
-            end += count
-        half = (len(value) - end) // 2 if value[0] & RANKED else len(value) - end
-        self.docs, self.ranks = value[end : end + half], value[end + half :]
-
-    def names(self) -> list[bytes]:
-        return self._value[4 : self._end].split(b"\n")
-
-    def start(self, group: int) -> int:
-        """Where the entries of a group begin."""
-        if self._sizes:
-            return 2 * sum(self._sizes[:group])
-        return min(2 * PER_GROUP * group, len(self.docs))
-
-
-class _Entries:
-    """Places where tokens meet, of several segments: the messages, and the ranks before."""
-
-    __slots__ = ("_docs", "_ranks", "_segments", "_sizes", "_wanted")
-
-    def __init__(self) -> None:
-        self._docs: list[bytes] = []
-        self._ranks: list[bytes] = []
-        self._sizes: list[int] = []
-        self._segments: list[int] = []
-        self._wanted: list[_Ranks] = []
-
-    def begin(self, segment: int, wanted: _Ranks) -> None:
-        """What is taken from now on is of this segment, and only these ranks of it are wanted."""
-        self._segments.append(segment)
-        self._wanted.append(wanted)
-        self._sizes.append(0)
-
-    def take(self, row: _Row, low: int, high: int) -> None:
-        """Take what is between two places of a row."""
-        if high > low:
-            self._docs.append(row.docs[low:high])
-            self._ranks.append(row.ranks[low:high] or bytes(high - low))
-            self._sizes[-1] += (high - low) // 2
-
-    def mark(self, marks: Marks) -> None:
-        """Mark the messages of all entries whose ranks are wanted."""
-        if not self._docs:
-            return
-        docs = np.frombuffer(b"".join(self._docs), "<u2")
-        ranks = np.frombuffer(b"".join(self._ranks), "<u2")
-        if self._wanted[0] is _ALL or len(docs) > _MANY * len(self._sizes):
-            self._mark_each(marks, docs, ranks)
-        else:
-            self._mark_together(marks, docs, ranks)
-
-    def _mark_each(self, marks: Marks, docs: U16, ranks: U16) -> None:
-        """One segment after the other."""
-        last = 0
-        for segment, wanted, size in zip(self._segments, self._wanted, self._sizes, strict=True):
-            first, last = last, last + size
-            own = docs[first:last]
-            if wanted is not _ALL:
-                own = own[ranks[first:last] - np.uint16(wanted[0]) < wanted[1] - wanted[0]]
-            marks.add_places(segment, own.tobytes())
-
-    def _mark_together(self, marks: Marks, docs: U16, ranks: U16) -> None:
-        """The same for few: all segments at once."""
-        lows = np.array([low for low, _, _ in self._wanted], np.uint16)
-        spans = np.array([high - low for low, high, _ in self._wanted], np.uint16)
-        at = np.arange(len(self._sizes)).repeat(self._sizes)
-        chosen = (ranks - lows[at] < spans[at]).nonzero()[0]
-        marks.add_all(self._segments, at[chosen], docs[chosen])

@@ -96,9 +96,11 @@ class Shelf:
 
     def by_ahead(self, stream: int, numbers: Sequence[int], most: int) -> dict[int, list[int]]:
         """Some segments by how far ahead they look in a text, as far as that matters."""
+        if not numbers:
+            return {}
         ahead = self.ahead_of_all(stream)
         if most <= ahead or self._is_uniform:
-            return {min(ahead, most): list(numbers)} if numbers else {}
+            return {min(ahead, most): list(numbers)}
         groups: dict[int, list[int]] = {}
         for number in numbers:
             groups.setdefault(min(self.format_of(number).ahead[stream], most), []).append(number)

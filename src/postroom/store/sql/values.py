@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -51,32 +51,41 @@ def flag_names(bits: int) -> tuple[str, ...]:
 
 
 _LOT = 16
+_MOST_KEPT = 200
+"""Longer statements, as for all inboxes of a key, are made anew: they would fill the memory."""
+
+
+class _Parameters(NamedTuple):
+    """The names of some parameters, and how a statement has them as a list and as a table."""
+
+    names: list[str]
+    among: str
+    each: str
+
+
+def _parameters(name: str, count: int) -> _Parameters:
+    return (_kept if count <= _MOST_KEPT else _made)(name, count)
+
+
+def _made(name: str, count: int) -> _Parameters:
+    names = [f"{name}{position}" for position in range(count)]
+    among = ", ".join(f":{one}" for one in names) or "NULL"
+    return _Parameters(names, f"IN ({among})", "VALUES " + ", ".join(f"(:{one})" for one in names))
+
+
+_kept = lru_cache(256)(_made)
 
 
 def any_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]:
     """`IN (…)` with one parameter for each value, and those parameters."""
-    names, among = _names(name, len(values))
-    return among, dict(zip(names, values, strict=True))
-
-
-@lru_cache(256)
-def _names(name: str, count: int) -> tuple[list[str], str]:
-    """The names of so many parameters, and `IN (…)` of them."""
-    names = [f"{name}{position}" for position in range(count)]
-    return names, f"IN ({', '.join(':' + key for key in names) or 'NULL'})"
+    made = _parameters(name, len(values))
+    return made.among, dict(zip(made.names, values, strict=True))
 
 
 def each_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]:
     """`VALUES …` with one row for each value, and its parameters: a table to begin a join with."""
-    names, rows = _rows(name, len(values))
-    return rows, dict(zip(names, values, strict=True))
-
-
-@lru_cache(256)
-def _rows(name: str, count: int) -> tuple[list[str], str]:
-    """The names of so many parameters, and `VALUES …` of them."""
-    names = [f"{name}{position}" for position in range(count)]
-    return names, f"VALUES {', '.join(f'(:{key})' for key in names)}"
+    made = _parameters(name, len(values))
+    return made.each, dict(zip(made.names, values, strict=True))
 
 
 def in_lots(values: Sequence[T]) -> list[T]:
