@@ -12,6 +12,7 @@ from bench.search.corpus import Corpus
 from bench.search.loading import BATCH, Loaded, new_message
 from bench.search.measuring import Spread, cpu_ms
 from bench.search.questions import Question
+from postroom.pipeline.importing import BATCH_MAILS
 from postroom.store.seal import Seal
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
@@ -19,19 +20,26 @@ from postroom.store.search.wanted import Wanted
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import SqlStore
 
+_SEARCHING_S = 15.0
 _WAITING = 6_000
 _DELIVERIES = 200
 
 
 async def searches(loaded: Loaded, questions: list[Question]) -> Spread:
-    """CPU of a mix of searches over everything."""
-    finder = Finder()
-    found = []
-    for question in questions:
-        wanted = Wanted(q=question.q)
-        work = lambda tx, w=wanted: cpu_ms(lambda: finder.find(tx, w), 1)  # noqa: E731
-        found.append((await loaded.engine.read(work))[1])
+    """CPU of a mix of searches over everything, asked again and again for a while."""
+    finder, found = Finder(), list[float]()
+    until = time.monotonic() + _SEARCHING_S
+    while time.monotonic() < until:
+        for question in questions:
+            wanted = Wanted(q=question.q)
+            work = lambda tx, w=wanted: cpu_ms(lambda: finder.find(tx, w), 1)  # noqa: E731
+            found.append((await loaded.engine.read(work))[1])
     return Spread.of(found)
+
+
+async def _present(loaded: Loaded) -> int:
+    row = await loaded.engine.read(lambda tx: tx.one("SELECT count(*) FROM messages"))
+    return int(row[0])
 
 
 async def deliveries(loaded: Loaded, first: int) -> list[float]:
@@ -47,12 +55,14 @@ async def deliveries(loaded: Loaded, first: int) -> list[float]:
 async def measure(loaded: Loaded, folder: Path, questions: list[Question], first: int) -> None:
     """Print what searches and deliveries cost in quiet, and beside another process."""
     quiet = await searches(loaded, questions)
-    child = await _start(folder, "import", first)
+    child, before = await _start(folder, "import", first), await _present(loaded)
     busy = await searches(loaded, questions)
+    came = await _present(loaded) - before
     await _stop(child)
     print("\n## Beside another process\n")
     print(f"searches in quiet: {quiet} ms of CPU (p50 / p95 / mean)")
-    print(f"searches beside an import: {busy} ms of CPU, {busy.over(quiet)} times")
+    print(f"searches beside an import: {busy} ms of CPU, {busy.over(quiet)} times", end="")
+    print(f" ({came} messages came in {_SEARCHING_S:.0f} s)")
     first += 10_000_000
     alone = await deliveries(loaded, first)
     await _fill(loaded.store, first + _DELIVERIES)
@@ -86,14 +96,15 @@ async def _stop(child: asyncio.subprocess.Process) -> None:
 
 
 async def _work(folder: Path, what: str, first: int) -> None:
-    """The other process: import and merge, or merge only, until it is killed."""
+    """The other process: import, as many at once as `postroom import`, and merge, or merge only."""
     engine = SqliteEngine.open(folder / "postroom.db")
     store, corpus = SqlStore(engine, Seal(b"key")), Corpus()
     print("ready", flush=True)
     while True:
         if what == "import":
-            await store.add_messages([new_message(m) for m in corpus.mails(first, first + BATCH)])
-            first += BATCH
+            mails = corpus.mails(first, first + BATCH_MAILS)
+            await store.add_messages([new_message(mail) for mail in mails])
+            first += BATCH_MAILS
         await merge_once(engine)
 
 
