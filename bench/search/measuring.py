@@ -55,6 +55,10 @@ class PeakMemory:
             time.sleep(0.02)
 
 
+_WHOLE = 10
+"""Larger ratios are told without a fraction."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """Many times in three numbers."""
@@ -73,10 +77,8 @@ class Spread:
 
     def over(self, other: Spread) -> str:
         """How many times as much as another, in each number."""
-        return (
-            f"{self.p50 / other.p50:.0f} / {self.p95 / other.p95:.0f} / "
-            f"{self.mean / other.mean:.0f}"
-        )
+        ratios = (self.p50 / other.p50, self.p95 / other.p95, self.mean / other.mean)
+        return " / ".join(f"{ratio:.0f}" if ratio >= _WHOLE else f"{ratio:.1f}" for ratio in ratios)
 
 
 def table(rows: Sequence[Sequence[object]]) -> None:
