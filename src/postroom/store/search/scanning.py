@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from postroom.store.search.characters import split_query
 from postroom.store.search.wanted import EVERYWHERE, Answer, Match, Wanted
 from postroom.store.sql.conditions import within
-from postroom.store.sql.values import CONTAINS, any_of, is_storable, pattern
-from postroom.store.transaction import Transaction, remembered
+from postroom.store.sql.values import CONTAINS, any_of, in_lots, is_storable, pattern
+from postroom.store.transaction import Transaction
 
 HAS_LABEL = """EXISTS (
     SELECT 1 FROM message_labels x JOIN labels n ON +n.inbox = +x.inbox AND n.number = x.label
@@ -75,22 +76,23 @@ def scan(tx: Transaction, wanted: Wanted) -> Answer:
     return _page(_matches(tx, wanted, "messages m", scope, params), wanted)
 
 
-def scan_tail(tx: Transaction, wanted: Wanted) -> list[Match]:
-    """The matches among the messages that are in no segment yet, newest first."""
-    if tx.remembered is not None and not remembered(
-        tx, (scan_tail, wanted.inboxes), lambda: _has_tail(tx, wanted)
-    ):
-        return []
+def has_tail(tx: Transaction, inboxes: Sequence[int] | None) -> bool:
+    """Whether any message is in no segment yet."""
+    scope, params = within("inbox", inboxes)
+    return tx.one(f"SELECT 1 FROM search_tail WHERE {scope} LIMIT 1", **params) is not None
+
+
+def scan_tail(tx: Transaction, wanted: Wanted, numbers: Sequence[int] | None = None) -> list[Match]:
+    """The matches among the messages that are in no segment yet, or some of them, newest first."""
     # A cross join says to begin with the tail, which is short.
     tables = "search_tail tail CROSS JOIN messages m"
     scope, params = _scope(wanted, "tail")
-    joined = "m.number = tail.message AND +m.inbox = +tail.inbox"
-    return _matches(tx, wanted, tables, f"{joined} AND {scope}", params)
-
-
-def _has_tail(tx: Transaction, wanted: Wanted) -> bool:
-    scope, params = within("inbox", wanted.inboxes)
-    return tx.one(f"SELECT 1 FROM search_tail WHERE {scope} LIMIT 1", **params) is not None
+    clauses = ["m.number = tail.message AND +m.inbox = +tail.inbox", scope]
+    if numbers is not None:
+        among, some = any_of("message", in_lots(numbers))
+        clauses.append(f"tail.message {among}")
+        params |= some
+    return _matches(tx, wanted, tables, " AND ".join(clauses), params)
 
 
 def _scope(wanted: Wanted, table: str = "m") -> tuple[str, dict[str, object]]:

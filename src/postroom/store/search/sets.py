@@ -6,6 +6,7 @@ each change is noted as well, and done again to the other before that one is sea
 
 from __future__ import annotations
 
+import secrets
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,11 +20,15 @@ Mark = tuple[int, bool]
 """A place, and whether it is in a set."""
 
 _AT_ONCE = 500
+_STAMP_BITS = 63
 REMOVED, HIDDEN, WITH_FILE = "removed", "hidden", "file"
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 
-ADD_TO_TAIL = "INSERT INTO search_tail (message, inbox) VALUES (:message, :inbox)"
-KEEP_IN_TAIL = "UPDATE search_tail SET merging = NULL WHERE message = :message AND inbox = :inbox"
+ADD_TO_TAIL = "INSERT INTO search_tail (message, inbox, stamp) VALUES (:message, :inbox, :stamp)"
+KEEP_IN_TAIL = """
+    UPDATE search_tail SET merging = NULL, stamp = :stamp
+     WHERE message = :message AND inbox = :inbox
+"""
 IN_TAIL = "SELECT message, merging FROM search_tail WHERE inbox {inboxes} AND message {messages}"
 DROP_FROM_TAIL = "DELETE FROM search_tail WHERE message = :message AND inbox = :inbox"
 NOTE = """
@@ -65,13 +70,18 @@ def moving_sets(*, is_hidden: bool, mailboxes: Iterable[str], labels: Iterable[s
 
 def index_message(tx: Transaction, number: int, inbox: int) -> None:
     """Let searches find a message that was written just now."""
-    tx.put(ADD_TO_TAIL, message=number, inbox=inbox)
+    tx.put(ADD_TO_TAIL, message=number, inbox=inbox, stamp=_new_stamp())
+
+
+def _new_stamp() -> int:
+    """What no text had before; a number that was taken back may be given to another message."""
+    return secrets.randbits(_STAMP_BITS) | 1
 
 
 def reindex_message(tx: Transaction, number: int, inbox: int) -> None:
     """Let searches find a message by its new text."""
     if _leave(tx, number, inbox):
-        tx.put(KEEP_IN_TAIL, message=number, inbox=inbox)
+        tx.put(KEEP_IN_TAIL, message=number, inbox=inbox, stamp=_new_stamp())
     else:
         index_message(tx, number, inbox)
 

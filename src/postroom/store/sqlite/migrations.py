@@ -482,6 +482,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE accounts ADD COLUMN unfetched TEXT",),
     # Name and signature of an address as its provider told them last; what is ours has none.
     ("ALTER TABLE identities ADD COLUMN told TEXT",),
+    search.STAMPS,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -70,13 +71,25 @@ class World:
         await self.store.add_messages(new)
         self.ids += [message.id for message in new]
 
+    async def arrive_with(self, text: str) -> str:
+        """Let a message come that has this text; its id."""
+        message = replace(self._message(), searchable=text)
+        await self.store.add_messages([message])
+        return message.id
+
+    async def reread(self, message_id: str, text: str) -> None:
+        """Let a message have another text."""
+        await self.store.reread([replace(self._message(), id=message_id, searchable=text)])
+
     async def change(self, count: int) -> None:
-        """Put labels on messages, move them, or remove them for good."""
+        """Put labels on messages, move them, read them again, or remove them for good."""
         for message_id in self.random.sample(self.ids, min(count, len(self.ids))):
             what = self.random.random()
             if what < 0.2:
                 await self.store.remove_message(message_id, None)
                 self.ids.remove(message_id)
+            elif what < 0.3:
+                await self.store.reread([replace(self._message(), id=message_id)])
             elif what < 0.6:
                 change = Change(move_to=self.random.choice(_MAILBOXES))
                 await self.store.change_messages([message_id], change, None)
@@ -174,8 +187,6 @@ class World:
 
 
 def _with_place(wanted: Wanted, place: tuple[int, int]) -> Wanted:
-    from dataclasses import replace
-
     return replace(wanted, after=place, offset=0)
 
 
