@@ -77,7 +77,7 @@ def scan(tx: Transaction, wanted: Wanted) -> Answer:
 
 
 def has_tail(tx: Transaction, inboxes: Sequence[int] | None) -> bool:
-    """Whether any message is in no segment yet."""
+    """Whether any message of some inboxes is in no segment yet."""
     scope, params = within("inbox", inboxes)
     return tx.one(f"SELECT 1 FROM search_tail WHERE {scope} LIMIT 1", **params) is not None
 

@@ -68,8 +68,8 @@ TEXTS: tuple[str, ...] = (
 """The folded texts apart from those that are read: most of them fit on one page."""
 
 STAMPS: tuple[str, ...] = ("ALTER TABLE search_tail ADD COLUMN stamp INTEGER NOT NULL DEFAULT 0",)
-"""Another for every text, also of the same message, so that what is known of one text is never
-taken for what is known of another. 0 is none: nothing is known."""
+"""A number for each text in the tail that no other has, also none of the same message: so what is
+known of one text is never taken for what is known of another. 0 is none."""
 
 INDEX_ALL = "INSERT INTO search_tail (message, inbox) SELECT number, inbox FROM messages"
 """Every message that came before the index did."""

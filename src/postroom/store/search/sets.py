@@ -20,7 +20,8 @@ Mark = tuple[int, bool]
 """A place, and whether it is in a set."""
 
 _AT_ONCE = 500
-_STAMP_BITS = 63
+_MOST_STAMPS = (1 << 63) - 1
+NO_STAMP = 0
 REMOVED, HIDDEN, WITH_FILE = "removed", "hidden", "file"
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 
@@ -75,7 +76,7 @@ def index_message(tx: Transaction, number: int, inbox: int) -> None:
 
 def _new_stamp() -> int:
     """What no text had before; a number that was taken back may be given to another message."""
-    return secrets.randbits(_STAMP_BITS) | 1
+    return 1 + secrets.randbelow(_MOST_STAMPS)
 
 
 def reindex_message(tx: Transaction, number: int, inbox: int) -> None:

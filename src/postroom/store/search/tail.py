@@ -6,21 +6,25 @@ that lacks one of the bits of a query has not got the query.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
+from typing import Literal
 
 import numpy as np
 
-from postroom.store.search.arrays import U8, U32
+from postroom.store.search.arrays import U8, U32, Int
 from postroom.store.search.characters import utf8
 from postroom.store.search.scanning import has_tail, scan_tail
+from postroom.store.search.sets import NO_STAMP
 from postroom.store.search.wanted import Match, Wanted
 from postroom.store.sql.conditions import within
 from postroom.store.sql.values import any_of, in_lots
 from postroom.store.transaction import Transaction
 
-WAITING = "SELECT message, stamp FROM search_tail WHERE {within} LIMIT :most"
+WAITING = """
+    SELECT message, stamp FROM search_tail WHERE {within} ORDER BY message LIMIT :most
+"""
 SHORT_TEXTS = """
     SELECT message, searchable FROM search_texts
      WHERE {within} AND message {among} AND octet_length(searchable) <= :longest
@@ -29,51 +33,76 @@ SHORT_TEXTS = """
 _GRAM, _BITS = 4, 13
 _FACTOR, _UNUSED = np.uint32(2_654_435_761), np.uint32(32 - _BITS)
 _BYTES = (1 << _BITS) // 8
-_EVERY_BIT = b"\xff" * _BYTES
-"""The filter of a text that was not read yet, or is so long that it would have most bits."""
+_LONGEST = 1 << 13
+"""A text of more bytes would have most bits."""
 
-_LONGEST = 1 << 14
+_MOST_KEPT = 1 << 12
 _MOST_WAITING = 1 << 11
-"""An import and its merges leave a third of that; a longer tail is a rare state of things."""
+"""An import and its merges leave about half as many."""
 _READ_AT_ONCE = 32
 """So many texts a question reads to make their filters; the next one goes on."""
 _MOST_BITS = 12
 """Of so many bits a question is asked: more would hardly rule out another text."""
+_MOST_NAMED = 200
+_ANY = 0
 
 Inboxes = tuple[int, ...] | None
 
 
+class Filters:
+    """The filters of some texts, side by side: a row has one byte of each.
+
+    What is there never changes. The first has every bit: it is for texts that nobody has read yet,
+    and for those that are too long.
+    """
+
+    def __init__(self) -> None:
+        self.rows: U8 = np.zeros((_BYTES, _MOST_KEPT), np.uint8)
+        self.rows[:, _ANY] = 0xFF
+        self.places: dict[int, int] = {NO_STAMP: _ANY}
+        self._next = _ANY + 1
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many more can be kept."""
+        return self._next + count <= _MOST_KEPT
+
+    def add(self, stamps: Sequence[int], filters: U8) -> None:
+        """Keep a filter for each stamp."""
+        first = self._next
+        self._next += len(stamps)
+        self.rows[:, first : self._next] = filters.T
+        self.places.update(zip(stamps, range(first, self._next), strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The messages of a tail and the filter of each, or None if there are too many.
+    """The messages of a tail, and where their filters are.
 
-    It is complete if no message is left whose filter could be made.
+    It is complete if no text is left that should be read.
     """
 
     numbers: Sequence[int]
-    filters: U8 | None
-    is_complete: bool = True
+    places: Int
+    filters: Filters
+    is_complete: bool
 
     def perhaps(self, text: bytes) -> list[int] | None:
         """Those that may have a text; None is all, or so many that it is no use to name them."""
-        if self.filters is None or not self.numbers:
-            return None if self.numbers else []
         bits = np.unique(_bits_of(text))[:_MOST_BITS]
         masks = np.uint8(1) << (bits & 7).astype(np.uint8)
-        places = np.flatnonzero((self.filters[:, bits >> 3] & masks).all(axis=1)).tolist()
-        if 2 * len(places) > len(self.numbers):
+        may_have = (self.filters.rows[bits >> 3] & masks[:, None]).all(axis=0)
+        found = np.flatnonzero(may_have[self.places]).tolist()
+        if len(found) > min(len(self.numbers) // 4, _MOST_NAMED):
             return None
-        return [self.numbers[place] for place in places]
-
-
-_NOBODY = Waiting([], None)
+        return [self.numbers[at] for at in found]
 
 
 class Tail:
     """Remembers the filters of messages that it has seen waiting. Any thread may ask."""
 
     def __init__(self) -> None:
-        self._filters: OrderedDict[int, bytes] = OrderedDict()
+        self._filters = Filters()
+        self._adding = Lock()
 
     def matches(self, tx: Transaction, wanted: Wanted) -> list[Match]:
         """The matches among the messages that are in no segment yet, newest first."""
@@ -83,59 +112,63 @@ class Tail:
     def _perhaps(self, tx: Transaction, inboxes: Inboxes, text: bytes) -> list[int] | None:
         """The messages to look at; None is all.
 
-        The first question after a write makes no filters: it may be the last before the next one.
+        The first question after a write uses no filters: it may be the last before the next write,
+        and to find out who waits takes about as long as is gained once.
         """
         remembered, key = tx.remembered, (Tail, inboxes)
         if remembered is None:
             return None
-        if key not in remembered and has_tail(tx, inboxes):
-            remembered[key] = None
-            return None
-        waiting: Waiting | None = remembered.setdefault(key, _NOBODY)
-        if waiting is None and len(text) >= _GRAM:
-            waiting = self._waiting(tx, inboxes)
-            if waiting.is_complete:
-                remembered[key] = waiting
-        return None if waiting is None else waiting.perhaps(text)
+        known: Waiting | bool | None = remembered.get(key)
+        if known is None:
+            known = remembered[key] = has_tail(tx, inboxes)
+        elif known is True and len(text) >= _GRAM:
+            known = self._waiting(tx, inboxes)
+            if known is not True and known.is_complete:
+                remembered[key] = known
+        if isinstance(known, Waiting):
+            return known.perhaps(text)
+        return None if known else []
 
-    def _waiting(self, tx: Transaction, inboxes: Inboxes) -> Waiting:
-        """The tail of some inboxes, with some more filters than before."""
+    def _waiting(self, tx: Transaction, inboxes: Inboxes) -> Waiting | Literal[True]:
+        """Who waits in some inboxes, with some more filters than before; True is too many."""
         scope, params = within("inbox", inboxes)
         rows = tx.all(WAITING.format(within=scope), **params, most=_MOST_WAITING + 1)
-        numbers = [row[0] for row in rows]
         if len(rows) > _MOST_WAITING:
-            return Waiting(numbers, None)
-        new = [row for row in rows if row[1] and row[1] not in self._filters]
-        self._read(tx, inboxes, dict(new[:_READ_AT_ONCE]))
-        filters = b"".join(self._filters.get(stamp, _EVERY_BIT) for _, stamp in rows)
-        by_message = np.frombuffer(filters, np.uint8).reshape(-1, _BYTES)
-        return Waiting(numbers, by_message, len(new) <= _READ_AT_ONCE)
+            return True
+        new = [row for row in rows if row[1] not in self._filters.places]
+        filters = self._with_more(tx, inboxes, dict(new[:_READ_AT_ONCE]))
+        places = [filters.places.get(stamp) for _, stamp in rows]
+        numbers = [number for number, _ in rows]
+        at = np.array([place or _ANY for place in places], np.int64)
+        return Waiting(numbers, at, filters, is_complete=None not in places)
 
-    def _read(self, tx: Transaction, inboxes: Inboxes, stamps: Mapping[int, int]) -> None:
-        """Make the filters of some messages."""
+    def _with_more(self, tx: Transaction, inboxes: Inboxes, stamps: Mapping[int, int]) -> Filters:
+        """The filters that we have, and those of some more messages."""
         if not stamps:
-            return
+            return self._filters
         scope, params = within("inbox", inboxes)
         among, numbers = any_of("message", in_lots(list(stamps)))
         sql = SHORT_TEXTS.format(within=scope, among=among)
-        rows = tx.all(sql, **params, **numbers, longest=_LONGEST)
-        made = dict(
-            zip((row[0] for row in rows), _filters_of([row[1] for row in rows]), strict=True)
+        texts: dict[int, str] = dict(tx.all(sql, **params, **numbers, longest=_LONGEST))
+        made = np.full((len(stamps), _BYTES), 0xFF, np.uint8)
+        made[[number in texts for number in stamps]] = _filters_of(
+            [texts[number] for number in stamps if number in texts]
         )
-        for number, stamp in stamps.items():
-            self._filters[stamp] = made.get(number, _EVERY_BIT)
-        while len(self._filters) > 2 * _MOST_WAITING:
-            self._filters.popitem(last=False)
+        with self._adding:
+            if not self._filters.has_room(len(stamps)):
+                self._filters = Filters()
+            self._filters.add(list(stamps.values()), made)
+            return self._filters
 
 
-def _filters_of(texts: Sequence[str]) -> list[bytes]:
+def _filters_of(texts: Sequence[str]) -> U8:
     """A filter for each text; it has the bits of where the next text begins, too."""
     encoded = [utf8(text) for text in texts]
     bits = _bits_of(b"".join(encoded))
     firsts = np.repeat(np.arange(len(texts)) * 8 * _BYTES, [len(text) for text in encoded])
     has = np.zeros((len(texts), 8 * _BYTES), np.bool_)
     has.reshape(-1)[firsts[: len(bits)] + bits] = True
-    return [row.tobytes() for row in np.packbits(has, axis=1, bitorder="little")]
+    return np.packbits(has, axis=1, bitorder="little")
 
 
 def _bits_of(text: bytes) -> U32:

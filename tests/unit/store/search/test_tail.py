@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.store.search import scanning, tail
+from postroom.store.search.scanning import scan_tail
 from postroom.store.search.wanted import Wanted
 from tests.unit.store.search.test_answers import wrong_answers
 from tests.unit.store.search.world import World
@@ -40,6 +41,18 @@ async def test_texts_that_cannot_match_are_not_looked_at(
     monkeypatch.setattr(scanning, "HAS_TEXTS", "no text may be looked at")
 
     assert 0 == (await world.find(NEVER_THERE)).total
+
+
+async def test_of_many_only_those_that_are_named_are_looked_at(world: World) -> None:
+    await world.arrive_with("a xylophone")
+    await world.arrive_with("two xylophones")
+
+    both = await world.engine.read(lambda tx: scan_tail(tx, NEVER_THERE))
+    numbers = [number for _, number in both]
+    one = await world.engine.read(lambda tx: scan_tail(tx, NEVER_THERE, numbers[:1]))
+
+    assert 2 == len(both)
+    assert both[:1] == one
 
 
 async def test_what_came_since_is_found_at_once_and_ever_after(world: World) -> None:
@@ -83,5 +96,13 @@ async def test_a_tail_with_more_than_filters_are_kept_for_is_all_looked_at(
     world: World, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail, "_MOST_WAITING", most)
+
+    assert [] == await wrong_answers(world, 60)
+
+
+async def test_filters_beyond_those_that_are_kept_are_made_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "_MOST_KEPT", WAITING // 2)
 
     assert [] == await wrong_answers(world, 60)
