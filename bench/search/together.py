@@ -13,6 +13,7 @@ from bench.search.loading import BATCH, Loaded, new_message
 from bench.search.measuring import Spread, cpu_ms
 from bench.search.questions import Question
 from postroom.pipeline.importing import BATCH_MAILS
+from postroom.pipeline.upkeep import TIDY_STEPS
 from postroom.store.seal import Seal
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
@@ -96,7 +97,7 @@ async def _stop(child: asyncio.subprocess.Process) -> None:
 
 
 async def _work(folder: Path, what: str, first: int) -> None:
-    """The other process: import, as many at once as `postroom import`, and merge, or merge only."""
+    """The other process: import and merge, as much at once as `postroom import`, or merge only."""
     engine = SqliteEngine.open(folder / "postroom.db")
     store, corpus = SqlStore(engine, Seal(b"key")), Corpus()
     print("ready", flush=True)
@@ -105,7 +106,9 @@ async def _work(folder: Path, what: str, first: int) -> None:
             mails = corpus.mails(first, first + BATCH_MAILS)
             await store.add_messages([new_message(mail) for mail in mails])
             first += BATCH_MAILS
-        await merge_once(engine)
+        for _ in range(TIDY_STEPS):
+            if not await merge_once(engine):
+                break
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from postroom.model.stored import Added
 from postroom.pipeline.house import House
 from postroom.pipeline.receive import Arrival, check_size, receive_many
 from postroom.pipeline.sources import SourceMail, Unreadable
-from postroom.pipeline.upkeep import tidy_all
+from postroom.pipeline.upkeep import tidy_all, tidy_some
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ async def import_mail(
             else:
                 tally.stored += 1
         report(tally)
-        await house.store.tidy()
+        await tidy_some(house)
     await tidy_all(house)
     return tally
 

@@ -15,6 +15,7 @@ from postroom.pipeline.fetching import Aside, Fetched, fetch_batch, fetch_batche
 from postroom.pipeline.house import House
 from postroom.pipeline.keeping import Keeping, Mail
 from postroom.pipeline.remote_names import storable
+from postroom.pipeline.upkeep import tidy_some
 from postroom.ports.provider import Provider
 
 TIDIED_MAILS = 50
@@ -169,4 +170,4 @@ class Pull:
         if part.changes is not None:
             await self.house.store.apply_changes(self.account.id, part.changes)
         if len(part.mails) >= TIDIED_MAILS:
-            await self.house.store.tidy()
+            await tidy_some(self.house)

@@ -21,6 +21,8 @@ SWEEP_OLDER_THAN = timedelta(hours=24)
 TIDY_EVERY = timedelta(seconds=3)
 LEARN_EVERY = timedelta(seconds=2)
 FORGET_EVERY = timedelta(hours=1)
+TIDY_STEPS = 4
+"""Two for 200 mails keep up with them: one merges now and then, the others sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ def chores(house: House) -> tuple[Chore, ...]:
     """All that happens by itself."""
     return (
         Chore("tidy", TIDY_EVERY, TIDY_EVERY, house.store.tidy),
+        # while one merges for a minute, the other takes in what comes
+        Chore("tidy meanwhile", TIDY_EVERY, TIDY_EVERY, house.store.tidy),
         Chore("learn", LEARN_EVERY, LEARN_EVERY, lambda: learn_more(house)),
         Chore("forget", LEARN_EVERY, FORGET_EVERY, lambda: forget_other_models(house)),
         Chore("leases", FORGET_EVERY, FORGET_EVERY, lambda: forget_leases(house)),
@@ -82,6 +86,13 @@ async def _repeat(chore: Chore) -> None:
             more = False
             log.exception("chore.failed", extra={"chore": chore.name})
         wait = timedelta(0) if more else chore.every
+
+
+async def tidy_some(house: House) -> None:
+    """Do the work on the index that a batch of mail gives rise to, also where no server does."""
+    for _ in range(TIDY_STEPS):
+        if not await house.store.tidy():
+            break
 
 
 async def tidy_all(house: House) -> None:

@@ -39,13 +39,17 @@ AT_ONCE = Sizes(keep_s=0, quiet_keep_s=0)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A live segment, and how many of its messages were removed since it was made."""
+    """A live segment, and how many of its messages were removed since it was made.
+
+    One that is taken is being merged already.
+    """
 
     number: int
     size: int
     text_bytes: int
     made_at: int
     removed: int
+    is_taken: bool = False
 
 
 def choose_sources(

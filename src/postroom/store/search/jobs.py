@@ -1,7 +1,9 @@
 """What to merge next, and the short transactions in which it is claimed, written and put to use.
 
 A job is safe by itself: its new segment names who builds it and until when that may take. Each
-write checks that, so whoever was thought dead and comes back changes nothing.
+write checks that, so whoever was thought dead and comes back changes nothing. Beside a merge of
+segments, which may take minutes, there are much smaller ones and those of the tail: searches look
+at the messages of the tail one by one, so it must not become long meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +33,14 @@ LEASE_S = 30
 """Renewed while the work goes on; a job whose time is much further away was claimed by a clock
 that ran ahead."""
 
-IN_BUILDING = "SELECT number, until FROM search_segments WHERE state = :state LIMIT 1"
+_SMALLER = 4
+"""Segments become one beside others if those have so many times the messages."""
+
+BUILDINGS = """
+    SELECT s.number, s.until,
+           (SELECT sum(x.size) FROM search_segments x WHERE x.merging = s.number)
+      FROM search_segments s WHERE s.state = :state
+"""
 NEW_SEGMENT = """
     INSERT INTO search_segments
         (state, size, bytes, first, last, oldest, newest, made_at, holder, until)
@@ -46,13 +55,20 @@ IS_OURS = """
      WHERE number = :number AND state = :state AND holder = :holder
 """
 CANDIDATES = """
-    SELECT s.number, s.size, s.bytes, s.made_at, r.value
+    SELECT s.number, s.size, s.bytes, s.made_at, s.merging, r.value
       FROM search_segments s
       LEFT JOIN search_sets r ON r.segment = s.number AND r.name = :removed
      WHERE s.state = :live ORDER BY s.first
 """
-SIZE_OF_TAIL = "SELECT count(*) FROM (SELECT 1 FROM search_tail LIMIT :most) AS few"
-OLDEST_OF_TAIL = "SELECT message FROM search_tail ORDER BY message LIMIT :most"
+SIZE_OF_TAIL = """
+    SELECT count(*) FROM (SELECT 1 FROM search_tail WHERE merging IS NULL LIMIT :most) AS few
+"""
+OLDEST_OF_TAIL = """
+    SELECT message FROM search_tail WHERE merging IS NULL ORDER BY message LIMIT :most
+"""
+TAKE_FROM_TAIL = """
+    UPDATE search_tail SET merging = :number WHERE merging IS NULL AND message <= :last
+"""
 PUT_ROW = """
     INSERT INTO search_rows (segment, kind, key, part, value)
     VALUES (:segment, :kind, :key, :part, :value)
@@ -101,20 +117,25 @@ class Made:
     format: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What to do next: merge segments, or else so many messages of the tail; or neither."""
+
+    sources: tuple[int, ...]
+    messages: int
+
+
 def claim(tx: Transaction, holder: str, sizes: Sizes, now: int) -> Job | None:
-    """Take the next job, unless somebody is at work or there is nothing to do."""
-    row = tx.one(IN_BUILDING, state=BUILDING)
-    if row is not None and _is_held(row[1], now):
+    """Take the next job, unless there is nothing to do that nobody is doing."""
+    room, left = _underway(tx, sizes, now)
+    for number in left:
+        abandon(tx, number)
+    choice = _choose(tx, sizes, now, room)
+    if not choice.sources and not choice.messages:
         return None
-    if row is not None:
-        abandon(tx, row[0])
-    is_quiet = _is_quiet(tx, sizes, now)
-    sources = choose_sources(_candidates(tx), sizes, is_quiet=is_quiet, now=now)
-    if not sources and not _is_tail_due(tx, sizes, is_quiet=is_quiet):
-        return None
-    messages = [] if sources else tx.all(OLDEST_OF_TAIL, most=sizes.most // 2)
+    messages = tx.all(OLDEST_OF_TAIL, most=choice.messages) if choice.messages else []
     made = tx.one(NEW_SEGMENT, state=BUILDING, now=now, holder=holder, until=now + LEASE_S)
-    job = Job(made[0] if made else 0, holder, tuple(sources), tuple(row[0] for row in messages))
+    job = Job(made[0] if made else 0, holder, choice.sources, tuple(row[0] for row in messages))
     _set_merging(tx, job)
     return job
 
@@ -123,12 +144,29 @@ def has_work(tx: Transaction, sizes: Sizes, now: int) -> bool:
     """Whether there is anything to do that nobody is doing."""
     if tx.one("SELECT 1 FROM search_segments WHERE state = :gone LIMIT 1", gone=GONE):
         return True
-    row = tx.one(IN_BUILDING, state=BUILDING)
-    if row is not None:
-        return not _is_held(row[1], now)
+    room, left = _underway(tx, sizes, now)
+    choice = _choose(tx, sizes, now, room)
+    return bool(left or choice.sources or choice.messages)
+
+
+def _underway(tx: Transaction, sizes: Sizes, now: int) -> tuple[int, list[int]]:
+    """How many messages may be merged beside other segments, and jobs that nobody goes on with."""
+    rows = tx.all(BUILDINGS, state=BUILDING)
+    held = [int(size) for _, until, size in rows if size and _is_held(until, now)]
+    room = min(held) // _SMALLER if held else sizes.most
+    return room, [number for number, until, _ in rows if not _is_held(until, now)]
+
+
+def _choose(tx: Transaction, sizes: Sizes, now: int, room: int) -> _Choice:
     is_quiet = _is_quiet(tx, sizes, now)
-    sources = choose_sources(_candidates(tx), sizes, is_quiet=is_quiet, now=now)
-    return bool(sources) or _is_tail_due(tx, sizes, is_quiet=is_quiet)
+    candidates = [s for s in _candidates(tx) if not s.is_taken]
+    sources = choose_sources(candidates, sizes, is_quiet=is_quiet, now=now)
+    if sources and sum(s.size for s in candidates if s.number in sources) <= room:
+        return _Choice(tuple(sources), 0)
+    least = min(sizes.quiet_tail, sizes.tail) if is_quiet else sizes.tail
+    row = tx.one(SIZE_OF_TAIL, most=least)
+    is_due = row is not None and row[0] >= least
+    return _Choice((), min(sizes.most // 2, max(room, sizes.tail)) if is_due else 0)
 
 
 def all_numbers(tx: Transaction) -> list[int]:
@@ -137,8 +175,8 @@ def all_numbers(tx: Transaction) -> list[int]:
 
 
 def building_numbers(tx: Transaction) -> list[int]:
-    """The segment that somebody makes, if any."""
-    return [row[0] for row in tx.all(IN_BUILDING, state=BUILDING)]
+    """The segments that somebody makes."""
+    return [row[0] for row in tx.all(BUILDINGS, state=BUILDING)]
 
 
 def decayed_numbers(tx: Transaction) -> list[int]:
@@ -157,15 +195,12 @@ def _is_quiet(tx: Transaction, sizes: Sizes, now: int) -> bool:
     return row is not None and bool(row[0] + sizes.quiet_s <= now)
 
 
-def _is_tail_due(tx: Transaction, sizes: Sizes, *, is_quiet: bool) -> bool:
-    least = min(sizes.quiet_tail, sizes.tail) if is_quiet else sizes.tail
-    row = tx.one(SIZE_OF_TAIL, most=least)
-    return row is not None and bool(row[0] >= least)
-
-
 def _candidates(tx: Transaction) -> list[Candidate]:
     rows = tx.all(CANDIDATES, removed=REMOVED, live=LIVE)
-    return [Candidate(row[0], row[1], row[2], row[3], _count(row[4])) for row in rows]
+    return [
+        Candidate(number, size, text_bytes, made_at, _count(removed), is_taken=merging is not None)
+        for number, size, text_bytes, made_at, merging, removed in rows
+    ]
 
 
 def _count(value: bytes | None) -> int:
@@ -180,8 +215,7 @@ def _set_merging(tx: Transaction, job: Job) -> None:
         sql = f"UPDATE search_segments SET merging = :number WHERE number {among}"
         tx.run(sql, number=job.number, **params)
     else:
-        sql = "UPDATE search_tail SET merging = :number WHERE message <= :last"
-        tx.run(sql, number=job.number, last=job.messages[-1])
+        tx.run(TAKE_FROM_TAIL, number=job.number, last=job.messages[-1])
 
 
 def renew(tx: Transaction, job: Job, now: int) -> None:
@@ -270,9 +304,8 @@ def drop(tx: Transaction, number: int) -> None:
 def remove_inbox(tx: Transaction, inbox: int) -> None:
     """Let no search find the messages of an inbox any more."""
     tx.run("DELETE FROM search_tail WHERE inbox = :inbox", inbox=inbox)
-    building = tx.one(IN_BUILDING, state=BUILDING)
-    if building is not None:
-        abandon(tx, building[0])
+    for number in building_numbers(tx):
+        abandon(tx, number)
     name = inbox_set(inbox)
     for segment, size, value in tx.all(LIVE_SETS, name=name, live=LIVE):
         removed = tx.one(READ_SET, name=REMOVED, segment=segment)

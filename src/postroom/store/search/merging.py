@@ -68,15 +68,14 @@ async def merge_once(
 ) -> bool:
     """Do one piece of work on the index; say whether there is more.
 
-    Any number of processes may call this at any time: one of them works, the others do nothing.
+    Any number may call this at any time, in this process and in others: one of them works, and
+    beside it those who find much less to do.
     """
     if not await engine.read(lambda tx: has_work(tx, sizes, int(now()))):
         return False
-    if await _write(engine, sweep):
-        return True
-    job = await _write(engine, lambda tx: claim(tx, secrets.token_hex(8), sizes, int(now())))
+    job, has_swept = await _write(engine, lambda tx: _begin(tx, sizes, int(now())))
     if job is None:
-        return False
+        return has_swept
     renewing = asyncio.create_task(_renew_often(engine, job, now))
     try:
         await _build(engine, job, sizes, now)
@@ -89,6 +88,12 @@ async def merge_once(
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
     return True
+
+
+def _begin(tx: Transaction, sizes: Sizes, now: int) -> tuple[Job | None, bool]:
+    """Take the next job; if there is none, sweep a little, and say whether there was anything."""
+    job = claim(tx, secrets.token_hex(8), sizes, now)
+    return job, job is None and sweep(tx)
 
 
 async def purge(engine: Engine, now: Callable[[], float] = time.time) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Literal
 
 import numpy as np
 
@@ -39,8 +38,9 @@ _LONGEST = 1 << 13
 _MOST_KEPT = 1 << 12
 _MOST_WAITING = 1 << 11
 """An import and its merges leave about half as many."""
-_READ_AT_ONCE = 32
-"""So many texts a question reads to make their filters; the next one goes on."""
+_SHARE, _MOST_READ = 8, 8
+"""A question makes filters for one of so many texts that have none, up to a number: it takes about
+as long as to look at all of these texts, which the question has to do as well."""
 _MOST_BITS = 12
 """Of so many bits a question is asked: more would hardly rule out another text."""
 _MOST_NAMED = 200
@@ -88,6 +88,8 @@ class Waiting:
 
     def perhaps(self, text: bytes) -> list[int] | None:
         """Those that may have a text; None is all, or so many that it is no use to name them."""
+        if not self.numbers:
+            return []
         bits = np.unique(_bits_of(text))[:_MOST_BITS]
         masks = np.uint8(1) << (bits & 7).astype(np.uint8)
         may_have = (self.filters.rows[bits >> 3] & masks[:, None]).all(axis=0)
@@ -110,33 +112,28 @@ class Tail:
         return [] if numbers == [] else scan_tail(tx, wanted, numbers)
 
     def _perhaps(self, tx: Transaction, inboxes: Inboxes, text: bytes) -> list[int] | None:
-        """The messages to look at; None is all.
-
-        The first question after a write uses no filters: it may be the last before the next write,
-        and to find out who waits takes about as long as is gained once.
-        """
+        """The messages to look at; None is all."""
         remembered, key = tx.remembered, (Tail, inboxes)
         if remembered is None:
             return None
-        known: Waiting | bool | None = remembered.get(key)
-        if known is None:
-            known = remembered[key] = has_tail(tx, inboxes)
-        elif known is True and len(text) >= _GRAM:
-            known = self._waiting(tx, inboxes)
-            if known is not True and known.is_complete:
-                remembered[key] = known
-        if isinstance(known, Waiting):
-            return known.perhaps(text)
-        return None if known else []
+        waiting: Waiting | None = remembered.get(key)
+        if waiting is None and len(text) < _GRAM and has_tail(tx, inboxes):
+            return None
+        if waiting is None:
+            waiting = self._waiting(tx, inboxes)
+            if waiting is not None and waiting.is_complete:
+                remembered[key] = waiting
+        return None if waiting is None else waiting.perhaps(text)
 
-    def _waiting(self, tx: Transaction, inboxes: Inboxes) -> Waiting | Literal[True]:
-        """Who waits in some inboxes, with some more filters than before; True is too many."""
+    def _waiting(self, tx: Transaction, inboxes: Inboxes) -> Waiting | None:
+        """Who waits in some inboxes, with some more filters than before; None is too many."""
         scope, params = within("inbox", inboxes)
         rows = tx.all(WAITING.format(within=scope), **params, most=_MOST_WAITING + 1)
         if len(rows) > _MOST_WAITING:
-            return True
+            return None
         new = [row for row in rows if row[1] not in self._filters.places]
-        filters = self._with_more(tx, inboxes, dict(new[:_READ_AT_ONCE]))
+        some = min(-(-len(new) // _SHARE), _MOST_READ)
+        filters = self._with_more(tx, inboxes, dict(new[:some]))
         places = [filters.places.get(stamp) for _, stamp in rows]
         numbers = [number for number, _ in rows]
         at = np.array([place or _ANY for place in places], np.int64)

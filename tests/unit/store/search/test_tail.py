@@ -30,7 +30,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def ask_often(world: World) -> None:
     """Ask until every filter is made."""
-    for _ in range(2 + WAITING // 32):
+    for _ in range(WAITING):
         await world.find(NEVER_THERE)
 
 
