@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.search.corpus import Corpus
@@ -13,7 +14,7 @@ from bench.search.loading import BATCH, Loaded, new_message
 from bench.search.measuring import Spread, cpu_ms
 from bench.search.questions import Question
 from postroom.pipeline.importing import BATCH_MAILS
-from postroom.pipeline.upkeep import TIDY_STEPS
+from postroom.pipeline.upkeep import TIDY_EVERY, TIDY_STEPS
 from postroom.store.seal import Seal
 from postroom.store.search.find import Finder
 from postroom.store.search.merging import merge_once
@@ -21,25 +22,34 @@ from postroom.store.search.wanted import Wanted
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import SqlStore
 
-_SEARCHING_S = 15.0
+_SEARCHING_S, _LONG_S = 15.0, 60.0
 _WAITING = 6_000
 _DELIVERIES = 200
 
 
-async def searches(loaded: Loaded, questions: list[Question]) -> Spread:
-    """CPU of a mix of searches over everything, asked again and again for a while."""
-    finder, found = Finder(), list[float]()
-    until = time.monotonic() + _SEARCHING_S
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """CPU of searches, and the most messages that were seen in no segment yet."""
+
+    spread: Spread
+    waiting: int
+
+
+async def searches(loaded: Loaded, questions: list[Question], seconds: float) -> Searched:
+    """A mix of searches over everything, asked again and again for a while."""
+    finder, found, waiting = Finder(), list[float](), 0
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         for question in questions:
             wanted = Wanted(q=question.q)
             work = lambda tx, w=wanted: cpu_ms(lambda: finder.find(tx, w), 1)  # noqa: E731
             found.append((await loaded.engine.read(work))[1])
-    return Spread.of(found)
+        waiting = max(waiting, await _count(loaded, "search_tail"))
+    return Searched(Spread.of(found), waiting)
 
 
-async def _present(loaded: Loaded) -> int:
-    row = await loaded.engine.read(lambda tx: tx.one("SELECT count(*) FROM messages"))
+async def _count(loaded: Loaded, table: str) -> int:
+    row = await loaded.engine.read(lambda tx: tx.one(f"SELECT count(*) FROM {table}"))
     return int(row[0])
 
 
@@ -55,16 +65,22 @@ async def deliveries(loaded: Loaded, first: int) -> list[float]:
 
 async def measure(loaded: Loaded, folder: Path, questions: list[Question], first: int) -> None:
     """Print what searches and deliveries cost in quiet, and beside another process."""
-    quiet = await searches(loaded, questions)
-    child, before = await _start(folder, "import", first), await _present(loaded)
-    busy = await searches(loaded, questions)
-    came = await _present(loaded) - before
-    await _stop(child)
-    print("\n## Beside another process\n")
+    print("\n## Beside other processes\n")
+    quiet = (await searches(loaded, questions, _SEARCHING_S)).spread
     print(f"searches in quiet: {quiet} ms of CPU (p50 / p95 / mean)")
-    print(f"searches beside an import: {busy} ms of CPU, {busy.over(quiet)} times", end="")
-    print(f" ({came} messages came in {_SEARCHING_S:.0f} s)")
-    first += 10_000_000
+    for name, others, seconds in (
+        ("an import", ("import",), _SEARCHING_S),
+        ("an import and a server", ("import", "serve"), _LONG_S),
+    ):
+        before = await _count(loaded, "messages")
+        children = [await _start(folder, what, first) for what in others]
+        busy = await searches(loaded, questions, seconds)
+        came = await _count(loaded, "messages") - before
+        for child in children:
+            await _stop(child)
+        print(f"searches beside {name}: {busy.spread} ms, {busy.spread.over(quiet)} times", end="")
+        print(f" ({came} messages came in {seconds:.0f} s, at most {busy.waiting} waited)")
+        first += 10_000_000
     alone = await deliveries(loaded, first)
     await _fill(loaded.store, first + _DELIVERIES)
     child = await _start(folder, "merge", 0)
@@ -97,18 +113,31 @@ async def _stop(child: asyncio.subprocess.Process) -> None:
 
 
 async def _work(folder: Path, what: str, first: int) -> None:
-    """The other process: import and merge, as much at once as `postroom import`, or merge only."""
+    """The other process: it imports, does what a server does for the index, or merges only."""
     engine = SqliteEngine.open(folder / "postroom.db")
-    store, corpus = SqlStore(engine, Seal(b"key")), Corpus()
     print("ready", flush=True)
+    if what == "import":
+        await _import(engine, first)
+    pause_s = TIDY_EVERY.total_seconds() if what == "serve" else 0
+    await asyncio.gather(*(_merge(engine, pause_s) for _ in range(2 if what == "serve" else 1)))
+
+
+async def _import(engine: SqliteEngine, first: int) -> None:
+    """As many at once, and as much work on the index for them, as `postroom import`."""
+    store, corpus = SqlStore(engine, Seal(b"key")), Corpus()
     while True:
-        if what == "import":
-            mails = corpus.mails(first, first + BATCH_MAILS)
-            await store.add_messages([new_message(mail) for mail in mails])
-            first += BATCH_MAILS
+        mails = corpus.mails(first, first + BATCH_MAILS)
+        await store.add_messages([new_message(mail) for mail in mails])
+        first += BATCH_MAILS
         for _ in range(TIDY_STEPS):
             if not await merge_once(engine):
                 break
+
+
+async def _merge(engine: SqliteEngine, pause_s: float) -> None:
+    while True:
+        if not await merge_once(engine):
+            await asyncio.sleep(pause_s)
 
 
 if __name__ == "__main__":

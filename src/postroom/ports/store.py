@@ -83,7 +83,8 @@ class KnowsItsState(Protocol):
     async def tidy(self) -> bool:
         """Do one piece of the work that keeps searches fast; say whether there is more.
 
-        Any number of processes may call this at any time: one works, the others do nothing.
+        Any number may call this at any time, here and in other processes: none does what another
+        is at.
         """
 
     async def purge(self) -> None:
