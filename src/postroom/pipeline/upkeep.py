@@ -1,4 +1,4 @@
-"""Work that happens by itself: one process at a time does each chore, and another takes over."""
+"""Work that happens by itself: no process does what another is at, and any takes over."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SWEEP_OLDER_THAN = timedelta(hours=24)
 TIDY_EVERY = timedelta(seconds=3)
 LEARN_EVERY = timedelta(seconds=2)
 FORGET_EVERY = timedelta(hours=1)
-TIDY_STEPS = 4
-"""Two for 200 mails keep up with them: one merges now and then, the others sweep."""
+TIDY_STEPS = 6
+"""For 200 mails they keep up: one of them merges now and then, the others sweep."""
 
 
 @dataclass(frozen=True, slots=True)

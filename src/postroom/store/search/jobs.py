@@ -3,12 +3,13 @@
 A job is safe by itself: its new segment names who builds it and until when that may take. Each
 write checks that, so whoever was thought dead and comes back changes nothing. Beside a merge of
 segments, which may take minutes, there are much smaller ones and those of the tail: searches look
-at the messages of the tail one by one, so it must not become long meanwhile.
+at the messages of the tail one by one, so it must not become long meanwhile. Segments are merged
+when the rows of earlier ones are gone, so that there are never many of those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from postroom.errors import Conflict
@@ -27,7 +28,7 @@ from postroom.store.search.sets import (
     write_places,
 )
 from postroom.store.sql.values import any_of
-from postroom.store.transaction import Transaction
+from postroom.store.transaction import Row, Transaction
 
 LEASE_S = 30
 """Renewed while the work goes on; a job whose time is much further away was claimed by a clock
@@ -35,6 +36,8 @@ that ran ahead."""
 
 _SMALLER = 4
 """Segments become one beside others if those have so many times the messages."""
+_BESIDE = 8
+"""Beside any other job, one of the tail takes at most so many times what makes it due."""
 
 BUILDINGS = """
     SELECT s.number, s.until,
@@ -121,17 +124,21 @@ class Made:
 class _Choice:
     """What to do next: merge segments, or else so many messages of the tail; or neither."""
 
-    sources: tuple[int, ...]
-    messages: int
+    sources: tuple[int, ...] = ()
+    messages: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.sources or self.messages)
 
 
 def claim(tx: Transaction, holder: str, sizes: Sizes, now: int) -> Job | None:
-    """Take the next job, unless there is nothing to do that nobody is doing."""
-    room, left = _underway(tx, sizes, now)
-    for number in left:
-        abandon(tx, number)
-    choice = _choose(tx, sizes, now, room)
-    if not choice.sources and not choice.messages:
+    """Take the next job, unless there is none, or rows are to be swept first."""
+    rows = tx.all(BUILDINGS, state=BUILDING)
+    for number, until, _ in rows:
+        if not _is_held(until, now):
+            abandon(tx, number)
+    choice = _choose(tx, sizes, now, _held(rows, now))
+    if not choice:
         return None
     messages = tx.all(OLDEST_OF_TAIL, most=choice.messages) if choice.messages else []
     made = tx.one(NEW_SEGMENT, state=BUILDING, now=now, holder=holder, until=now + LEASE_S)
@@ -142,31 +149,41 @@ def claim(tx: Transaction, holder: str, sizes: Sizes, now: int) -> Job | None:
 
 def has_work(tx: Transaction, sizes: Sizes, now: int) -> bool:
     """Whether there is anything to do that nobody is doing."""
-    if tx.one("SELECT 1 FROM search_segments WHERE state = :gone LIMIT 1", gone=GONE):
-        return True
-    room, left = _underway(tx, sizes, now)
-    choice = _choose(tx, sizes, now, room)
-    return bool(left or choice.sources or choice.messages)
-
-
-def _underway(tx: Transaction, sizes: Sizes, now: int) -> tuple[int, list[int]]:
-    """How many messages may be merged beside other segments, and jobs that nobody goes on with."""
     rows = tx.all(BUILDINGS, state=BUILDING)
-    held = [int(size) for _, until, size in rows if size and _is_held(until, now)]
-    room = min(held) // _SMALLER if held else sizes.most
-    return room, [number for number, until, _ in rows if not _is_held(until, now)]
+    held = _held(rows, now)
+    is_left = len(held) < len(rows)
+    return is_left or _has_gone(tx) or bool(_choose(tx, sizes, now, held))
 
 
-def _choose(tx: Transaction, sizes: Sizes, now: int, room: int) -> _Choice:
-    is_quiet = _is_quiet(tx, sizes, now)
+def _held(rows: Sequence[Row], now: int) -> list[int]:
+    """How many messages of segments each job has that somebody is at work on."""
+    return [int(size or 0) for _, until, size in rows if _is_held(until, now)]
+
+
+def _has_gone(tx: Transaction) -> bool:
+    gone = tx.one("SELECT 1 FROM search_segments WHERE state = :gone LIMIT 1", gone=GONE)
+    return gone is not None
+
+
+def _choose(tx: Transaction, sizes: Sizes, now: int, held: Sequence[int]) -> _Choice:
+    """The tail comes first, unless it is more than a job can take, as in an index made anew."""
+    is_quiet, most = _is_quiet(tx, sizes, now), sizes.most // 2
+    row = tx.one(SIZE_OF_TAIL, most=most + 1)
+    waiting = int(row[0]) if row else 0
+    is_due = waiting >= (min(sizes.quiet_tail, sizes.tail) if is_quiet else sizes.tail)
+    of_tail = (
+        _Choice((), min(most, _BESIDE * sizes.tail) if held else most) if is_due else _Choice()
+    )
+    if is_due and waiting <= most:
+        return of_tail
+    if _has_gone(tx):
+        return _Choice()
     candidates = [s for s in _candidates(tx) if not s.is_taken]
     sources = choose_sources(candidates, sizes, is_quiet=is_quiet, now=now)
-    if sources and sum(s.size for s in candidates if s.number in sources) <= room:
-        return _Choice(tuple(sources), 0)
-    least = min(sizes.quiet_tail, sizes.tail) if is_quiet else sizes.tail
-    row = tx.one(SIZE_OF_TAIL, most=least)
-    is_due = row is not None and row[0] >= least
-    return _Choice((), min(sizes.most // 2, max(room, sizes.tail)) if is_due else 0)
+    size = sum(s.size for s in candidates if s.number in sources)
+    if sources and all(_SMALLER * size <= other for other in held if other):
+        return _Choice(tuple(sources))
+    return of_tail
 
 
 def all_numbers(tx: Transaction) -> list[int]:

@@ -68,8 +68,8 @@ async def merge_once(
 ) -> bool:
     """Do one piece of work on the index; say whether there is more.
 
-    Any number may call this at any time, in this process and in others: one of them works, and
-    beside it those who find much less to do.
+    Any number may call this at any time, in this process and in others: none does what another is
+    at, see `jobs`.
     """
     if not await engine.read(lambda tx: has_work(tx, sizes, int(now()))):
         return False

@@ -6,7 +6,7 @@ from postroom.store.search.segments import GONE
 from postroom.store.sql.values import any_of
 from postroom.store.transaction import Transaction
 
-_AT_ONCE = 200
+_AT_ONCE = 500
 
 SOME_SETS = "SELECT name FROM search_sets WHERE segment = :segment LIMIT :most"
 LAST_OF_SOME = """

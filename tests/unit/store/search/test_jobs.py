@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,8 +10,16 @@ from pathlib import Path
 import pytest
 
 from postroom.store.search.choice import Sizes
-from postroom.store.search.jobs import Job, Overtaken, building_numbers, claim, renew
-from postroom.store.search.merging import merge_once
+from postroom.store.search.jobs import (
+    Job,
+    Overtaken,
+    all_numbers,
+    building_numbers,
+    claim,
+    rebuild,
+    renew,
+)
+from postroom.store.search.merging import merge_once, purge
 from tests.unit.store.search.test_answers import wrong_answers
 from tests.unit.store.search.test_merging import IS_SWEPT, Interrupted
 from tests.unit.store.search.world import SMALL_SIZES, World
@@ -40,15 +49,55 @@ async def make_segments(world: World, *sizes: int) -> None:
 
 async def test_the_tail_is_merged_while_segments_are(world: World) -> None:
     await make_segments(world, 30, 30)
+    segments = await claimed(world, BOTH)
     await world.arrive(25)
 
-    segments, tail, nothing = [await claimed(world, BOTH) for _ in range(3)]
+    tail, nothing = [await claimed(world, BOTH) for _ in range(2)]
 
     assert segments is not None
     assert (2, 0) == (len(segments.sources), len(segments.messages))
     assert tail is not None
-    assert (0, 20) == (len(tail.sources), len(tail.messages))
+    assert (0, 25) == (len(tail.sources), len(tail.messages))
     assert nothing is None
+
+
+async def test_what_came_in_is_merged_before_segments_are(world: World) -> None:
+    await make_segments(world, 30, 30)
+    await world.arrive(25)
+
+    tail, segments = [await claimed(world, BOTH) for _ in range(2)]
+
+    assert tail is not None
+    assert 25 == len(tail.messages)
+    assert segments is not None
+    assert 2 == len(segments.sources)
+
+
+async def test_a_tail_that_is_too_much_for_one_job_waits_for_what_is_to_be_swept(
+    world: World,
+) -> None:
+    await make_segments(world, 30)
+    await world.engine.write(rebuild)
+    await world.arrive(31)
+
+    assert await claimed(world, TAIL_ONLY) is None
+    await world.merge(TAIL_ONLY)
+
+    left = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_tail"))
+    assert len(left) < TAIL_ONLY.tail
+    assert () == await world.store.problems()
+
+
+async def test_beside_another_job_one_of_the_tail_takes_a_few_times_what_makes_it_due(
+    world: World,
+) -> None:
+    await make_segments(world, 30, 30)
+    await claimed(world, BOTH)
+    await world.arrive(200)
+
+    jobs = [await claimed(world, BOTH) for _ in range(3)]
+
+    assert [160, 40] == [len(job.messages) for job in jobs if job]
 
 
 async def test_each_job_takes_other_messages_of_the_tail(world: World) -> None:
@@ -75,6 +124,18 @@ async def test_other_segments_are_merged_meanwhile_if_they_are_much_smaller(
     assert not small or not {*large.sources} & {*small.sources}
 
 
+async def test_segments_are_merged_beside_several_if_they_are_much_smaller_than_each(
+    world: World,
+) -> None:
+    taken = list[int]()
+    for size in (400, 100, 30, 20):
+        await make_segments(world, size, size)
+        job = await claimed(world, SEGMENTS_ONLY)
+        taken.append(len(job.sources) if job else 0)
+
+    assert [2, 2, 0, 0] == taken
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_jobs_beside_each_other_lose_nothing(tmp_path: Path, seed: int) -> None:
     world = await World.open(tmp_path, seed)
@@ -82,15 +143,17 @@ async def test_jobs_beside_each_other_lose_nothing(tmp_path: Path, seed: int) ->
 
     async def happens() -> None:
         nonlocal beside
-        await world.arrive(12)
+        await world.arrive(25)
         await world.change(6)
-        busy = await world.engine.read(building_numbers)
-        beside += await merge_once(world.engine, SMALL_SIZES) and bool(busy)
+        before, busy = [await world.engine.read(of) for of in (all_numbers, building_numbers)]
+        await merge_once(world.engine, SMALL_SIZES)
+        made = {*await world.engine.read(all_numbers)} - {*before}
+        beside += bool(busy and made)
 
-    for _ in range(4):
-        await world.arrive(60)
+    for _ in range(15):
+        await world.arrive(10)
         await merge_once(Interrupted(world.engine, happens), SMALL_SIZES)
-        wrong += await wrong_answers(world, 40)
+        wrong += await wrong_answers(world, 15)
     await world.merge()
     wrong += await wrong_answers(world, 40)
     problems = await world.store.problems()
@@ -124,3 +187,21 @@ async def test_what_waits_is_merged_before_old_rows_are_swept(world: World) -> N
 
     assert await world.engine.read(lambda tx: tx.one(IS_SWEPT))
     assert [] == await world.engine.read(lambda tx: tx.all("SELECT * FROM search_tail"))
+
+
+async def test_a_purge_ends_while_messages_are_removed(world: World) -> None:
+    await make_segments(world, 200)
+    is_over = False
+
+    async def remove() -> None:
+        while not is_over and world.ids:
+            await world.store.remove_message(world.ids.pop(), None)
+            await asyncio.sleep(0.02)
+
+    removing = asyncio.create_task(remove())
+    await world.store.remove_message(world.ids.pop(), None)
+    await purge(world.engine)
+    is_over, left = True, len(world.ids)
+    await removing
+
+    assert left > 0
