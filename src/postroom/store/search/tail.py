@@ -37,7 +37,7 @@ _LONGEST = 1 << 13
 
 _MOST_KEPT = 1 << 12
 _MOST_WAITING = 1 << 11
-"""An import and its merges leave about half as many."""
+"""More than an import and the merges beside it leave."""
 _SHARE, _MOST_READ = 8, 8
 """A question makes filters for one of so many texts that have none, up to a number: it takes about
 as long as to look at all of these texts, which the question has to do as well."""

@@ -196,7 +196,7 @@ async def test_a_purge_ends_while_messages_are_removed(world: World) -> None:
     async def remove() -> None:
         while not is_over and world.ids:
             await world.store.remove_message(world.ids.pop(), None)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
 
     removing = asyncio.create_task(remove())
     await world.store.remove_message(world.ids.pop(), None)
