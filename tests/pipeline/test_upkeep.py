@@ -40,9 +40,7 @@ async def test_one_who_tidies_does_not_wait_for_another_who_takes_long(post: Con
         return False
 
     with patch.object(type(post.store), "tidy", tidy):
-        at_once = [
-            replace(c, first=NOW, every=LATER) for c in chores(post) if "tidy" in c.name
-        ]
+        at_once = [replace(c, first=NOW, every=LATER) for c in chores(post) if "tidy" in c.name]
         keeping = asyncio.create_task(keep_up(at_once))
         await asyncio.wait_for(second.wait(), 10)
         keeping.cancel()
