@@ -86,11 +86,12 @@ rule-runs: setup ## Plan, apply and undo 5,000 random rules: what is planned is 
 faults: setup ## Kill, cut, fill and fail a real server: make faults SCALE=0.1 (1 is the full run)
 	@scripts/system-packages test
 	@.venv/bin/python -m tests.faults.drills $(or $(SCALE),0.1) $(DRILLS)
+	@DEFECTS=all .venv/bin/python -m pytest -q tests/faults/test_drills.py -k notices
 
-faults-backup: setup ## Back up a busy house again and again: make faults-backup BACKUPS=100
+faults-backup: setup ## Back up a busy installation repeatedly: make faults-backup BACKUPS=100
 	@.venv/bin/python -m tests.faults.backups $(or $(BACKUPS),10)
 
-faults-database: setup ## Kill PostgreSQL under a crowd: make faults-database MINUTES=10 SCALE=0.1
+faults-database: setup ## Kill PostgreSQL under load: make faults-database MINUTES=10 SCALE=0.1
 	@scripts/system-packages test
 	@.venv/bin/python -m tests.faults.database $(or $(MINUTES),1) $(or $(SCALE),0)
 

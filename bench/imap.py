@@ -21,10 +21,10 @@ from pathlib import Path
 from statistics import median
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.operations.imap.searching import search_live_messages
-from postroom.operations.operation import call
+from postroom.operations.imap.search import search_live_messages
 from tests.mails import mail
 from tests.servers.dovecot import PASSWORD, Dovecot
 from tests.servers.outside import outside
@@ -53,7 +53,7 @@ async def warm_page(app: App, mailbox: str) -> int:
 
 
 @asynccontextmanager
-async def house(folder: str, server: Dovecot, proxy: Proxy) -> AsyncIterator[App]:
+async def services(folder: str, server: Dovecot, proxy: Proxy) -> AsyncIterator[App]:
     """A Postroom whose account is behind the proxy."""
     account = {"HOST": "127.0.0.1", "PORT": proxy.port, "USER": "alice", "PASS": PASSWORD}
     values = {**account, "CA_FILE": server.certificate}
@@ -84,7 +84,7 @@ async def main() -> None:
             box.append(mail(f"Mail {number}"))
         async with (
             proxied(server.imaps, round_trip_s=ROUND_TRIP_S) as proxy,
-            house(data, server, proxy) as app,
+            services(data, server, proxy) as app,
         ):
             await warm_page(app, box.name)  # the first one connects
             plain = (one_by_one, proxy.port, server.certificate, box.name)

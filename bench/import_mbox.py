@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from postroom.app import open_app
+from postroom.calls.operation import call
 from postroom.config import Settings
 from postroom.model.key import OWNER
 from postroom.operations.inboxes import create_inbox
-from postroom.operations.operation import call
-from postroom.pipeline.importing import ImportTally, import_mail
-from postroom.pipeline.sources import SourceMail, Unreadable, open_source
+from postroom.pipeline.transfer.import_mail import ImportResult, import_mail
+from postroom.pipeline.transfer.mail_files import SourceMail, Unreadable, open_source
 
 LEAST_PER_S = 250
-MOST_GROWTH_MB = 100
+MAX_GROWTH_MB = 100
 EARLY = 1_000
 
 
@@ -64,8 +64,8 @@ class Measures:
                 return
             yield mail
 
-    def report(self, tally: ImportTally) -> None:
-        if not self.early_kb and tally.read >= EARLY:
+    def report(self, outcome: ImportResult) -> None:
+        if not self.early_kb and outcome.read >= EARLY:
             self.early_kb = peak_kb()
 
 
@@ -87,22 +87,24 @@ def cpu_s() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
-async def run(path: Path, data: Path, measures: Measures) -> ImportTally:
+async def run(path: Path, data: Path, measures: Measures) -> ImportResult:
     async with open_app(Settings(data_dir=data)) as app:
         inbox = await call(app.context(OWNER), create_inbox, {})
-        house = replace(
-            app.house,
-            parser=measures.metered(app.house.parser, "parse", "parse"),
-            blobs=measures.metered(app.house.blobs, "put", "blobs"),
+        services = replace(
+            app.services,
+            parser=measures.metered(app.services.parser, "parse", "parse"),
+            blobs=measures.metered(app.services.blobs, "put", "blobs"),
             store=measures.metered(
-                measures.metered(app.house.store, "add_messages", "store"), "tidy", "index"
+                measures.metered(app.services.store, "add_messages", "store"),
+                "compact_index",
+                "index",
             ),
         )
         source = open_source(
             path, kind=None, mailbox="Inbox", most_bytes=app.settings.limits.message_bytes
         )
         mails = measures.reading(iter(source))
-        return await import_mail(house, mails, inbox.id, report=measures.report)
+        return await import_mail(services, mails, inbox.id, report=measures.report)
 
 
 def main() -> int:
@@ -114,27 +116,28 @@ def main() -> int:
     measures = Measures()
     cpu_before, started = cpu_s(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        tally = asyncio.run(run(mbox, Path(folder) / "data", measures))
+        outcome = asyncio.run(run(mbox, Path(folder) / "data", measures))
     took, wall_s = cpu_s() - cpu_before, time.monotonic() - started
     measures.cpu_s["other"] = took - sum(measures.cpu_s.values())
-    return tell(mbox, tally, measures, took, wall_s)
+    return tell(mbox, outcome, measures, took, wall_s)
 
 
-def tell(mbox: Path, tally: ImportTally, measures: Measures, took: float, wall_s: float) -> int:
-    rate = tally.read / took
+def tell(mbox: Path, outcome: ImportResult, measures: Measures, took: float, wall_s: float) -> int:
+    rate = outcome.read / took
     early_mb, peak_mb = measures.early_kb // 1024, peak_kb() // 1024
     print(
-        f"{mbox.name}: {tally.read} mails, {tally.stored} stored, {tally.duplicates} duplicates, "
-        f"{tally.refused} refused, in {wall_s:.1f} s"
+        f"{mbox.name}: {outcome.read} mails, {outcome.stored} stored, "
+        f"{outcome.duplicates} duplicates, "
+        f"{outcome.refused} refused, in {wall_s:.1f} s"
     )
     print(f"CPU:    {took:.1f} s, {rate:.0f} mails/s (promised: {LEAST_PER_S})")
     for stage, seconds in measures.cpu_s.most_common():
         print(f"        {stage:6} {seconds:6.1f} s  {seconds / took:4.0%}")
     print(
         f"memory: {early_mb} MB at most after {EARLY} mails, {peak_mb} MB at the end "
-        f"(allowed: {MOST_GROWTH_MB} MB more)"
+        f"(allowed: {MAX_GROWTH_MB} MB more)"
     )
-    is_flat = not early_mb or peak_mb - early_mb <= MOST_GROWTH_MB
+    is_flat = not early_mb or peak_mb - early_mb <= MAX_GROWTH_MB
     return 0 if rate >= LEAST_PER_S and is_flat else 1
 
 

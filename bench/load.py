@@ -1,4 +1,4 @@
-"""A thousand clients on one house: at half of what it can do, at three times that, and after.
+"""A thousand clients on one installation: at half its capacity, at three times that, and after.
 
     python -m bench.load [--database sqlite|postgres] [--processes N] [--seconds S] [--requests N]
 
@@ -29,13 +29,13 @@ from tests.servers import postgres
 CONNECTIONS, KEYS = 1_000, 40
 AT_ONCE = 32
 OVER = 3.0
-MOST_SPREAD, BACK_WITHIN_S, MOST_CPU = 20.0, 5.0, 1.15
+MAX_SPREAD, BACK_WITHIN_S, MAX_CPU = 20.0, 5.0, 1.15
 _WORDS = ("invoice", "lunch", "report", "nvoic", "morning", "contract")
 
 
 @contextmanager
 def serving(database: str, processes: int, **extra: str) -> Iterator[Server]:
-    """A house with some mail in it."""
+    """An installation with some mail in it."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if database == "postgres":
@@ -64,8 +64,8 @@ def requests(server: Server) -> Callable[[], bytes]:
             asked = {"name": "search_messages", "arguments": {"q": word, "limit": 20}}
             call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
             return _request(key, "POST", "/mcp", json.dumps(call).encode())
-        letter = _letter(next(numbers), word)
-        return _request(key, "POST", "/v1/inbound?recipient=bo@postroom.localhost", letter)
+        outgoing_mail = _letter(next(numbers), word)
+        return _request(key, "POST", "/v1/inbound?recipient=bo@postroom.localhost", outgoing_mail)
 
     return make
 
@@ -145,7 +145,7 @@ async def measured(server: Server, seconds: float, count: int) -> list[str]:
     clients.close()
     bars = {
         "no 5xx at half capacity": half.answers.total() == half.good,
-        "p99 within 20 times p50": half.ms(0.99) <= MOST_SPREAD * half.ms(0.5),
+        "p99 within 20 times p50": half.ms(0.99) <= MAX_SPREAD * half.ms(0.5),
         "only 429 and 503 with Retry-After above capacity": not over.failed,
         "something is still answered above capacity": over.good / over.lasted_s > capacity / 4,
         "recovery within 5 s": back <= BACK_WITHIN_S and not after.failed,
@@ -194,7 +194,7 @@ def main() -> int:
             costs.append(asyncio.run(cpu_each(server, options.requests)))
     one, two = min(costs[::2]), min(costs[1::2])
     print(f"CPU of a request: {one:.2f} ms with one process, {two:.2f} with two ({two / one:.2f})")
-    missed += ["CPU with two processes"] if two > MOST_CPU * one else []
+    missed += ["CPU with two processes"] if two > MAX_CPU * one else []
     print("every bar is kept" if not missed else f"missed: {', '.join(missed)}")
     return 1 if missed else 0
 

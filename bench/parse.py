@@ -15,9 +15,9 @@ from pathlib import Path
 
 from bench.corpora.board import LIMITS
 from bench.corpora.files import read_mbox
-from postroom.mail.fingerprint import fingerprint
-from postroom.mail.fold import fold
+from postroom.mail.identifiers import fingerprint
 from postroom.mail.parse import read_message
+from postroom.mail.text.fold import fold
 
 
 def read_all(raws: list[bytes]) -> None:

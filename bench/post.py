@@ -20,10 +20,10 @@ from email.message import EmailMessage
 from pathlib import Path
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.operations.operation import call
-from postroom.operations.waiting import wait_for_message
+from postroom.operations.message_wait import wait_for_message
 from postroom.surfaces.smtp.server import listening
 from tests.mails import deliver, mail, new_inbox
 
@@ -31,7 +31,7 @@ CONNECTIONS = 8
 WAITERS = 200
 
 
-def letter(number: int, kilobytes: int) -> bytes:
+def outgoing_mail(number: int, kilobytes: int) -> bytes:
     """A mail of about so many kilobytes, unlike any other."""
     message = EmailMessage()
     message["From"] = f"Sender {number} <s{number}@example.com>"
@@ -64,7 +64,7 @@ def import_rate(folder: Path, letters: list[bytes]) -> float:
 
 async def smtp_rate(app: App, letters: list[bytes], kilobytes: int) -> tuple[float, list[float]]:
     """The server in this process, the clients in another: as it would be."""
-    await new_inbox(app.house)
+    await new_inbox(app.services)
     async with listening(app) as listener:
         assert listener is not None
         process = await asyncio.create_subprocess_exec(
@@ -77,7 +77,7 @@ async def smtp_rate(app: App, letters: list[bytes], kilobytes: int) -> tuple[flo
 
 
 async def clients(port: int, count: int, kilobytes: int) -> None:
-    letters = [letter(number, kilobytes).replace(b"\n", b"\r\n") for number in range(count)]
+    letters = [outgoing_mail(number, kilobytes).replace(b"\n", b"\r\n") for number in range(count)]
     left, acks = list(enumerate(letters)), []
 
     async def client() -> None:
@@ -136,14 +136,14 @@ async def deliver_all(folder: str) -> None:
     times = {}
     async with open_app(settings) as app:
         for address in json.load(sys.stdin):
-            inbox = (await app.house.store.inboxes_at([address]))[address]
-            await deliver(app.house, inbox, mail("x"))
+            inbox = (await app.services.store.inboxes_at([address]))[address]
+            await deliver(app.services, inbox, mail("x"))
             times[address] = time.time()
     print(json.dumps(times))
 
 
 async def measure(count: int, kilobytes: int) -> None:
-    letters = [letter(number, kilobytes) for number in range(count)]
+    letters = [outgoing_mail(number, kilobytes) for number in range(count)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         imported = import_rate(folder, letters)

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
 from postroom.operations import messages
-from postroom.operations.operation import call
 from postroom.surfaces.rest.server import build
 from tests.mails import deliver, mail, new_inbox
 
@@ -67,9 +67,9 @@ def requester(asgi: Any, key: str) -> Callable[[str, str], Callable[[], Awaitabl
 
 
 async def measure(app: App, count: int) -> None:
-    inbox = await new_inbox(app.house)
+    inbox = await new_inbox(app.services)
     for number in range(count):
-        added = await deliver(app.house, inbox, mail(f"Invoice {number}", "Good morning. " * 80))
+        added = await deliver(app.services, inbox, mail(f"Invoice {number}", "Good morning. " * 80))
     request = requester(build(app), await app.owner_key() or "")
     ctx = app.context(OWNER)
     cases = [

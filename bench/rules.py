@@ -16,13 +16,14 @@ from unittest.mock import patch
 from bench.search import loading
 from bench.search.corpus import Corpus, Mail
 from postroom.blobs.files import FileBlobs
+from postroom.calls.context import RequestContext
+from postroom.calls.cursors import Cursors
 from postroom.model.key import OWNER
-from postroom.model.stored import MessageQuery
-from postroom.operations import planning
-from postroom.operations.context import Context
-from postroom.operations.cursors import Cursors
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.operations import rules
+from postroom.rules.parser import parse_rule
 from postroom.rules.planning import PlanDraft
-from postroom.rules.reading import parse_rule
 
 RULE = parse_rule("""
 name: Supplier
@@ -65,7 +66,7 @@ async def cpu_s(work: Callable[[], Awaitable[PlanDraft]]) -> tuple[PlanDraft, fl
 async def measure(folder: Path, messages: int) -> bool:
     with patch.object(loading, "Corpus", MarkedCorpus):
         loaded = await loading.load(folder, messages)
-    ctx = Context(
+    ctx = RequestContext(
         store=loaded.store,
         blobs=FileBlobs(folder / "blobs"),
         caller=OWNER,
@@ -74,11 +75,11 @@ async def measure(folder: Path, messages: int) -> bool:
     )
 
     def with_index() -> Awaitable[PlanDraft]:
-        return planning.draft_plan(ctx, RULE, None)
+        return rules.draft_plan(ctx, RULE, EVERYTHING)
 
     await cpu_s(with_index)
     draft, quick_s = min([await cpu_s(with_index) for _ in range(5)], key=lambda pair: pair[1])
-    with patch.object(planning, "queries_for", lambda *_: (MessageQuery(),)):
+    with patch.object(rules, "queries_for", lambda *_: (MessageQuery(visible=EVERYTHING),)):
         every, slow_s = await cpu_s(with_index)
     await loaded.store.close()
     assert draft.items == every.items, "both ways must find the same messages"

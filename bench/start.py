@@ -1,7 +1,7 @@
 """What a cold start of `postroom mcp` costs, beside a bare server on the same SDK with one tool.
 
 From the start of the process to the answers to `initialize` and `tools/list`: CPU time and memory
-of each, in turns, and the ratio of the medians. The promise is at most 1.3.
+of each, in turns, and the ratio of the medians. The bar is at most 1.15.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-MOST = 1.3
+MOST = 1.15
 TICKS = os.sysconf("SC_CLK_TCK")
 
 BARE = """
@@ -53,7 +53,9 @@ class Start:
 
 def measure(command: list[str]) -> Start:
     """Start a server, shake hands, list its tools, and look at what it has used so far."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    # Compiled modules must be kept, or every start would compile them again.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
     ask(process, 1, "initialize", {**hello, "clientInfo": {"name": "bench", "version": "1"}})
     tell(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})

@@ -26,19 +26,20 @@ from email.utils import format_datetime
 from pathlib import Path
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
 from postroom.model.message import MessageRow
 from postroom.model.page import Slice
-from postroom.model.stored import MessageQuery
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.operations.accounts import add_account
 from postroom.operations.inboxes import create_inbox
 from postroom.operations.messages import search_messages
-from postroom.operations.new_accounts import add_account
-from postroom.operations.operation import call
-from postroom.pipeline.importing import import_mail
-from postroom.pipeline.sources import open_source
-from postroom.pipeline.syncing import Syncing, sync_once
-from postroom.pipeline.upkeep import tidy_all
+from postroom.pipeline.maintenance import compact_all
+from postroom.pipeline.sync.scheduler import SyncScheduler, sync_once
+from postroom.pipeline.transfer.import_mail import import_mail
+from postroom.pipeline.transfer.mail_files import open_source
 from tests.servers.dovecot import PASSWORD, Dovecot, _roles
 
 KILLS = 3
@@ -106,9 +107,9 @@ async def import_rate(mbox: Path, folder: Path, count: int) -> tuple[float, floa
         inbox = await call(app.context(OWNER), create_inbox, {})
         began, used = time.monotonic(), cpu_s()
         source = open_source(mbox, kind=None, mailbox="Inbox", most_bytes=36 * 2**20)
-        tally = await import_mail(app.house, iter(source), inbox.id)
+        outcome = await import_mail(app.services, iter(source), inbox.id)
         rates = count / (time.monotonic() - began), count / (cpu_s() - used)
-        assert tally.stored == count, tally
+        assert outcome.stored == count, outcome
         return rates
 
 
@@ -132,10 +133,10 @@ async def add(app: App, dovecot: Dovecot) -> str:
 
 async def sync_rate(dovecot: Dovecot, folder: Path, count: int) -> tuple[float, float]:
     async with open_app(read_settings(settings(folder)).settings) as app:
-        account = await app.house.store.account(await add(app, dovecot), None)
+        account = await app.services.store.account(await add(app, dovecot), EVERYTHING)
         assert account is not None
         began, used = time.monotonic(), cpu_s()
-        await sync_once(app.house, account)
+        await sync_once(app.services, account)
         rates = count / (time.monotonic() - began), count / (cpu_s() - used)
         await check(app, count)
         return rates
@@ -143,15 +144,17 @@ async def sync_rate(dovecot: Dovecot, folder: Path, count: int) -> tuple[float, 
 
 async def check(app: App, count: int) -> None:
     """Nothing is lost, nothing is there twice."""
-    found = await app.house.store.messages(MessageQuery(mailbox="*", page=Slice(limit=1)))
+    found = await app.services.store.messages(
+        MessageQuery(visible=EVERYTHING, mailbox="*", page=Slice(limit=1))
+    )
     assert found.total == count, f"{found.total} messages instead of {count}"
 
 
 async def news(dovecot: Dovecot, folder: Path) -> tuple[list[float], list[float]]:
     """How long a mail, and a flag, that the server has from another client takes to be found."""
     async with open_app(read_settings(settings(folder)).settings) as app:
-        await tidy_all(app.house)  # which a server does by itself
-        work = asyncio.create_task(Syncing(app.house).run())
+        await compact_all(app.services)  # which a server does by itself
+        work = asyncio.create_task(SyncScheduler(app.services).run())
         client = imaplib.IMAP4("127.0.0.1", dovecot.imap)
         client.login("alice", PASSWORD)
         client.select("INBOX")
@@ -198,11 +201,11 @@ async def searched(app: App, number: int) -> Sequence[MessageRow]:
 
 async def in_step(app: App) -> None:
     """Return once the account is listened to."""
-    account = await app.house.store.account("bench", None)
+    account = await app.services.store.account("bench", EVERYTHING)
     before = account.synced_at if account else None
     while account is None or account.synced_at == before:
         await asyncio.sleep(0.05)
-        account = await app.house.store.account("bench", None)
+        account = await app.services.store.account("bench", EVERYTHING)
     await asyncio.sleep(1)
 
 
@@ -232,12 +235,14 @@ async def added(dovecot: Dovecot, folder: Path) -> None:
 async def checked(folder: Path, count: int) -> None:
     async with open_app(read_settings(settings(folder)).settings) as app:
         await check(app, count)
-        assert not await app.house.store.problems()
+        assert not await app.services.store.problems()
 
 
 async def held(folder: Path) -> int:
     async with open_app(read_settings(settings(folder)).settings) as app:
-        found = await app.house.store.messages(MessageQuery(mailbox="*", page=Slice(limit=1)))
+        found = await app.services.store.messages(
+            MessageQuery(visible=EVERYTHING, mailbox="*", page=Slice(limit=1))
+        )
         return found.total
 
 

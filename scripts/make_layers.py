@@ -27,7 +27,7 @@ def layers(tensors: Tensors, count: int, examples: Sequence[np.ndarray]) -> byte
     state = graph.norm("start", "pieces")
     for number in range(count):
         name = f"layer{number}"
-        seen = graph.attend(graph.reads(name, state))
+        seen = graph.beat(graph.reads(name, state))
         mixed = graph.add("Add", graph.mix(name, seen), state)
         state = graph.norm(f"{name}.mixed", mixed)
         wide = graph.add("Gelu", graph.dense(f"{name}.widen", state), approximate="tanh")
@@ -99,7 +99,7 @@ class _Graph:
         scales = self.add("Mul", step, self.keep(f"{name}.scale", scale))
         return self.add("Mul", self.add("Cast", sums, to=TensorProto.FLOAT), scales)
 
-    def attend(self, reads: str) -> str:
+    def beat(self, reads: str) -> str:
         """Let every piece of a text look at all of its pieces."""
         apart = self.add("Reshape", reads, self.whole("apart", -1, 3, HEADS, SIZE))
         apart = self.add("Transpose", apart, perm=[1, 2, 0, 3])

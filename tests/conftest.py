@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -9,17 +10,23 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from postroom.app import App, open_app
+from postroom.calls.context import RequestContext
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.operations.context import Context
 from tests.servers.postgres import Postgres
 from tests.servers.postgres import running as running_postgres
 
-pytest_plugins = ["tests.plugins.skips"]
+pytest_plugins = ["tests.plugins.skips", "tests.plugins.temporary_folders"]
 
 # A busy machine is no reason to fail: nothing here measures time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("brief", settings.get_profile("patient"), max_examples=20)
 settings.load_profile("patient")
+
+
+# `nohup make test &` ignores SIGINT, and so would each process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,6 +64,6 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 
 @pytest.fixture
-def ctx(app: App) -> Context:
+def ctx(app: App) -> RequestContext:
     """The house as its owner sees it."""
     return app.context(OWNER)

@@ -10,18 +10,24 @@ from itertools import count
 
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
-from postroom.model.outbox import WAYS
-from postroom.model.stored import Added
-from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, receive
-from postroom.store.sql.outcomes import set_recipients
+from postroom.model.sending import TRANSPORTS
+from postroom.model.storage import Added, NewMessage
+from postroom.pipeline.ingest import (
+    Arrival,
+    arrived_messages,
+    parse_arrivals,
+    receive,
+    write_blobs,
+)
+from postroom.pipeline.services import Services
+from postroom.store.sql.outbox.queue import set_recipients
 from postroom.store.store import SqlStore
 from postroom.store.transaction import Transaction
 
 Attached = tuple[str, str, bytes]
 """A filename, a type and the content."""
 
-SOME = dict.fromkeys(WAYS, 5)
+SOME = dict.fromkeys(TRANSPORTS, 5)
 """How much a worker may take: a few mails of each way."""
 
 _numbers = count(1)
@@ -67,18 +73,26 @@ def mail(
     return message.as_bytes()
 
 
-async def new_inbox(house: House, username: str = "bo", name: str = "") -> Inbox:
+async def new_inbox(services: Services, username: str = "bo", name: str = "") -> Inbox:
     """An inbox at our own domain."""
-    inbox = Inbox(house.new_id("inb"), f"{username}@postroom.localhost", name, None, house.clock())
-    return await house.store.add_inbox(inbox, client_id=None, payload=b"")
+    inbox = Inbox(
+        services.new_id("inb"), f"{username}@postroom.localhost", name, None, services.clock()
+    )
+    return await services.store.add_inbox(inbox, client_id=None, payload=b"")
 
 
-async def deliver(house: House, inbox: Inbox, raw: bytes, mailbox: str = "Inbox") -> Added:
+async def deliver(services: Services, inbox: Inbox, raw: bytes, mailbox: str = "Inbox") -> Added:
     """Let a mail arrive."""
-    return await receive(house, Arrival(raw, inbox.id, mailbox))
+    return await receive(services, Arrival(raw, inbox.id, mailbox))
 
 
-async def took_over(ctx: House, message_id: str, *addresses: str) -> None:
+async def prepare(services: Services, arrival: Arrival) -> NewMessage:
+    """The message that ingest would store, with its blobs written."""
+    mails = await write_blobs(services, await parse_arrivals(services, [arrival]))
+    return (await arrived_messages(services, [arrival], mails))[0]
+
+
+async def took_over(ctx: Services, message_id: str, *addresses: str) -> None:
     """Let it be so that a relay took a mail."""
 
     def write(tx: Transaction) -> None:
@@ -88,4 +102,4 @@ async def took_over(ctx: House, message_id: str, *addresses: str) -> None:
         set_recipients(tx, inbox, number, sent, ctx.clock())
 
     assert isinstance(ctx.store, SqlStore)
-    await ctx.store._engine.write(write)
+    await ctx.store.engine.write(write)

@@ -42,19 +42,21 @@ def test_imports_point_down_only():
         ("intruder/__init__.py", "", "Imports point down only"),
         ("surfaces/cli/intruder.py", "import postroom.surfaces.rest.intruder", "The command line"),
         ("surfaces/rest/intruder.py", "import postroom.surfaces.mcp", "Surfaces do not know"),
+        ("store/intruder.py", "import postroom.store.search.query.scan", "The search index"),
+        ("store/intruder.py", "import postroom.store.ranking.scoring", "The ranking index"),
     ],
 )
 def test_the_contract_notices(tmp_path, module, line, broken):
-    house = tmp_path / "src" / "postroom"
-    shutil.copytree(ROOT / "src" / "postroom", house)
+    services = tmp_path / "src" / "postroom"
+    shutil.copytree(ROOT / "src" / "postroom", services)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for surface in ("cli", "rest", "mcp"):
-        package = house / "surfaces" / surface
+        package = services / "surfaces" / surface
         package.mkdir(exist_ok=True)
         (package / "__init__.py").touch()
         (package / "intruder.py").touch()
-    (house / module).parent.mkdir(exist_ok=True)
-    (house / module).write_text(f"{line}\n")
+    (services / module).parent.mkdir(exist_ok=True)
+    (services / module).write_text(f"{line}\n")
 
     result = check_imports(tmp_path)
 

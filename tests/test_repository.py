@@ -171,3 +171,25 @@ def test_ci_fails_on_a_skip_that_nothing_excuses(tmp_path, ci, closing):
     )
 
     assert closing in result.stdout
+
+
+def test_the_environment_has_the_pip_that_is_pinned_and_no_setuptools():
+    [pin] = [row for row in pins("setup") if row.startswith("pip==")]
+    wanted = pin.split()[0].removeprefix("pip==")
+
+    installed = json.loads(run(sys.executable, "-m", "pip", "list", "--format", "json"))
+    found = {package["name"].lower(): package["version"] for package in installed}
+
+    assert wanted == found["pip"]
+    assert int(wanted.partition(".")[0]) >= 26
+    assert "setuptools" not in found
+    assert "setuptools" not in pinned_names("test") | pinned_names("run") | pinned_names("setup")
+
+
+def test_the_image_carries_no_program_that_installs():
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
+    build, _, image = dockerfile.rpartition("\nFROM ")
+
+    assert build.index("-r /src/constraints/setup.txt") < build.index("--without-pip")
+    assert "pip uninstall --yes pip" in image
+    assert "ensurepip" in image

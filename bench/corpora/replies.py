@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bench.corpora.board import Board
 from bench.corpora.files import Case, read_jsonl, squeezed
-from postroom.mail.html import html_to_text
-from postroom.mail.replies import split_reply
+from postroom.mail.html.html import html_to_text
+from postroom.mail.quoting.replies import split_reply
 
 
 def score_replies(folder: Path, board: Board) -> None:

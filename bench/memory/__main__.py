@@ -1,4 +1,4 @@
-"""How well and how fast memories are found: `python -m bench.memory [--memories 100000]`.
+"""Quality and speed of memory search: `python -m bench.memory [--memories 100000]`.
 
 All times are CPU times of the whole process.
 """
@@ -13,9 +13,9 @@ from pathlib import Path
 from bench.memory import retrieval, scale
 from bench.search.measuring import table
 from postroom.app import open_app
+from postroom.calls.context import RequestContext
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.operations.context import Context
 
 
 def arguments() -> argparse.Namespace:
@@ -32,7 +32,7 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
         await show_scale(ctx, folder, options.memories)
 
 
-async def show_retrieval(ctx: Context) -> None:
+async def show_retrieval(ctx: RequestContext) -> None:
     memories, asked = retrieval.read_set()
     keywords = retrieval.keyword_questions(memories)
     await retrieval.remember(ctx, memories)
@@ -47,11 +47,11 @@ async def show_retrieval(ctx: Context) -> None:
     table([["question", "recall@1", "recall@5", "recall@10"], *rows])
 
 
-async def show_scale(ctx: Context, folder: Path, count: int) -> None:
+async def show_scale(ctx: RequestContext, folder: Path, count: int) -> None:
     many = scale.Many(count)
     filled = await scale.fill(ctx, many)
     single, batch = await scale.embed(ctx, many)
-    await scale.learn(ctx, many)
+    await scale.store_vectors(ctx, many)
     whole, again, first = await scale.ask(ctx, many)
     fts = scale.ask_fts(folder, many)
     print(f"\n# {count} memories of forty words, questions of eight: CPU\n")

@@ -1,4 +1,4 @@
-"""How well memories are found: questions in other words, and keywords, over memories we wrote."""
+"""Retrieval quality: paraphrased questions and keywords over a set of memories."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from postroom.mail.terms import STOP_WORDS, terms_of
-from postroom.operations.context import Context
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
+from postroom.mail.text.terms import STOP_WORDS, terms_of
 from postroom.operations.memories import memory_add
-from postroom.operations.operation import call
-from postroom.operations.recalling import memory_fulltext_search, memory_search
-from postroom.pipeline.learning import learn_more
+from postroom.operations.memory_search import memory_fulltext_search, memory_search
+from postroom.pipeline.embedding import embed_pending
 
 WRITTEN = Path(__file__).parent / "memories.tsv"
-"""A memory on each line; behind a tab, a question that it answers, in other words."""
+"""One memory per line; after a tab, a question that it answers, in other words."""
 
 NAMESPACE = "bench"
 _SHOWN = 10
@@ -32,7 +32,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The share of questions whose answer is the first, among the first five, the first ten."""
+    """The share of questions whose answer is first, among the first five, and the first ten."""
 
     at_1: float
     at_5: float
@@ -47,14 +47,14 @@ class Recall:
 
 
 def read_set() -> tuple[list[str], list[Asked]]:
-    """The memories, each under its number, and the questions in other words."""
+    """The memories, keyed by number, and the paraphrased questions."""
     lines = [line.split("\t") for line in WRITTEN.read_text("utf-8").splitlines()]
     asked = [Asked(line[1], str(at)) for at, line in enumerate(lines) if len(line) > 1]
     return [line[0] for line in lines], asked
 
 
 def keyword_questions(memories: Sequence[str]) -> list[Asked]:
-    """For each memory its rarest words: what somebody types who remembers how it was put."""
+    """The rarest words of each memory, as keywords."""
     rarity = Counter(term for text in memories for term in set(terms_of(text)))
     return [Asked(" ".join(_rarest(text, rarity)), str(at)) for at, text in enumerate(memories)]
 
@@ -65,21 +65,21 @@ def _rarest(text: str, rarity: Counter[str]) -> list[str]:
     return sorted(telling, key=lambda word: (rarity[terms_of(word)[0]], -len(word)))[:_KEYWORDS]
 
 
-async def remember(ctx: Context, memories: Sequence[str]) -> None:
-    """Keep the memories, each under its number, and learn what they mean."""
+async def remember(ctx: RequestContext, memories: Sequence[str]) -> None:
+    """Store and embed the memories, keyed by number."""
     for at, text in enumerate(memories):
         await call(ctx, memory_add, {"key": str(at), "text": text, "namespace": NAMESPACE})
-    while await learn_more(ctx):
+    while await embed_pending(ctx):
         pass
 
 
-async def by_words(ctx: Context, asked: Sequence[Asked]) -> Recall:
-    """What words alone find: there is no model."""
+async def by_words(ctx: RequestContext, asked: Sequence[Asked]) -> Recall:
+    """Search by terms only, without a model."""
     return await hybrid(replace(ctx, embedder=None), asked)
 
 
-async def hybrid(ctx: Context, asked: Sequence[Asked]) -> Recall:
-    """What words and meaning find together."""
+async def hybrid(ctx: RequestContext, asked: Sequence[Asked]) -> Recall:
+    """Search by terms and vectors."""
     places = []
     for one in asked:
         request = {"query": one.question, "namespace": NAMESPACE, "limit": _SHOWN}
@@ -89,8 +89,8 @@ async def hybrid(ctx: Context, asked: Sequence[Asked]) -> Recall:
     return Recall.of(places)
 
 
-async def by_keywords(ctx: Context, asked: Sequence[Asked]) -> Recall:
-    """What the search by keywords finds."""
+async def by_keywords(ctx: RequestContext, asked: Sequence[Asked]) -> Recall:
+    """Search by keywords."""
     places = []
     for one in asked:
         words = ",".join(one.question.split())

@@ -1,4 +1,4 @@
-"""How fast memories are found among many, beside a plain FTS5 query with ranking and a count."""
+"""Speed of memory search, compared with a ranked FTS5 query with a count."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.memory.retrieval import read_set
-from postroom.mail.terms import STOP_WORDS
-from postroom.model.memory import Author, Memory, Unlearnt
-from postroom.operations.context import Context
-from postroom.operations.operation import call
-from postroom.operations.recalling import memory_search
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
+from postroom.mail.text.terms import STOP_WORDS
+from postroom.model.memory import Author, Memory, Unembedded
+from postroom.model.view import EVERYTHING
+from postroom.operations.memory_search import memory_search
 
 NAMESPACE = "many"
 MEMORY_WORDS, QUESTION_WORDS = 40, 8
@@ -28,14 +29,14 @@ _ORIGINALS = 400
 _SEED = 9
 _STAYS = 0.2
 _NOISE = 0.03
-"""The spread of each of the 384 parts of a vector around that of the text it is made from."""
+"""The deviation of each of the 384 dimensions from the vector of the original text."""
 
 OR_QUERY = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT 10"
 COUNT = "SELECT count(*) FROM words WHERE words MATCH ?"
 
 
 class Many:
-    """Texts of forty words and questions of eight, always the same.
+    """Deterministic texts of forty words and questions of eight.
 
     They are built like those we wrote, but most telling words are others, as people use words: few
     often, most seldom.
@@ -80,10 +81,10 @@ def _is_small(word: str) -> bool:
     return word in STOP_WORDS
 
 
-async def fill(ctx: Context, many: Many) -> float:
-    """Keep the texts as memories; CPU seconds."""
+async def fill(ctx: RequestContext, many: Many) -> float:
+    """Store the texts as memories; return CPU seconds."""
     started = time.process_time()
-    author, now = Author(is_owner=True), ctx.clock()
+    author, now = Author(visible=EVERYTHING, namespaces=EVERYTHING, is_owner=True), ctx.clock()
     for start in range(0, len(many.texts), _AT_ONCE):
         batch = many.texts[start : start + _AT_ONCE]
         given = [_memory(start + at, text, now) for at, text in enumerate(batch)]
@@ -107,8 +108,8 @@ def _memory(number: int, text: str, now: Any) -> Memory:
     )
 
 
-async def learn(ctx: Context, many: Many) -> None:
-    """Give each a vector: some the model's own, the rest near those, as it would take hours."""
+async def store_vectors(ctx: RequestContext, many: Many) -> None:
+    """Give each a vector: a few from the model, the rest near those, to save hours."""
     assert ctx.embedder is not None
     originals = np.stack(
         [
@@ -117,23 +118,23 @@ async def learn(ctx: Context, many: Many) -> None:
         ]
     )
     chance = np.random.default_rng(_SEED)
-    while found := await ctx.store.unlearnt(("memories", NAMESPACE), limit=_AT_ONCE):
-        await ctx.store.learn(
+    while found := await ctx.store.unembedded(("memories", NAMESPACE), limit=_AT_ONCE):
+        await ctx.store.store_vectors(
             ctx.embedder.model,
-            [(leaf, vector.tobytes()) for leaf, vector in _near(found, originals, chance)],
+            [(document, vector.tobytes()) for document, vector in _near(found, originals, chance)],
         )
 
 
 def _near(
-    found: Sequence[Unlearnt], originals: NDArray[np.float32], chance: np.random.Generator
-) -> list[tuple[Unlearnt, NDArray[np.float32]]]:
+    found: Sequence[Unembedded], originals: NDArray[np.float32], chance: np.random.Generator
+) -> list[tuple[Unembedded, NDArray[np.float32]]]:
     chosen = originals[chance.integers(len(originals), size=len(found))]
     moved = (chosen + chance.normal(0, _NOISE, chosen.shape)).astype("<f4")
     return list(zip(found, moved, strict=True))
 
 
-async def ask(ctx: Context, many: Many) -> tuple[float, float, float]:
-    """CPU ms of a question: all of it, the same in the store alone, and the first of all."""
+async def ask(ctx: RequestContext, many: Many) -> tuple[float, float, float]:
+    """CPU ms of a question: in total, in the store alone, and for the first one."""
     first = await _cpu_ms(lambda: _question(ctx, many.questions[0]))
     whole = [await _cpu_ms(lambda q=q: _question(ctx, q)) for q in many.questions[1:]]
     # The vectors of these questions are at hand by now: what is left is the store's.
@@ -141,7 +142,7 @@ async def ask(ctx: Context, many: Many) -> tuple[float, float, float]:
     return median(whole), median(again), first
 
 
-async def _question(ctx: Context, question: str) -> object:
+async def _question(ctx: RequestContext, question: str) -> object:
     return await call(ctx, memory_search, {"query": question, "namespace": NAMESPACE, "limit": 10})
 
 
@@ -152,7 +153,7 @@ async def _cpu_ms(work: Callable[[], Awaitable[object]]) -> float:
 
 
 def ask_fts(folder: Path, many: Many) -> float:
-    """CPU ms of the same questions to FTS5: any of the words, ranked, and counted."""
+    """CPU ms of the same questions on FTS5: any of the words, ranked, and counted."""
     with apsw.Connection(str(folder / "fts.db")) as database:
         database.execute("CREATE VIRTUAL TABLE words USING fts5(text, tokenize='porter unicode61')")
         database.executemany("INSERT INTO words VALUES (?)", [(text,) for text in many.texts])
@@ -168,8 +169,8 @@ def ask_fts(folder: Path, many: Many) -> float:
     return median(took)
 
 
-async def embed(ctx: Context, many: Many) -> tuple[float, float]:
-    """CPU ms to embed a memory of forty words: one by one, and sixteen at once."""
+async def embed(ctx: RequestContext, many: Many) -> tuple[float, float]:
+    """CPU ms to embed a memory of forty words: singly, and in batches of sixteen."""
     assert ctx.embedder is not None
     texts = many.written
     await ctx.embedder.embed(["to load the model"])

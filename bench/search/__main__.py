@@ -1,11 +1,10 @@
-"""How quick searching is: `python -m bench.search --messages 100000 [--data FOLDER]`.
+"""How fast searches are: `python -m bench.search --messages 100000 [--data FOLDER]`.
 
-A corpus that is always the same goes into a store by its own door; then queries of fixed classes
-and a random mix are timed beside a LIKE scan and beside FTS5 trigrams. All times are CPU times.
-Each question has a transaction of its own, as a caller's has. Two times are told: *between writes*,
-where the store remembers which messages a scope has, and *after a write*, where it must look again.
-The answers of all ways are compared; it ends with an error where they differ. A folder that is kept
-is used again: nothing is loaded twice.
+Loads a deterministic corpus into a store, and compares queries of fixed classes and a random mix
+with a LIKE scan and with FTS5 trigrams. All times are CPU times. Each query has a transaction of
+its own. Two times are reported: *between writes*, where the store has cached the messages of a
+scope, and *after a write*, where it has not. It fails if the results differ. With `--data`, the
+loaded store is kept and used again.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from bench.search.corpus import Corpus
 from bench.search.loading import BIG_INBOX, Loaded, load, write_something
 from bench.search.measuring import PeakMemory, Spread, calibration_ms, cpu_ms, table
 from bench.search.questions import Question, fixed, mix
-from postroom.store.search.find import Finder
-from postroom.store.search.wanted import Answer, Wanted
+from postroom.model.view import EVERYTHING, only
+from postroom.store.search.index import IndexSearcher, SearchQuery, SearchResult
 
-BIG, EVERYTHING = "inbox with 30 %", "everything"
+BIG, ALL = "inbox with 30 %", "everything"
 SEED = 465
 ROUNDS = 3
 Timed = Callable[[Question, int | None], tuple[int | None, float]]
@@ -53,29 +52,31 @@ def arguments() -> argparse.Namespace:
 
 
 class Bench:
-    """A loaded store, the questions, and what is compared with it."""
+    """A loaded store, the queries, and the baselines."""
 
     def __init__(self, loaded: Loaded, folder: Path, options: argparse.Namespace) -> None:
         self.engine = loaded.engine
         self.folder = folder
         self.options = options
         self.corpus = Corpus()
-        self.finder = Finder()
+        self.searcher = IndexSearcher()
         self.baselines: Baselines | None = None
 
-    async def ask(self, wanted: Wanted, *, after_write: bool = False) -> tuple[Answer, float]:
-        """The answer of the index, and its CPU inside the store, asked once."""
+    async def ask(
+        self, query: SearchQuery, *, after_write: bool = False
+    ) -> tuple[SearchResult, float]:
+        """The result of one query, and its CPU time in the store."""
         if after_write:
             await self.engine.write(write_something)
-        work = lambda tx: cpu_ms(lambda: self.finder.find(tx, wanted), 1)  # noqa: E731
+        work = lambda tx: cpu_ms(lambda: self.searcher.search(tx, query), 1)  # noqa: E731
         answer, took = await self.engine.read(work)
         return answer, took
 
     async def time(
-        self, wanted: Wanted, times: int = 5, *, after_write: bool = False
-    ) -> tuple[Answer, float]:
-        """The same, asked several times, each in a transaction of its own: the median."""
-        asked = [await self.ask(wanted, after_write=after_write) for _ in range(times)]
+        self, query: SearchQuery, times: int = 5, *, after_write: bool = False
+    ) -> tuple[SearchResult, float]:
+        """The result, and the median CPU time of several transactions."""
+        asked = [await self.ask(query, after_write=after_write) for _ in range(times)]
         return asked[0][0], median(took for _, took in asked)
 
     async def inbox(self, inbox_id: str) -> int:
@@ -93,16 +94,16 @@ class Bench:
         ]  # fmt: skip
         for question in fixed(self.corpus):
             row: list[object] = [question.kind, question.q]
-            for number, scope in (((big,), 0), (None, None)):
-                wanted = Wanted(q=question.q, inboxes=number)
-                answer, took = await self.time(wanted)
-                _, cold = await self.time(wanted, after_write=True)
+            for number, scope in ((only(big), 0), (EVERYTHING, None)):
+                query = SearchQuery(q=question.q, inboxes=number)
+                answer, took = await self.time(query)
+                _, cold = await self.time(query, after_write=True)
                 row += [answer.total, f"{took:.2f}", f"{cold:.2f}"]
                 for ask in self._others():
                     total, other = ask(question, scope)
                     compare(question, answer.total, total)
                     row.append(f"{other / took:.0f}x")
-            deep = Wanted(q=question.q, offset=answer.total // 2)
+            deep = SearchQuery(inboxes=EVERYTHING, q=question.q, offset=answer.total // 2)
             _, deep_ms = await self.time(deep)
             rows.append([*row, f"{deep_ms / took:.1f}x"])
         print("\n## Query classes: CPU ms between writes, and after one", end="")
@@ -124,35 +125,41 @@ class Bench:
         small = await self.engine.read(lambda tx: tx.one(SMALL_INBOX))
         thread = await self.engine.read(lambda tx: tx.one(SOME_THREAD))
         cases = {
-            f"a thread of {thread[1]}": Wanted(thread=thread[0], q="of the"),
-            f"an inbox of {small[1]}, a word": Wanted(inboxes=(small[0],), q="regards"),
-            f"an inbox of {small[1]}, a phrase": Wanted(inboxes=(small[0],), q="of the"),
-            "first page of the large inbox": Wanted(inboxes=(big,)),
-            "deep page of the large inbox": Wanted(
-                inboxes=(big,), offset=int(0.15 * self.options.messages)
+            f"a thread of {thread[1]}": SearchQuery(
+                inboxes=EVERYTHING, thread=thread[0], q="of the"
             ),
-            "first page of everything": Wanted(),
-            "from an address": Wanted(sender=f"\x1f{self.corpus.people[3][0]}\x1e"),
-            "from a domain, with a word": Wanted(sender="pel.example\x1e", q="invoice"),
+            f"an inbox of {small[1]}, a word": SearchQuery(inboxes=only(small[0]), q="regards"),
+            f"an inbox of {small[1]}, a phrase": SearchQuery(inboxes=only(small[0]), q="of the"),
+            "first page of the large inbox": SearchQuery(inboxes=only(big)),
+            "deep page of the large inbox": SearchQuery(
+                inboxes=only(big), offset=int(0.15 * self.options.messages)
+            ),
+            "first page of everything": SearchQuery(inboxes=EVERYTHING),
+            "from an address": SearchQuery(
+                inboxes=EVERYTHING, sender=f"\x1f{self.corpus.people[3][0]}\x1e"
+            ),
+            "from a domain, with a word": SearchQuery(
+                inboxes=EVERYTHING, sender="pel.example\x1e", q="invoice"
+            ),
         }
         rows: list[list[object]] = [["scope", "matches", "ms", "after a write"]]
-        for name, wanted in cases.items():
-            answer, took = await self.time(wanted, 9)
-            _, cold = await self.time(wanted, 9, after_write=True)
+        for name, query in cases.items():
+            answer, took = await self.time(query, 9)
+            _, cold = await self.time(query, 9, after_write=True)
             rows.append([name, answer.total, f"{took:.2f}", f"{cold:.2f}"])
         print("\n## Small scopes, lists, senders: CPU ms between writes, and after one\n")
         table(rows)
 
     async def mix(self) -> dict[str, dict[str, Spread]]:
-        """The random mix; the slow baselines may be asked a part of it only."""
+        """The random mix; slow baselines run a part of it only."""
         questions = mix(self.corpus, self.options.messages, SEED)
         sample = set(random.Random(SEED).sample(range(len(questions)), self._scans(questions)))
         found: dict[str, dict[str, Spread]] = {}
-        for name, inbox_id, scope in ((BIG, BIG_INBOX, 0), (EVERYTHING, None, None)):
-            inboxes = None if inbox_id is None else (await self.inbox(inbox_id),)
-            wanted = [Wanted(q=question.q, inboxes=inboxes) for question in questions]
-            totals, times = await self._each(wanted)
-            _, cold = await self._each(wanted, after_write=True)
+        for name, inbox_id, scope in ((BIG, BIG_INBOX, 0), (ALL, None, None)):
+            inboxes = EVERYTHING if inbox_id is None else only(await self.inbox(inbox_id))
+            query = [SearchQuery(q=question.q, inboxes=inboxes) for question in questions]
+            totals, times = await self._each(query)
+            _, cold = await self._each(query, after_write=True)
             found[name] = {"index": Spread.of(times), "index after a write": Spread.of(cold)}
             asked = list(zip(questions, totals, strict=True))
             like, fts = self._others()
@@ -164,11 +171,11 @@ class Bench:
         return found
 
     async def _each(
-        self, wanted: list[Wanted], *, after_write: bool = False
+        self, query: list[SearchQuery], *, after_write: bool = False
     ) -> tuple[list[int], list[float]]:
-        """The total of each question, and the median of its times: all are asked, three times."""
+        """The total of each query, and the median of three times."""
         rounds = [
-            [await self.ask(one, after_write=after_write) for one in wanted] for _ in range(ROUNDS)
+            [await self.ask(one, after_write=after_write) for one in query] for _ in range(ROUNDS)
         ]
         totals = [answer.total for answer, _ in rounds[0]]
         return totals, [median(took for _, took in asked) for asked in zip(*rounds, strict=True)]
@@ -177,25 +184,25 @@ class Bench:
         return min(self.options.scans, len(questions))
 
     async def size(self) -> tuple[int, int]:
-        """Bytes of the index on disk, and of the folded texts that it is made of."""
+        """Bytes of the index on disk, and of the folded texts."""
         index = await self.engine.read(lambda tx: tx.one(INDEX_BYTES))
         text = await self.engine.read(lambda tx: tx.one(TEXT_BYTES))
         return int(index[0]), int(text[0])
 
 
 def total_ms(work: Callable[[], tuple[int, Any]], times: int) -> tuple[int, float]:
-    """The total that another way finds, and its CPU."""
+    """The total of a baseline, and its CPU time."""
     answer, took = cpu_ms(work, times)
     return answer[0], took
 
 
 def not_asked(_question: Question, _scope: int | None) -> tuple[None, float]:
-    """What is not compared with."""
+    """A baseline that is left out."""
     return None, float("nan")
 
 
 def timed(ask: Timed, asked: list[tuple[Question, int]], scope: int | None) -> list[float]:
-    """What another way takes for each question; its totals must be ours."""
+    """The time of a baseline for each query; its totals must be equal."""
     times = []
     for question, ours in asked:
         total, took = ask(question, scope)
@@ -205,7 +212,7 @@ def timed(ask: Timed, asked: list[tuple[Question, int]], scope: int | None) -> l
 
 
 def compare(question: Question, ours: int, other: int | None) -> None:
-    """End where two ways find different things."""
+    """Fail if two totals differ."""
     if other not in (None, ours):
         sys.exit(f"{question.q!r}: the index finds {ours} messages, another way {other}")
 
@@ -281,7 +288,7 @@ async def surfaces(folder: Path, corpus: Corpus) -> None:
 
 
 def remember(folder: Path, loaded: Loaded, peak_mb: float) -> dict[str, Any]:
-    """What loading cost, kept beside the data for when they are used again."""
+    """The cost of loading, stored beside the data."""
     path = folder / "loaded.json"
     if loaded.adding_s:
         count = loaded.added
@@ -302,7 +309,7 @@ def remember(folder: Path, loaded: Loaded, peak_mb: float) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Which code this is."""
+    """The commit of this code."""
     command = ("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty")
     try:
         return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""What the index is compared with: a LIKE scan, and FTS5 trigrams scoped by a range of rowids.
+"""The baselines: a LIKE scan, and FTS5 trigrams scoped by a range of rowids.
 
 The scan reads the store's own tables, as it would without an index. The trigrams are in a file
 of their own and as quick as they can be: the messages of an inbox lie side by side, and the
@@ -67,7 +67,7 @@ class Baselines:
         return (rows[0][0] if rows else 0), [row[1] for row in rows]
 
     def fts(self, q: str, scope: Scope) -> tuple[int, list[int]]:
-        """The same by trigrams; a shorter text has none, and is looked for by reading."""
+        """The total and a page by trigrams; a text of one or two characters is scanned."""
         if len(q) < 3:
             return self.like(q, scope)
         pattern = '"' + q.replace('"', '""') + '"'
@@ -80,12 +80,12 @@ class Baselines:
         return total, [row[0] for row in page]
 
     def text_bytes(self) -> int:
-        """How many bytes of folded text there are."""
+        """Bytes of folded text."""
         found: int = self._db.execute("SELECT sum(length(CAST(text AS BLOB))) FROM texts").get
         return found
 
     def gram_bytes(self) -> int:
-        """How many bytes the trigrams take."""
+        """Bytes of the trigram index."""
         found: int = self._db.execute(
             "SELECT sum(pgsize) FROM dbstat WHERE aggregate = TRUE AND name LIKE 'grams%'"
         ).get

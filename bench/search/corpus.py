@@ -193,7 +193,7 @@ def _token(rng: np.random.Generator) -> str:
 
 
 def _thread(number: int) -> int:
-    """Threads of one to twenty messages that are near each other."""
+    """Threads of one to twenty neighbouring messages."""
     block, place = divmod(number, 210)
     size, first = 1, 0
     while first + size <= place:
@@ -203,7 +203,7 @@ def _thread(number: int) -> int:
 
 
 def _delay(draw: np.ndarray) -> int:
-    """Most mail comes in order, give or take some minutes; some was imported from long ago."""
+    """Most mail is in order within some minutes; some is much older."""
     if draw[14] < 0.05:
         return -int(10_000_000 * draw[15])
     return int(600 * draw[15])

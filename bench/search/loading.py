@@ -1,4 +1,4 @@
-"""The corpus goes into a store by the store's own door."""
+"""Loads the corpus into a store."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 from bench.search.corpus import INBOXES, Corpus, Mail
 from postroom.blocking import in_thread
-from postroom.mail.fold import fold
+from postroom.mail.text.fold import fold
 from postroom.model.inbox import Inbox
 from postroom.model.message import AddressLine
-from postroom.model.stored import FIELD_BORDER, NewAttachment, NewMessage
-from postroom.store.seal import Seal
-from postroom.store.search.merging import merge_once
+from postroom.model.storage import FIELD_BORDER, NewAttachment, NewMessage
+from postroom.store.audit_hmac import AuditHmac
+from postroom.store.search.index import compact
 from postroom.store.sqlite.engine import SqliteEngine
-from postroom.store.store import ClosableEngine, SqlStore
-from postroom.store.transaction import Transaction
+from postroom.store.store import SqlStore
+from postroom.store.transaction import Engine, Transaction
 
 BATCH = 250
 BIG_INBOX = "inb_0"
@@ -26,9 +26,9 @@ BIG_INBOX = "inb_0"
 
 @dataclass
 class Loaded:
-    """A store with the corpus in it, and what it cost to put it there."""
+    """A store with the corpus, and the cost of loading it."""
 
-    engine: ClosableEngine
+    engine: Engine
     store: SqlStore
     messages: int
     added: int = 0
@@ -43,7 +43,7 @@ def searchable(mail: Mail) -> str:
 
 
 def new_message(mail: Mail) -> NewMessage:
-    """What the parser would make of a mail."""
+    """A message as the parser returns it."""
     moment = datetime.fromtimestamp(mail.date, UTC)
     files = tuple(
         NewAttachment(
@@ -84,13 +84,13 @@ def _open(folder: Path) -> SqliteEngine:
 
 
 async def load(folder: Path, messages: int) -> Loaded:
-    """Open the store in a folder and fill it up to so many messages."""
+    """Open the store in a folder and fill it up to *count* messages."""
     return await fill(await in_thread(_open, folder), messages)
 
 
-async def fill(engine: ClosableEngine, messages: int) -> Loaded:
-    """Fill a store up to so many messages."""
-    loaded = Loaded(engine, SqlStore(engine, Seal(b"key")), messages)
+async def fill(engine: Engine, messages: int) -> Loaded:
+    """Fill a store up to *count* messages."""
+    loaded = Loaded(engine, SqlStore(engine, AuditHmac(b"key")), messages)
     present = (await engine.read(lambda tx: tx.one("SELECT count(*) FROM messages")))[0]
     if present > messages:
         sys.exit(f"there are {present} messages, not {messages}: take another folder or database")
@@ -116,9 +116,9 @@ async def fill(engine: ClosableEngine, messages: int) -> Loaded:
 
 
 async def _merge(loaded: Loaded, quiet_s: int = 0) -> None:
-    """Do all that is to do, as if no mail had come for a while."""
+    """Compact until there is nothing to do, as if idle."""
     started = time.process_time()
-    while await merge_once(loaded.engine, now=lambda: time.time() + quiet_s):
+    while await compact(loaded.engine, now=lambda: time.time() + quiet_s):
         pass
     loaded.merging_s += time.process_time() - started
 
@@ -132,6 +132,6 @@ async def _add_inboxes(store: SqlStore) -> None:
 
 
 def write_something(tx: Transaction) -> None:
-    """What any write does to what is remembered."""
-    tx.run("DELETE FROM facts WHERE name = 'bench'")
-    tx.run("INSERT INTO facts (name, value) VALUES ('bench', :value)", value=b"x")
+    """A write that ends all read caches."""
+    tx.run("DELETE FROM metadata WHERE name = 'bench'")
+    tx.run("INSERT INTO metadata (name, value) VALUES ('bench', :value)", value=b"x")

@@ -1,4 +1,4 @@
-"""CPU times, and what becomes of many of them."""
+"""CPU times and their distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOPS = 1_000_000
 
 
 def calibration_ms() -> float:
-    """CPU of a fixed loop: what else the machine does slows it down as it slows all the rest."""
+    """CPU time of a fixed loop, for comparison between machines and loads."""
     best = float("inf")
     for _ in range(5):
         started = time.thread_time()
@@ -27,7 +27,7 @@ def calibration_ms() -> float:
 
 
 def cpu_ms(work: Callable[[], Any], times: int = 3) -> tuple[Any, float]:
-    """What some work returns, and the median of the CPU it takes in this thread."""
+    """The result of some work, and its median CPU time in this thread."""
     result, took = None, []
     for _ in range(times):
         started = time.thread_time()
@@ -37,7 +37,7 @@ def cpu_ms(work: Callable[[], Any], times: int = 3) -> tuple[Any, float]:
 
 
 class PeakMemory:
-    """Looks again and again how much memory is ours: pages of the database file are not."""
+    """Samples the memory of this process, without pages of the database file."""
 
     def __init__(self) -> None:
         self.peak_mb = 0.0
@@ -56,12 +56,12 @@ class PeakMemory:
 
 
 _WHOLE = 10
-"""Larger ratios are told without a fraction."""
+"""Larger ratios are printed without a fraction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Many times in three numbers."""
+    """The median, 95th percentile and mean of many times."""
 
     p50: float
     p95: float
@@ -76,13 +76,13 @@ class Spread:
         return f"{self.p50:.2f} / {self.p95:.2f} / {self.mean:.2f}"
 
     def over(self, other: Spread) -> str:
-        """How many times as much as another, in each number."""
+        """The ratio to another, for each number."""
         ratios = (self.p50 / other.p50, self.p95 / other.p95, self.mean / other.mean)
         return " / ".join(f"{ratio:.0f}" if ratio >= _WHOLE else f"{ratio:.1f}" for ratio in ratios)
 
 
 def table(rows: Sequence[Sequence[object]]) -> None:
-    """Print rows with aligned columns, as Markdown; the first is the head."""
+    """Print rows with aligned columns, as Markdown; the first row is the header."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for number, row in enumerate(cells):

@@ -28,16 +28,16 @@ from bench.search.corpus import Corpus
 from bench.search.loading import BIG_INBOX, fill, write_something
 from bench.search.measuring import table
 from bench.search.questions import ONE_WORD, Question, fixed
+from postroom.model.view import EVERYTHING, only
 from postroom.store.postgres.engine import PostgresEngine
-from postroom.store.search.find import Finder
-from postroom.store.search.wanted import Wanted
+from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.transaction import Transaction
 from tests.servers import postgres
 
 TIMES_ILIKE, TIMES_TRIGRAMS = 100, 20
 TIMES = 10
 SLOW_MS = 500
-"""What takes longer is asked only twice: once to warm up, once to be timed."""
+"""Slower queries run only twice: to warm up, and to be timed."""
 
 SCAN = """
     SELECT count(*) OVER (), m.number
@@ -63,7 +63,7 @@ SIZES = """
 
 @dataclass(frozen=True)
 class Ours:
-    """What we answer: how many messages, and the time between writes and after one."""
+    """Our result: the total, and the times between writes and after one."""
 
     total: int
     ms: float
@@ -100,7 +100,7 @@ class Row:
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """What some work returns, and what it takes in milliseconds when the data is warm."""
+    """The result of some work, and its milliseconds when the data is cached."""
     work()
     took, result = [], None
     while not took or (took[0] < SLOW_MS and len(took) < 5):
@@ -111,7 +111,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 class Others:
-    """The same question to PostgreSQL itself, without our index."""
+    """The same query on PostgreSQL itself, without our index."""
 
     def __init__(self, url: str) -> None:
         # A plan that is kept would not notice that a way was switched off.
@@ -146,12 +146,15 @@ async def big_inbox(engine: PostgresEngine) -> int:
 
 
 async def ask_ours(engine: PostgresEngine, q: str, inbox: int | None) -> Ours:
-    """How many messages we find, and how long a question takes between writes and after one."""
-    finder, wanted = Finder(), Wanted(q=q, inboxes=None if inbox is None else (inbox,))
+    """The total, and the times of a query between writes and after one."""
+    searcher, query = (
+        IndexSearcher(),
+        SearchQuery(q=q, inboxes=EVERYTHING if inbox is None else only(inbox)),
+    )
 
     def ask(tx: Transaction) -> tuple[int, float]:
         started = time.perf_counter()
-        total = finder.find(tx, wanted).total
+        total = searcher.search(tx, query).total
         return total, (time.perf_counter() - started) * 1e3
 
     async def median_ms(*, after_write: bool) -> tuple[int, float]:
@@ -167,7 +170,7 @@ async def ask_ours(engine: PostgresEngine, q: str, inbox: int | None) -> Ours:
 
 
 async def run(url: str, messages: int) -> bool:
-    """Fill the database, ask everything in three ways, and print what came of it."""
+    """Load the database, run all queries in three ways, and print the results."""
     engine = PostgresEngine.open(url)
     started = time.perf_counter()
     loaded = await fill(engine, messages)

@@ -1,4 +1,4 @@
-"""What is asked: fixed classes of queries, and a random mix that a seed draws from the corpus."""
+"""The queries: fixed classes, and a random mix drawn from the corpus."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from bench.search.corpus import Corpus
 from bench.search.loading import searchable
-from postroom.mail.fold import fold
-from postroom.model.stored import FIELD_BORDER
+from postroom.mail.text.fold import fold
+from postroom.model.storage import FIELD_BORDER
 
 MIX = 465
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A text to look for, and to which class of texts it belongs."""
+    """A text to find, and its class."""
 
     kind: str
     q: str
@@ -47,7 +47,7 @@ def fixed(corpus: Corpus) -> list[Question]:
 
 
 def mix(corpus: Corpus, messages: int, seed: int = 465) -> list[Question]:
-    """Substrings of the corpus that nobody chose."""
+    """Random substrings of the corpus."""
     rng = random.Random(seed)
     makers = (_word, _part, _part, _words, _words, _words, _slice, _slice, _slice, _foreign)
     found: dict[str, Question] = {}
@@ -83,14 +83,14 @@ def _words(rng: random.Random, text: str) -> str:
 
 
 def _slice(rng: random.Random, text: str) -> str:
-    """Any part of the text, wherever it begins and ends."""
+    """Any part of the text."""
     size = rng.randrange(4, 25)
     start = rng.randrange(max(1, len(text) - size))
     return text[start : start + size].strip()
 
 
 def _foreign(rng: random.Random, text: str) -> str:
-    """A part that is not plain Latin, if there is one."""
+    """A part that is not ASCII, if there is one."""
     places = [at for at, character in enumerate(text) if ord(character) > 0x2FF]
     if not places:
         return ""

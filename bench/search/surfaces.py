@@ -1,4 +1,4 @@
-"""What REST and MCP over HTTP cost above the store, without a network between."""
+"""The cost of REST and MCP over HTTP compared with the store, without a network."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from bench.search.questions import Question
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.model.page import Slice
-from postroom.model.stored import MessageQuery
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
 from postroom.surfaces.mcp.server import http_app
-from postroom.surfaces.rest.server import Door, build
+from postroom.surfaces.rest.server import AccessControl, build
 
 _BATCHES, _REQUESTS = 8, 8
 _UNLIMITED = {
@@ -32,17 +33,19 @@ async def overheads(
     settings = read_settings({**_UNLIMITED, "POSTROOM_DATA_DIR": str(folder)}).settings
     async with open_app(settings) as app:
         key = await app.reset_owner_key()
-        door = Door.of(app, no_auth=False)
+        door = AccessControl.of(app, no_auth=False)
         mcp = http_app(app, door, toolsets=settings.toolsets, read_only=False)
         asgi = build(app, mounts={"/mcp": mcp}, lifespans=[mcp.lifespan])
         async with mcp.lifespan():
             for question in questions:
                 arguments = {"inbox_id": inbox_id, "q": question.q, "limit": 50}
-                query = MessageQuery(inbox_id=inbox_id, q=question.q, page=Slice(50))
+                query = MessageQuery(
+                    visible=EVERYTHING, inbox_id=inbox_id, q=question.q, page=Slice(50)
+                )
                 call = {"name": "search_messages", "arguments": arguments}
                 body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
                 works = {
-                    "store": partial(app.house.store.messages, query),
+                    "store": partial(app.services.store.messages, query),
                     "REST": _request(asgi, key, "GET", "/v1/search/messages", urlencode(arguments)),
                     "MCP": _request(asgi, key, "POST", "/mcp", body=json.dumps(body)),
                 }
@@ -50,7 +53,7 @@ async def overheads(
 
 
 async def _cpu_ms(works: Mapping[str, Callable[[], Awaitable[Any]]]) -> dict[str, float]:
-    """The least CPU of each; they take turns, so that what else goes on strikes all alike."""
+    """The lowest CPU time of each; they alternate, so that other load affects all of them."""
     best = dict.fromkeys(works, float("inf"))
     for _ in range(_BATCHES):
         for name, work in works.items():

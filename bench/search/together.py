@@ -13,12 +13,11 @@ from bench.search.corpus import Corpus
 from bench.search.loading import BATCH, Loaded, new_message
 from bench.search.measuring import Spread, cpu_ms
 from bench.search.questions import Question
-from postroom.pipeline.importing import BATCH_MAILS
-from postroom.pipeline.upkeep import TIDY_EVERY, TIDY_STEPS
-from postroom.store.seal import Seal
-from postroom.store.search.find import Finder
-from postroom.store.search.merging import merge_once
-from postroom.store.search.wanted import Wanted
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.maintenance import COMPACT_EVERY, COMPACT_STEPS
+from postroom.pipeline.transfer.import_mail import BATCH_MAILS
+from postroom.store.audit_hmac import AuditHmac
+from postroom.store.search.index import IndexSearcher, SearchQuery, compact
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import SqlStore
 
@@ -29,22 +28,22 @@ _DELIVERIES = 200
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """CPU of searches, and the most messages that were seen in no segment yet."""
+    """CPU times of searches, and the largest buffer that was seen."""
 
     spread: Spread
     waiting: int
 
 
 async def searches(loaded: Loaded, questions: list[Question], seconds: float) -> Searched:
-    """A mix of searches over everything, asked again and again for a while."""
-    finder, found, waiting = Finder(), list[float](), 0
+    """Repeat a mix of searches over everything for a while."""
+    searcher, found, waiting = IndexSearcher(), list[float](), 0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for question in questions:
-            wanted = Wanted(q=question.q)
-            work = lambda tx, w=wanted: cpu_ms(lambda: finder.find(tx, w), 1)  # noqa: E731
+            query = SearchQuery(inboxes=EVERYTHING, q=question.q)
+            work = lambda tx, w=query: cpu_ms(lambda: searcher.search(tx, w), 1)  # noqa: E731
             found.append((await loaded.engine.read(work))[1])
-        waiting = max(waiting, await _count(loaded, "search_tail"))
+        waiting = max(waiting, await _count(loaded, "search_buffer"))
     return Searched(Spread.of(found), waiting)
 
 
@@ -54,7 +53,7 @@ async def _count(loaded: Loaded, table: str) -> int:
 
 
 async def deliveries(loaded: Loaded, first: int) -> list[float]:
-    """How long single deliveries take, in milliseconds of the clock."""
+    """Wall-clock milliseconds of single deliveries."""
     took = []
     for mail in Corpus().mails(first, first + _DELIVERIES):
         started = time.perf_counter()
@@ -64,7 +63,7 @@ async def deliveries(loaded: Loaded, first: int) -> list[float]:
 
 
 async def measure(loaded: Loaded, folder: Path, questions: list[Question], first: int) -> None:
-    """Print what searches and deliveries cost in quiet, and beside another process."""
+    """Print the cost of searches and deliveries, alone and beside another process."""
     print("\n## Beside other processes\n")
     quiet = (await searches(loaded, questions, _SEARCHING_S)).spread
     print(f"searches in quiet: {quiet} ms of CPU (p50 / p95 / mean)")
@@ -92,7 +91,7 @@ async def measure(loaded: Loaded, folder: Path, questions: list[Question], first
 
 
 async def _fill(store: SqlStore, first: int) -> None:
-    """Let so many messages wait in the tail that merging them takes a while."""
+    """Fill the buffer with so many messages that merging them takes a while."""
     mails = Corpus().mails(first, first + _WAITING)
     new = [new_message(mail) for mail in mails]
     for at in range(0, len(new), BATCH):
@@ -113,30 +112,30 @@ async def _stop(child: asyncio.subprocess.Process) -> None:
 
 
 async def _work(folder: Path, what: str, first: int) -> None:
-    """The other process: it imports, does what a server does for the index, or merges only."""
+    """The other process: imports, imports and compacts, or only compacts."""
     engine = SqliteEngine.open(folder / "postroom.db")
     print("ready", flush=True)
     if what == "import":
         await _import(engine, first)
-    pause_s = TIDY_EVERY.total_seconds() if what == "serve" else 0
+    pause_s = COMPACT_EVERY.total_seconds() if what == "serve" else 0
     await asyncio.gather(*(_merge(engine, pause_s) for _ in range(2 if what == "serve" else 1)))
 
 
 async def _import(engine: SqliteEngine, first: int) -> None:
-    """As many at once, and as much work on the index for them, as `postroom import`."""
-    store, corpus = SqlStore(engine, Seal(b"key")), Corpus()
+    """In batches, and with compaction, like `postroom import`."""
+    store, corpus = SqlStore(engine, AuditHmac(b"key")), Corpus()
     while True:
         mails = corpus.mails(first, first + BATCH_MAILS)
         await store.add_messages([new_message(mail) for mail in mails])
         first += BATCH_MAILS
-        for _ in range(TIDY_STEPS):
-            if not await merge_once(engine):
+        for _ in range(COMPACT_STEPS):
+            if not await compact(engine):
                 break
 
 
 async def _merge(engine: SqliteEngine, pause_s: float) -> None:
     while True:
-        if not await merge_once(engine):
+        if not await compact(engine):
             await asyncio.sleep(pause_s)
 
 

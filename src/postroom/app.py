@@ -5,24 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from postroom.admission.fair_queue import FairQueue
+from postroom.admission.rate_limits import ConcurrencyLimit, RateLimits
+from postroom.admission.request_bodies import RequestBodies
 from postroom.blocking import finish_threads
+from postroom.calls.authentication import OWNER_KEY_ID, authenticate, hash_secret, new_secret
+from postroom.calls.context import RequestContext
+from postroom.calls.cursors import Cursors
 from postroom.config import Settings
 from postroom.errors import Conflict, StorageFull, Unavailable
-from postroom.model.audit import Deed
-from postroom.model.key import ALL_SCOPES, Caller, Key
-from postroom.operations.arrivals import Arrivals
-from postroom.operations.context import Context
-from postroom.operations.cursors import Cursors
-from postroom.operations.keys import OWNER_KEY_ID, authenticate, hash_secret, new_secret
-from postroom.operations.rates import Rates
-from postroom.operations.room import Room
-from postroom.operations.turns import Turns
-from postroom.parts import (
+from postroom.mail.rule_marks import mark_key
+from postroom.model.audit import AuditRecord
+from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.blobs import own_blobs, refuse_without_database
+from postroom.pipeline.counters import Counts, SharedCounters
+from postroom.pipeline.parser import Parser
+from postroom.pipeline.services import Services
+from postroom.ports.blobs import BlobStore
+from postroom.wiring import (
     is_new,
     make_embedder,
     make_inbound,
@@ -34,88 +40,94 @@ from postroom.parts import (
     read_trust,
     synced_imap,
 )
-from postroom.pipeline.counts import Counts
-from postroom.pipeline.house import House
-from postroom.pipeline.ownership import own_blobs, refuse_without_database
-from postroom.pipeline.parsing import Parser
-from postroom.pipeline.tally import Tally
-from postroom.ports.blobs import BlobStore
 
 if TYPE_CHECKING:
-    from postroom.pipeline.errands import Errands
     from postroom.pipeline.outbox import Outbox
+    from postroom.pipeline.rule_jobs import RuleJobs
 
 log = logging.getLogger(__name__)
 
-_MOST_ACCOUNTS = 1_000
+_MAX_ACCOUNTS = 1_000
 _LEAVE_S = 15.0
-"""How long a command waits for the relay before it leaves the rest to a server."""
+"""How long a command waits for the relay before it leaves mail in the outbox."""
 
 _LOOK_S = 5.0
+_BACKGROUND_AFTER_S = 1.0
 
 
 @dataclass(frozen=True)
 class App:
-    """An open Postroom: the house, and how callers enter it."""
+    """An open installation, and the contexts of its callers."""
 
     settings: Settings
-    house: House
+    services: Services
     cursors: Cursors
-    rates: Rates
-    arrivals: Arrivals
-    room: Room = field(default_factory=Room)
-    turns: Turns = field(default_factory=Turns)
+    rates: RateLimits
+    arrivals: RequestBodies
+    concurrency_limit: ConcurrencyLimit = field(default_factory=ConcurrencyLimit)
+    fair_queue: FairQueue = field(default_factory=FairQueue)
 
-    def context(self, caller: Caller) -> Context:
-        """The house as this caller sees it."""
-        parts = {f.name: getattr(self.house, f.name) for f in fields(self.house)}
-        return Context(
-            **parts, caller=caller, cursors=self.cursors, rates=self.rates, turns=self.turns
+    def context(self, caller: Caller) -> RequestContext:
+        """The services as this caller sees them."""
+        parts = {f.name: getattr(self.services, f.name) for f in fields(self.services)}
+        # The agent without a key sees what the owner sees: their cursors are the same.
+        cursors = self.cursors.of(OWNER.key_id if caller == AGENT else caller.key_id)
+        return RequestContext(
+            **parts, caller=caller, cursors=cursors, rates=self.rates, fair_queue=self.fair_queue
         )
 
-    def hurry(self) -> None:
-        """Keep nobody any longer who waits for news, or for a database that is silent: we stop."""
-        self.house.watch.close()
-        self.house.store.hurry()
+    def begin_shutdown(self) -> None:
+        """End waits for events and for the database, because the process is stopping."""
+        self.services.watch.close()
+        self.services.store.begin_shutdown()
 
     @asynccontextmanager
     async def at_work(self, *, serves: bool = True) -> AsyncIterator[None]:
-        """Do what happens by itself for as long as the block lasts.
-
-        One that *serves* is there for the whole room; whoever only fills in leaves it the work.
+        """Run background jobs for as long as the block lasts. A process that *serves* announces it,
+        so that others do not run them.
         """
-        from postroom.pipeline.attendance import Role, attending
+        from postroom.pipeline.heartbeats import Role, heartbeat
 
         roles: list[Role] = ["serving"] if serves else []
-        roles += ["relaying"] if self.house.has_relay else []
-        async with attending(self.house, roles), self._working():
+        roles += ["relaying"] if self.services.has_relay else []
+        async with heartbeat(self.services, roles), self._working():
             yield
 
     @asynccontextmanager
-    async def filling_in(self) -> AsyncIterator[None]:
-        """Do what happens by itself in the block while no server or worker does.
+    async def filling_in(self) -> AsyncIterator[Callable[[], None]]:
+        """Run background jobs in the block while no server or worker does.
 
-        Those have the settings of the room; a client of ours may have started us with none. If we
-        have a relay and none of them has, we hand over what needs one.
+        Those have the settings of the installation; a client may have started us with none. If we
+        have a relay and none of them has, we hand over the mail that needs one. Jobs start when
+        the block calls what it is given, at the latest after a second, so that a client's first
+        request is answered first.
         """
-        from postroom.pipeline.attendance import fill_in
+        make_sender(self.settings)  # a wrong setting is reported at the start
+        begun = asyncio.Event()
 
-        make_sender(self.settings)  # a wrong setting is told at the start, not when we fill in
-        at_work, lending = (lambda: self.at_work(serves=False)), self._lending
-        work = asyncio.create_task(fill_in(self.house, at_work, lending))
+        async def run() -> None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(begun.wait(), _BACKGROUND_AFTER_S)
+            from postroom.pipeline.heartbeats import run_when_unattended
+
+            await run_when_unattended(
+                self.services, lambda: self.at_work(serves=False), self._lending
+            )
+
+        work = asyncio.create_task(run())
         try:
-            yield
+            yield begun.set
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
     @asynccontextmanager
     async def _lending(self) -> AsyncIterator[None]:
-        from postroom.pipeline.attendance import attending
+        from postroom.pipeline.heartbeats import heartbeat
 
         work = asyncio.create_task(self.outbox(only_relays=True).run())
         try:
-            async with attending(self.house, ["lending"]):
+            async with heartbeat(self.services, ["lending"]):
                 yield
         finally:
             work.cancel()
@@ -123,16 +135,16 @@ class App:
 
     @asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
-        from postroom.pipeline.syncing import Syncing
-        from postroom.pipeline.upkeep import chores, keep_up
+        from postroom.pipeline.maintenance import background_tasks, run_maintenance
+        from postroom.pipeline.sync.scheduler import SyncScheduler
         from postroom.pipeline.webhooks import Webhooks
 
         work = [
-            asyncio.create_task(keep_up(chores(self.house))),
+            asyncio.create_task(run_maintenance(background_tasks(self.services))),
             asyncio.create_task(self.outbox().run()),
-            asyncio.create_task(Webhooks(self.house).run()),
-            asyncio.create_task(self.errands().run()),
-            asyncio.create_task(Syncing(self.house).run()),
+            asyncio.create_task(Webhooks(self.services).run()),
+            asyncio.create_task(self.rule_jobs().run()),
+            asyncio.create_task(SyncScheduler(self.services).run()),
         ]
         try:
             yield
@@ -143,7 +155,7 @@ class App:
 
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[None]:
-        """Hand over what is sent in the block before it ends, if anybody takes it."""
+        """Deliver what is sent in the block before it ends, if the relay accepts it."""
         outbox = self.outbox()
         work = asyncio.create_task(outbox.run())
         try:
@@ -154,17 +166,17 @@ class App:
             await asyncio.gather(work, return_exceptions=True)
 
     def outbox(self, *, only_relays: bool = False) -> Outbox:
-        """A worker that hands mail over to the relay of the settings."""
+        """The outbox worker with the relay of the settings."""
         from postroom.pipeline.outbox import Outbox
 
-        return Outbox(self.house, make_sender(self.settings), only_relays=only_relays)
+        return Outbox(self.services, make_sender(self.settings), only_relays=only_relays)
 
-    def errands(self) -> Errands:
-        """A worker that does what rules want done outside the house."""
-        from postroom.operations.errands import caller_of, perform_errand
-        from postroom.pipeline.errands import Errands
+    def rule_jobs(self) -> RuleJobs:
+        """The worker for forwards and replies of rules."""
+        from postroom.pipeline.rule_jobs import RuleJobs
+        from postroom.sending.rule_jobs import caller_of, run_rule_job
 
-        return Errands(self.house, lambda e: perform_errand(self.context(caller_of(e)), e))
+        return RuleJobs(self.services, lambda e: run_rule_job(self.context(caller_of(e)), e))
 
     async def sign_in(
         self,
@@ -176,28 +188,28 @@ class App:
         device: bool = False,
     ) -> Mapping[str, str]:
         """Let a person sign in to a provider: here, on another device, or by pasting."""
+        from postroom.providers import oauth
         from postroom.providers.accounts import Accounts
-        from postroom.providers.oauth import signing_in
 
-        assert isinstance(self.house.providers, Accounts)
-        client = self.house.providers.oauth_client(provider, scopes)
+        assert isinstance(self.services.providers, Accounts)
+        client = self.services.providers.oauth_client(provider, scopes)
         if device:
-            visit = await signing_in.begin_device(client)
+            visit = await oauth.start_device_sign_in(client)
             show(f"Open {visit.url} and type {visit.user_code}")
-            return await signing_in.finish_device(client, visit)
+            return await oauth.finish_device_sign_in(client, visit)
         if ask is None:
-            return await signing_in.sign_in_here(client, lambda url: show(f"Open {url}"))
-        pasted = signing_in.begin(client, signing_in.NOWHERE)
+            return await oauth.sign_in_with_browser(client, lambda url: show(f"Open {url}"))
+        pasted = oauth.start_sign_in(client, oauth.UNUSED_REDIRECT)
         show(f"Open {pasted.url}")
-        code = signing_in.code_in(pasted, ask())
-        return await signing_in.exchange(client, pasted, code)
+        code = oauth.code_of(pasted, ask())
+        return await oauth.exchange(client, pasted, code)
 
     async def authenticate(self, secret: str | None) -> Caller:
-        """Find out who bears this key. Raises Unauthenticated."""
-        return await authenticate(self.house, secret)
+        """The caller with this key. Raises Unauthenticated."""
+        return await authenticate(self.services, secret)
 
     async def owner_key(self) -> str | None:
-        """Make sure that there is an owner's key; return it if it was made just now.
+        """Make sure that an owner's key exists; return it if it was created now.
 
         `POSTROOM_API_KEY` is the owner's key if it is set.
         """
@@ -216,27 +228,36 @@ class App:
         return secret
 
     async def _keep_owner_key(self, secret: str, *, replaces: bool = True) -> bool:
-        now = self.house.clock().replace(microsecond=0)
-        store = self.house.store.by(Deed(OWNER_KEY_ID, "reset_key", now))
+        now = self.services.clock().replace(microsecond=0)
+        store = self.services.store.by(AuditRecord(OWNER_KEY_ID, "reset_key", now))
         return await store.add_key(_owner_key(now), hash_secret(secret), replaces=replaces)
 
 
 def _owner_key(now: datetime) -> Key:
-    return Key(OWNER_KEY_ID, "owner", tuple(sorted(ALL_SCOPES)), None, None, None, now, None)
+    return Key(
+        id=OWNER_KEY_ID,
+        name="owner",
+        scopes=tuple(sorted(ALL_SCOPES)),
+        inboxes=EVERYTHING,
+        namespaces=EVERYTHING,
+        accounts=EVERYTHING,
+        created_at=now,
+        last_used_at=None,
+    )
 
 
 async def _refuse_without_database(settings: Settings, blobs: BlobStore) -> None:
-    """Make no new house where there are blobs. Raises Conflict."""
+    """Refuse a new database beside existing blobs. Raises Conflict."""
     try:
         if is_new(settings):
             await refuse_without_database(blobs)
     except Conflict:
-        if is_new(settings):  # otherwise another process has made this house just now
+        if is_new(settings):  # otherwise another process has just created the database
             raise
 
 
 async def _if_it_answers(looking: Awaitable[None]) -> None:
-    """Look whose the blobs are; if nobody answers now, whoever removes some asks again."""
+    """Check which installation owns the blobs; a timeout is logged, and removal checks again."""
     try:
         async with asyncio.timeout(_LOOK_S):
             await looking
@@ -246,18 +267,18 @@ async def _if_it_answers(looking: Awaitable[None]) -> None:
 
 @asynccontextmanager
 async def open_app(
-    settings: Settings, tally: Tally | None = None, *, uses_blobs: bool = True
+    settings: Settings, counters: SharedCounters | None = None, *, uses_blobs: bool = True
 ) -> AsyncIterator[App]:
-    """Open the store and the blobs that the settings name, and close them in the end.
+    """Open the store and the blobs of the settings, and close them at the end.
 
-    One of several processes has a part of their *tally*. Who does not *use* the blobs does not ask
-    whose they are, either.
+    Several processes of a server share *counters*. With *uses_blobs* false, the owner of the blobs
+    is not checked.
 
     Raises:
-        Conflict: they are those of another house, or the database is half moved.
+        Conflict: they belong to another installation, or a migration is unfinished.
     """
-    from postroom.providers.webhooks.guard import Guard
-    from postroom.providers.webhooks.poster import HttpPoster
+    from postroom.providers.allowed_hosts import Guard
+    from postroom.providers.webhooks import HttpPoster
 
     trust = read_trust(settings)
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -272,8 +293,9 @@ async def open_app(
     try:
         if uses_blobs:
             await _if_it_answers(own_blobs(store, blobs))
+        secret = await store.secret()
         imap = make_live_imap(settings, await synced_imap(store, providers))
-        house = House(
+        services = Services(
             store=store,
             blobs=blobs,
             imap=imap,
@@ -288,12 +310,13 @@ async def open_app(
             embedder=embedder,
             memory_search=settings.memory_search,
             providers=providers,
-            counts=Counts(tally),
+            counts=Counts(counters),
+            rule_key=mark_key(secret),
         )
         limits = settings.limits
-        rates = Rates(per_second=limits.requests_per_second, burst=limits.requests_burst)
-        arrivals = Arrivals(settings.data_dir)
-        yield App(settings, house, Cursors(await store.secret()), rates, arrivals)
+        rates = RateLimits(per_second=limits.requests_per_second, burst=limits.requests_burst)
+        arrivals = RequestBodies(settings.data_dir)
+        yield App(settings, services, Cursors(secret), rates, arrivals)
     finally:
         if imap is not None:
             await imap.close()

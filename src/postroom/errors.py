@@ -1,38 +1,43 @@
-"""Everything we know how to explain to a caller, as one tree.
+"""The errors that callers are told about, as one tree.
 
     MailError                 internal
     ├── InvalidInput          invalid_input      an argument is wrong
     ├── Malformed             malformed          the request cannot be read at all
-    ├── Unauthenticated       unauthenticated    no key, or not one of ours
+    ├── Unauthenticated       unauthenticated    the key is missing or unknown
     ├── Forbidden             forbidden          the key lacks a scope
-    ├── WriteDisabled         write_disabled     a gate is closed
-    ├── NotFound              not_found          it does not exist, or not for this caller
+    ├── WriteDisabled         write_disabled     writing is switched off
+    ├── NotFound              not_found          it does not exist or is not visible
     ├── FeatureDisabled       feature_disabled   switched off by a setting
-    ├── Conflict              conflict           the world is not as the request assumes
+    ├── Conflict              conflict           it conflicts with the current state
     ├── TooLarge              too_large          too many bytes
-    ├── TooSlow               too_slow           a request that did not come to its end
-    ├── RateLimited           rate_limited       too fast; `retry_after` says when
-    ├── ProviderError         provider_error     the other side failed
+    ├── TooSlow               too_slow           the request was not received in time
+    ├── RateLimited           rate_limited       too many requests; see `retry_after`
+    ├── ProviderError         provider_error     a provider or relay failed
     │   ├── ProviderAuthFailed    provider_auth
     │   └── ProviderTimeout       provider_timeout
-    ├── Unavailable           unavailable        not now; `retry_after` says when
-    ├── StorageFull           storage_full       no space left; free some and retry
-    ├── Unstorable            internal           the database takes this neither now nor later
-    └── TooNew                internal           a newer Postroom has made this database
+    ├── Unavailable           unavailable        at capacity; see `retry_after`
+    ├── StorageFull           storage_full       no space left
+    ├── Unstorable            internal           the database refuses these values
+    ├── TooNew                internal           a newer Postroom has made this database
+    └── TooOld                internal           made by a version that cannot be upgraded
 
 A surface keeps its own table from `code` to its words; nothing here knows of HTTP or MCP.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar, Self, TypeVar
 
 
 class MailError(Exception):
-    """Something we know how to explain to the caller."""
+    """An error with a message for the caller."""
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
+    is_untrusted: bool = False
+    """Whether it quotes mail or another server; surfaces mark it as untrusted."""
 
     def __init__(self, message: str, **details: object) -> None:
         super().__init__(message)
@@ -52,25 +57,25 @@ class Malformed(MailError):
 
 
 class Unauthenticated(MailError):
-    """There is no key, or not one of ours."""
+    """The key is missing or unknown."""
 
     code = "unauthenticated"
 
 
 class Forbidden(MailError):
-    """The key is good but lacks the scope for this."""
+    """The key is valid but lacks a scope."""
 
     code = "forbidden"
 
 
 class WriteDisabled(MailError):
-    """A gate that keeps writes out is closed."""
+    """Writing is switched off."""
 
     code = "write_disabled"
 
 
 class NotFound(MailError):
-    """What was asked for does not exist, or not for this caller."""
+    """The object does not exist, or is not visible to this caller."""
 
     code = "not_found"
 
@@ -82,7 +87,7 @@ class FeatureDisabled(MailError):
 
 
 class Conflict(MailError):
-    """The world is not as the request assumes."""
+    """The request conflicts with the current state."""
 
     code = "conflict"
 
@@ -94,14 +99,14 @@ class TooLarge(MailError):
 
 
 class TooSlow(MailError):
-    """The other side began to send a request and did not finish it in time."""
+    """The client did not finish sending its request in time."""
 
     code = "too_slow"
     retryable = True
 
 
 class RateLimited(MailError):
-    """Too fast; try again after `retry_after` seconds."""
+    """Too many requests; retry after `retry_after` seconds."""
 
     code = "rate_limited"
     retryable = True
@@ -112,27 +117,28 @@ class RateLimited(MailError):
 
 
 class ProviderError(MailError):
-    """A server that we depend on failed or refused."""
+    """A provider or relay failed or refused."""
 
     code = "provider_error"
     retryable = True
+    is_untrusted = True
 
 
 class ProviderAuthFailed(ProviderError):
-    """A server that we depend on refused our login."""
+    """A provider or relay refused the login."""
 
     code = "provider_auth"
     retryable = False
 
 
 class ProviderTimeout(ProviderError):
-    """A server that we depend on did not answer in time."""
+    """A provider or relay did not answer in time."""
 
     code = "provider_timeout"
 
 
 class Unavailable(MailError):
-    """The store does not answer or has too much to do; try again after `retry_after` seconds."""
+    """The store does not answer or is at capacity; retry after `retry_after` seconds."""
 
     code = "unavailable"
     retryable = True
@@ -143,14 +149,14 @@ class Unavailable(MailError):
 
 
 class StorageFull(MailError):
-    """There is no space left; nothing was written."""
+    """No space is left; nothing was written."""
 
     code = "storage_full"
     retryable = True
 
 
 class Unstorable(MailError):
-    """The database refuses these very values: whoever has more to store goes on without them."""
+    """The database refuses these values permanently; a batch continues without them."""
 
 
 class TooNew(MailError):
@@ -164,6 +170,39 @@ class TooNew(MailError):
         )
 
 
+class TooOld(MailError):
+    """The database has a schema of a development version that cannot be upgraded directly."""
+
+    @classmethod
+    def of(cls, found: int, commit: str) -> Self:
+        return cls(
+            f"this database has schema {found}, of a development version before 0.1.0 that this "
+            f"Postroom cannot upgrade; open it once with commit {commit} of Postroom "
+            "(`postroom verify`), then with this version"
+        )
+
+
+E = TypeVar("E", bound=MailError)
+
+
+def untrusted(error: E) -> E:
+    """The same error, marked as untrusted."""
+    error.is_untrusted = True
+    return error
+
+
+@contextmanager
+def about_mail() -> Iterator[None]:
+    """Mark errors raised inside as untrusted: they may quote mail."""
+    try:
+        yield
+    except MailError as error:
+        error.is_untrusted = True
+        raise
+
+
 def no_such(kind: str, identifier: str) -> str:
-    """What to tell who asks for something that is not there, or not for them."""
-    return f"no {kind} {identifier}; it may be gone, or not be yours to see: list or search again"
+    """The message for an object that does not exist, or is not visible."""
+    return (
+        f"no {kind} {identifier}; it was removed, or you have no access to it; list or search again"
+    )

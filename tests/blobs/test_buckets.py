@@ -88,7 +88,9 @@ async def test_a_bucket_that_is_not_there_is_told_with_what_to_do(
             await attempt
         assert "Debug" not in str(refused.value)
 
-    reasons = [vars(r)["error"] for r in caplog.records if r.name == "postroom.blobs.object_errors"]
+    reasons = [
+        vars(r)["error"] for r in caplog.records if r.name == "postroom.blobs.object_requests"
+    ]
     assert 3 == len(reasons)
     assert all("NoSuchBucket" in reason and "Debug" not in reason for reason in reasons)
 
@@ -114,7 +116,7 @@ async def test_a_bucket_that_refuses_a_part_of_keeping_a_mail_is_not_ready(
     faults.instead = answering("403 Forbidden", method)
 
     for attempt in (blobs.put([b"after"]), blobs.check()):
-        with pytest.raises(Unavailable, match="key and policy"):
+        with pytest.raises(Unavailable, match="key and its policy"):
             await attempt
 
 
@@ -179,7 +181,7 @@ async def test_a_server_is_not_asked_for_all_blobs_at_once(
     monkeypatch.setattr(obstore, "head_async", counted)
     await ObjectBlobs.at(reached).missing([f"{number:064}" for number in range(80)])
 
-    assert objects._EMPTY_IN_FLIGHT == most
+    assert objects._CONCURRENT_REQUESTS == most
 
 
 async def test_a_bucket_that_is_gone_is_not_mail_that_is_lost(reached: str) -> None:
@@ -192,7 +194,7 @@ async def test_a_bucket_that_is_gone_is_not_mail_that_is_lost(reached: str) -> N
         blobs.link(key, lasting=timedelta(minutes=1)),
         blobs.discard([key], nothing_used),
     ):
-        with pytest.raises(Unavailable, match="no such bucket"):
+        with pytest.raises(Unavailable, match="does not exist"):
             await attempt
 
 

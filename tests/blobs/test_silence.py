@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from postroom.blobs import line, objects
+from postroom.blobs import object_requests, objects
 from postroom.blobs.objects import ObjectBlobs
 from postroom.errors import StorageFull, Unavailable
 from tests.servers.s3 import Faults, answering
 
-_ELSEWHERE = "AWS_REGION, or AWS_ENDPOINT_URL"
+_ELSEWHERE = "AWS_REGION or AWS_ENDPOINT_URL"
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ _ELSEWHERE = "AWS_REGION, or AWS_ENDPOINT_URL"
         ("400 Bad Request", "ExpiredToken", "AWS_SESSION_TOKEN"),
         ("400 Bad Request", "SomethingElse", "AWS_REGION, AWS_ENDPOINT_URL and the token"),
         ("403 Forbidden", "RequestTimeTooSkewed", "clock"),
-        ("403 Forbidden", "SignatureDoesNotMatch", "key and policy"),
+        ("403 Forbidden", "SignatureDoesNotMatch", "key and its policy"),
         ("200 OK", "Html", "AWS_ENDPOINT_URL"),
     ],
 )
@@ -65,8 +65,8 @@ async def test_an_object_store_without_space_is_full(
 ) -> None:
     _, faults = faulty
     faults.instead = answering("507 Insufficient Storage", "PUT")
-    quick = {**objects._PATIENCE, "retry_config": {"max_retries": 0}}
-    monkeypatch.setattr(objects, "_PATIENCE", quick)
+    quick = {**objects._TIMEOUTS, "retry_config": {"max_retries": 0}}
+    monkeypatch.setattr(objects, "_TIMEOUTS", quick)
 
     with pytest.raises(StorageFull, match="free some space"):
         await ObjectBlobs.at("s3://postroom-test").put([b"a"])
@@ -76,13 +76,13 @@ async def test_a_bucket_that_hangs_holds_no_reader_for_long(
     reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = {"read_timeout": "50ms", "retry_config": {"max_retries": 0}}
-    monkeypatch.setattr(objects, "_IMPATIENCE", {**objects._IMPATIENCE, **quick})
+    monkeypatch.setattr(objects, "_READ_TIMEOUTS", {**objects._READ_TIMEOUTS, **quick})
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         blobs = ObjectBlobs.at(reached)
 
         for attempt in (blobs.read("0" * 64), blobs.missing(["0" * 64]), blobs.put([b"a"])):
-            with pytest.raises(Unavailable, match="does not answer"):
+            with pytest.raises(Unavailable, match="does not respond"):
                 await attempt
 
 
@@ -99,17 +99,19 @@ async def test_a_bucket_that_never_answers_a_write_is_left_alone_for_a_while_and
 
     faults.instead = wait
     try:
-        with pytest.raises(Unavailable, match="does not answer"):
+        with pytest.raises(Unavailable, match="does not respond"):
             await blobs.put([b"a"])
         faults.asked.clear()
         for attempt in (blobs.put([b"b"]), blobs.check()):
-            with pytest.raises(Unavailable, match="does not answer"):
+            with pytest.raises(Unavailable, match="does not respond"):
                 await attempt
         asked = list(faults.asked)
     finally:
         is_well.set()
-    clock = line.monotonic
-    monkeypatch.setattr(line, "monotonic", lambda: clock() + line._SHUT_S)
+    clock = object_requests.monotonic
+    monkeypatch.setattr(
+        object_requests, "monotonic", lambda: clock() + object_requests._CIRCUIT_OPEN_S
+    )
     monkeypatch.setattr(objects, "_WRITE_S", 60)
 
     keys = await blobs.put([b"a", b"b", b"c"])
@@ -122,8 +124,8 @@ async def test_a_lot_of_blobs_waits_for_itself_as_long_as_it_takes(
     faulty: tuple[ObjectBlobs, Faults], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is no line that stands still, although only eight are written at a time."""
-    monkeypatch.setattr(line, "_STILL_S", 0)
-    monkeypatch.setattr(line, "_MANY_STILL_S", 0)
+    monkeypatch.setattr(object_requests, "_STALLED_S", 0)
+    monkeypatch.setattr(object_requests, "_LONG_QUEUE_STALLED_S", 0)
     blobs, _ = faulty
 
     keys = await blobs.put([b"%d" % number for number in range(100)])
@@ -138,7 +140,7 @@ async def test_a_bucket_that_hangs_is_not_tried_for_long(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
 
-        with pytest.raises(Unavailable, match="does not answer"):
+        with pytest.raises(Unavailable, match="does not respond"):
             await ObjectBlobs.at(reached).check()
 
 

@@ -21,7 +21,7 @@ from postroom.config import Settings, read_settings
 from postroom.surfaces.mcp.http import McpEndpoint, caller_of
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.toolsets import choose_tools
-from postroom.surfaces.rest.server import Door, build
+from postroom.surfaces.rest.server import AccessControl, build
 from tests.conformance.tools import add_test_tools
 
 STOP_S = 10
@@ -64,9 +64,9 @@ def postroom(settings: Settings) -> ASGIApp:
             add_test_tools(server)
             # Ours take no arguments in headers, so the SDK need not look; the suite's do.
             server.get_tool_input_schema = None
-            door = Door.of(app, no_auth=True)
+            door = AccessControl.of(app, no_auth=True)
             endpoint = McpEndpoint(
-                server, door, settings.limits.request_bytes, app.room, app.arrivals
+                server, door, settings.limits.request_bytes, app.concurrency_limit, app.arrivals
             )
             opened.append(build(app, mounts={"/mcp": endpoint}, no_auth=True))
             async with endpoint.lifespan():

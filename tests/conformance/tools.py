@@ -19,7 +19,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 
 Call = types.CallToolRequestParams
-Context = ServerRequestContext[Any, Any]
+RequestContext = ServerRequestContext[Any, Any]
 Result = dict[str, Any]
 
 PNG = (
@@ -34,7 +34,7 @@ NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalP
 @dataclass(frozen=True)
 class TestTool:
     description: str
-    call: Callable[[Context, Call], Awaitable[Result]]
+    call: Callable[[RequestContext, Call], Awaitable[Result]]
     input_schema: dict[str, Any] = field(default_factory=lambda: NO_ARGUMENTS)
 
     __test__ = False
@@ -47,11 +47,11 @@ def add_test_tools(server: Server[Any]) -> None:
     if our_list is None or our_call is None:
         raise ValueError("the server under test serves no tools")
 
-    async def list_tools(ctx: Context, params: types.PaginatedRequestParams) -> Any:
+    async def list_tools(ctx: RequestContext, params: types.PaginatedRequestParams) -> Any:
         listed = await our_list.handler(ctx, params)
         return listed.model_copy(update={"tools": [*listed.tools, *LISTING]})
 
-    async def call_tool(ctx: Context, params: Call) -> Any:
+    async def call_tool(ctx: RequestContext, params: Call) -> Any:
         tool = TOOLS.get(params.name)
         if tool is None:
             return await our_call.handler(ctx, params)
@@ -81,28 +81,28 @@ EMBEDDED = embedded(
 MIXED = embedded("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
 
 
-def always(result: Result) -> Callable[[Context, Call], Awaitable[Result]]:
-    async def call(ctx: Context, params: Call) -> Result:
+def always(result: Result) -> Callable[[RequestContext, Call], Awaitable[Result]]:
+    async def call(ctx: RequestContext, params: Call) -> Result:
         return result
 
     return call
 
 
-async def report_progress(ctx: Context, params: Call) -> Result:
+async def report_progress(ctx: RequestContext, params: Call) -> Result:
     for done in (0, 50, 100):
         await ctx.session.report_progress(done, 100)
         await asyncio.sleep(PAUSE_S)
     return text("done")
 
 
-async def log_three_times(ctx: Context, params: Call) -> Result:
+async def log_three_times(ctx: RequestContext, params: Call) -> Result:
     for line in ("Tool execution started", "Tool processing data", "Tool execution completed"):
         await ctx.session.send_log_message("info", line, related_request_id=ctx.request_id)
         await asyncio.sleep(PAUSE_S)
     return text("done")
 
 
-async def need_sampling(ctx: Context, params: Call) -> Result:
+async def need_sampling(ctx: RequestContext, params: Call) -> Result:
     if ctx.session.check_client_capability(
         types.ClientCapabilities(sampling=types.SamplingCapability())
     ):
@@ -114,7 +114,7 @@ async def need_sampling(ctx: Context, params: Call) -> Result:
     )
 
 
-async def ask_the_model(ctx: Context, params: Call) -> Result:
+async def ask_the_model(ctx: RequestContext, params: Call) -> Result:
     prompt = types.TextContent(type="text", text=(params.arguments or {})["prompt"])
     answer = await ctx.session.create_message(
         [types.SamplingMessage(role="user", content=prompt)],
@@ -124,10 +124,10 @@ async def ask_the_model(ctx: Context, params: Call) -> Result:
     return text(f"LLM response: {answer.content}")
 
 
-def ask_the_person(schema: dict[str, Any]) -> Callable[[Context, Call], Awaitable[Result]]:
+def ask_the_person(schema: dict[str, Any]) -> Callable[[RequestContext, Call], Awaitable[Result]]:
     """A question of revisions up to 2025-11-25: the call waits while the client is asked."""
 
-    async def call(ctx: Context, params: Call) -> Result:
+    async def call(ctx: RequestContext, params: Call) -> Result:
         message = (params.arguments or {}).get("message", "Please fill in the form")
         answer = await ctx.session.elicit_form(message, schema, ctx.request_id)
         return text(f"Elicitation completed: action={answer.action}, content={answer.content}")
@@ -157,10 +157,10 @@ def input_required(requests: Result, state: str | None = None) -> Result:
 
 def ask(
     requests: Result, answer: str = "thank you", *, state: str | None = None
-) -> Callable[[Context, Call], Awaitable[Result]]:
+) -> Callable[[RequestContext, Call], Awaitable[Result]]:
     """Ask until every request has its response; with `state`, it has to come back as well."""
 
-    async def call(ctx: Context, params: Call) -> Result:
+    async def call(ctx: RequestContext, params: Call) -> Result:
         if (
             requests.keys() <= (params.input_responses or {}).keys()
             and params.request_state == state
@@ -171,7 +171,7 @@ def ask(
     return call
 
 
-async def ask_twice(ctx: Context, params: Call) -> Result:
+async def ask_twice(ctx: RequestContext, params: Call) -> Result:
     answered = set(params.input_responses or {})
     if params.request_state == "asked for both" and "step2" in answered:
         return text("thank you for both")
@@ -183,7 +183,7 @@ async def ask_twice(ctx: Context, params: Call) -> Result:
     )
 
 
-async def ask_what_the_client_can(ctx: Context, params: Call) -> Result:
+async def ask_what_the_client_can(ctx: RequestContext, params: Call) -> Result:
     can = ctx.session.client_capabilities or types.ClientCapabilities()
     requests = {}
     if can.elicitation is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.doors import Door, RestDoor, open_door
+from tests.contract.doors import AccessControl, RestDoor, open_door
 from tests.contract.live import agent, at_work, box, dovecot, live_server, there, variables
 from tests.contract.notes import NOTES
 from tests.mails import mail
@@ -36,14 +36,14 @@ async def rest(server: Running) -> AsyncIterator[RestDoor]:
 
 
 @pytest.fixture(params=["rest", "mcp-http"])
-async def door(request: pytest.FixtureRequest, server: Running) -> AsyncIterator[Door]:
+async def door(request: pytest.FixtureRequest, server: Running) -> AsyncIterator[AccessControl]:
     """A claim of a contract holds whichever way one enters."""
     async with open_door(request.param, server) as opened:
         yield opened
 
 
 @pytest.fixture
-async def tools(server: Running) -> AsyncIterator[Door]:
+async def tools(server: Running) -> AsyncIterator[AccessControl]:
     """For what only an agent asks for."""
     async with open_door("mcp-http", server) as opened:
         yield opened

@@ -15,7 +15,8 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.servers.postroom import Running, command
+from tests.servers.fork_server import ForkServer
+from tests.servers.postroom import Running
 
 PATHS = {
     "create_inbox": ("POST", "/v1/inboxes"),
@@ -92,7 +93,7 @@ class Refused(Exception):
         self.kind = kind
 
 
-class Door(Protocol):
+class AccessControl(Protocol):
     """One way in."""
 
     async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
@@ -148,20 +149,18 @@ class McpDoor:
 class CliDoor:
     """The command line, a process for each call."""
 
-    def __init__(self, server: Running) -> None:
+    def __init__(self, server: Running, fork_server: ForkServer) -> None:
         self._env = server.env
+        self._fork_server = fork_server
 
     async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         options = [word for name, value in arguments.items() for word in _option(name, value)]
-        line = command("-o", "json", *COMMANDS[tool].split(), *options)
-        process = await asyncio.create_subprocess_exec(
-            *line, env=self._env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        out, err = await asyncio.wait_for(process.communicate(), 60)
-        if process.returncode == 0:
-            body: dict[str, Any] = json.loads(out)
+        words = ["-o", "json", *COMMANDS[tool].split(), *options]
+        ended = await asyncio.to_thread(self._fork_server.run, words, self._env)
+        if ended.code == 0:
+            body: dict[str, Any] = json.loads(ended.out)
             return body
-        error = json.loads(err)["error"]
+        error = json.loads(ended.err)["error"]
         raise Refused(error["code"], error["message"])
 
 
@@ -175,7 +174,7 @@ def _option(name: str, value: Any) -> list[str]:
 
 
 @asynccontextmanager
-async def open_door(kind: str, server: Running) -> AsyncIterator[Door]:
+async def open_door(kind: str, server: Running) -> AsyncIterator[AccessControl]:
     """Open one of the doors to a server, or to its folder."""
     if kind == "rest":
         door = RestDoor(server)
@@ -194,4 +193,8 @@ async def open_door(kind: str, server: Running) -> AsyncIterator[Door]:
         async with Client(parameters) as client:
             yield McpDoor(client)
     else:
-        yield CliDoor(server)
+        fork_server = ForkServer()
+        try:
+            yield CliDoor(server, fork_server)
+        finally:
+            fork_server.close()

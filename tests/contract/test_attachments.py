@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.conftest import ThisInbox
-from tests.contract.doors import Door, Refused, RestDoor
+from tests.contract.doors import AccessControl, Refused, RestDoor
 from tests.contract.requirements import requirement
 
 PDF = b"%PDF-1.4 not much of one"
@@ -22,7 +22,7 @@ def names(page: dict[str, Any]) -> list[str]:
 
 
 @requirement("attachments:by-message")
-async def test_the_attachments_of_a_message(door: Door, inbox: ThisInbox) -> None:
+async def test_the_attachments_of_a_message(door: AccessControl, inbox: ThisInbox) -> None:
     received = await inbox.receive("Files", attachments=FILES)
 
     page = await door.call("list_attachments", message_id=received["message_id"])
@@ -35,7 +35,7 @@ async def test_the_attachments_of_a_message(door: Door, inbox: ThisInbox) -> Non
 
 
 @requirement("attachments:by-thread")
-async def test_the_attachments_of_a_thread(door: Door, inbox: ThisInbox) -> None:
+async def test_the_attachments_of_a_thread(door: AccessControl, inbox: ThisInbox) -> None:
     received = await inbox.receive("A", attachments=FILES[:1], message_id=f"<a@{inbox.id}>")
     await inbox.receive("B", attachments=FILES[1:], in_reply_to=f"<a@{inbox.id}>")
     await inbox.receive("C", attachments=FILES)
@@ -47,7 +47,9 @@ async def test_the_attachments_of_a_thread(door: Door, inbox: ThisInbox) -> None
 
 
 @requirement("attachments:by-inbox")
-async def test_the_attachments_of_an_inbox_come_in_pages(door: Door, inbox: ThisInbox) -> None:
+async def test_the_attachments_of_an_inbox_come_in_pages(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     for number in range(3):
         await inbox.receive(f"Mail {number}", attachments=FILES)
 
@@ -63,14 +65,14 @@ async def test_the_attachments_of_an_inbox_come_in_pages(door: Door, inbox: This
 
 
 @requirement("attachments:no-filter")
-async def test_attachments_without_a_filter_are_refused(door: Door) -> None:
+async def test_attachments_without_a_filter_are_refused(door: AccessControl) -> None:
     with pytest.raises(Refused, match="at least one of message_id, thread_id, inbox_id"):
         await door.call("list_attachments")
 
 
 @requirement("attachments:content")
 @requirement("attachments:always-base64")
-async def test_content_is_base64_whatever_the_type(door: Door, inbox: ThisInbox) -> None:
+async def test_content_is_base64_whatever_the_type(door: AccessControl, inbox: ThisInbox) -> None:
     received = await inbox.receive("Files", attachments=FILES)
     page = await door.call("list_attachments", message_id=received["message_id"])
 
@@ -86,7 +88,7 @@ async def test_content_is_base64_whatever_the_type(door: Door, inbox: ThisInbox)
 
 
 @requirement("attachments:content-missing")
-async def test_an_unknown_attachment_is_not_found(door: Door) -> None:
+async def test_an_unknown_attachment_is_not_found(door: AccessControl) -> None:
     with pytest.raises(Refused, match="no attachment att_unknown") as refused:
         await door.call("get_attachment_content", attachment_id="att_unknown")
 
@@ -94,7 +96,7 @@ async def test_an_unknown_attachment_is_not_found(door: Door) -> None:
 
 
 async def test_a_large_attachment_is_read_in_parts(
-    door: Door, rest: RestDoor, inbox: ThisInbox
+    door: AccessControl, rest: RestDoor, inbox: ThisInbox
 ) -> None:
     content = bytes(range(256)) * 5000
     received = await inbox.receive("Big", attachments=[("b.bin", "application/x-bin", content)])
@@ -125,7 +127,7 @@ def enclosed(*files: tuple[str, str, bytes]) -> list[dict[str, str]]:
 @requirement("attachments:send-several")
 @pytest.mark.parametrize("count", [1, 2])
 async def test_files_are_sent_delivered_and_stored(
-    tools: Door, inbox: ThisInbox, other: ThisInbox, count: int
+    tools: AccessControl, inbox: ThisInbox, other: ThisInbox, count: int
 ) -> None:
     sent = await tools.call(
         "send_email_with_attachments",
@@ -148,7 +150,7 @@ async def test_files_are_sent_delivered_and_stored(
 @requirement("attachments:bad-base64")
 @pytest.mark.parametrize("content", ["not base64!", "QQ", "QR==", "QQ==\n", "Q Q=="])
 async def test_bad_base64_is_named_and_nothing_is_sent(
-    tools: Door, inbox: ThisInbox, content: str
+    tools: AccessControl, inbox: ThisInbox, content: str
 ) -> None:
     good = enclosed(FILES[0])[0]
     bad = {"filename": "bad.bin", "content_type": "application/x-bin", "content": content}
@@ -169,7 +171,7 @@ async def test_bad_base64_is_named_and_nothing_is_sent(
 
 @requirement("attachments:send-reply")
 async def test_a_reply_with_files_joins_the_thread_and_says_so_to_the_recipient(
-    tools: Door, inbox: ThisInbox, other: ThisInbox
+    tools: AccessControl, inbox: ThisInbox, other: ThisInbox
 ) -> None:
     first = await tools.call(
         "send_email", inbox_id=other.id, recipient=inbox.address, subject="Ask", body="May I?"
@@ -197,7 +199,7 @@ async def test_a_reply_with_files_joins_the_thread_and_says_so_to_the_recipient(
 
 
 async def test_a_thread_of_another_inbox_is_not_found(
-    tools: Door, inbox: ThisInbox, other: ThisInbox
+    tools: AccessControl, inbox: ThisInbox, other: ThisInbox
 ) -> None:
     theirs = await other.receive("Private")
 
@@ -216,7 +218,7 @@ async def test_a_thread_of_another_inbox_is_not_found(
 
 @requirement("attachments:send-email")
 async def test_send_email_works_and_refuses_attachments(
-    tools: Door, inbox: ThisInbox, other: ThisInbox
+    tools: AccessControl, inbox: ThisInbox, other: ThisInbox
 ) -> None:
     mail = {"inbox_id": inbox.id, "recipient": other.address, "subject": "Hi", "body": "Hello."}
 
@@ -231,7 +233,7 @@ async def test_send_email_works_and_refuses_attachments(
 
 
 async def test_an_attachment_we_hold_is_sent_by_its_id(
-    tools: Door, inbox: ThisInbox, other: ThisInbox
+    tools: AccessControl, inbox: ThisInbox, other: ThisInbox
 ) -> None:
     received = await inbox.receive("Files", attachments=FILES[:1])
     page = await tools.call("list_attachments", message_id=received["message_id"])
@@ -251,7 +253,7 @@ async def test_an_attachment_we_hold_is_sent_by_its_id(
     ]
 
 
-async def test_a_retry_sends_once_and_says_so(tools: Door, inbox: ThisInbox) -> None:
+async def test_a_retry_sends_once_and_says_so(tools: AccessControl, inbox: ThisInbox) -> None:
     mail = {"inbox_id": inbox.id, "recipient": "x@example.com", "subject": "Once", "body": "Hi"}
 
     first = await tools.call("send_email", **mail)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from postroom.surfaces.cli.demo.pdf import make_pdf
 from tests.contract.live import Agent, id_of
 from tests.contract.requirements import requirement
 from tests.mails import mail
+from tests.pdf import make_pdf
 from tests.servers.outside import Outside
 
 PDF = make_pdf("Invoice 4711", ["Total: 99 EUR", "Due: soon"])

@@ -11,7 +11,7 @@ from tests.contract.live import Agent, id_of
 from tests.mails import mail
 from tests.servers.outside import Outside
 
-MOST, MOST_BY_DEFAULT = 100_000, 40_000
+MOST, MAX_BY_DEFAULT = 100_000, 40_000
 EVERYTHING = {
     "body_max_chars": 20_000,
     "include_html": True,
@@ -88,5 +88,5 @@ async def test_ordinary_mail_fits_in_much_less(agent: Agent, box: Outside) -> No
     message = await agent.call("imap_get_message", message_id=id_of(box, uid))
 
     assert 50 == page["data"]["returned"]
-    assert size(page) <= MOST_BY_DEFAULT
-    assert size(message) <= MOST_BY_DEFAULT
+    assert size(page) <= MAX_BY_DEFAULT
+    assert size(message) <= MAX_BY_DEFAULT

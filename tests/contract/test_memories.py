@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.doors import Door, Refused
+from tests.contract.doors import AccessControl, Refused
 from tests.contract.notes import NOTES, keys
 
 
 async def test_adding_a_key_again_makes_a_version_and_keeps_the_index_whole(
-    door: Door, namespace: str
+    door: AccessControl, namespace: str
 ) -> None:
     async def found(word: str) -> list[str]:
         page = await door.call("memory_fulltext_search", keywords=word, namespace=namespace)
@@ -32,7 +32,7 @@ async def test_adding_a_key_again_makes_a_version_and_keeps_the_index_whole(
         await door.call("memory_get", key="k", namespace=namespace)
 
 
-async def test_a_near_duplicate_is_pointed_out(door: Door, namespace: str) -> None:
+async def test_a_near_duplicate_is_pointed_out(door: AccessControl, namespace: str) -> None:
     added = await door.call(
         "memory_add",
         key="again",
@@ -43,7 +43,9 @@ async def test_a_near_duplicate_is_pointed_out(door: Door, namespace: str) -> No
     assert ["jonas"] == [similar["key"] for similar in added["similar"]]
 
 
-async def test_a_memory_is_read_in_parts_with_its_history(door: Door, namespace: str) -> None:
+async def test_a_memory_is_read_in_parts_with_its_history(
+    door: AccessControl, namespace: str
+) -> None:
     await door.call("memory_add", key="long", text="a" * 30_000, namespace=namespace)
     await door.call("memory_update", key="long", text="b" * 20_000, namespace=namespace)
 
@@ -58,7 +60,7 @@ async def test_a_memory_is_read_in_parts_with_its_history(door: Door, namespace:
 
 
 @pytest.mark.parametrize("size", [65_536, 65_537])
-async def test_a_text_may_have_64_kb(door: Door, namespace: str, size: int) -> None:
+async def test_a_text_may_have_64_kb(door: AccessControl, namespace: str, size: int) -> None:
     text = "ü" * (size // 2) + "x" * (size % 2)
     if size > 65_536:
         with pytest.raises(Refused, match="the limit is 65536") as refused:
@@ -70,7 +72,9 @@ async def test_a_text_may_have_64_kb(door: Door, namespace: str, size: int) -> N
 
 
 @pytest.mark.parametrize("key", ["a/b c", "ä%2F?#&", "...", "x" * 256, "北京"])
-async def test_any_key_can_be_named_in_a_path(door: Door, namespace: str, key: str) -> None:
+async def test_any_key_can_be_named_in_a_path(
+    door: AccessControl, namespace: str, key: str
+) -> None:
     await door.call("memory_add", key=key, text="Something.", namespace=namespace)
 
     read = await door.call("memory_get", key=key, namespace=namespace)
@@ -82,10 +86,10 @@ async def test_any_key_can_be_named_in_a_path(door: Door, namespace: str, key: s
 
 @pytest.mark.parametrize("past", ["2001-01-31", "2026-01-31T09:30:00+01:00"])
 async def test_what_would_be_forgotten_at_once_is_refused(
-    door: Door, namespace: str, past: str
+    door: AccessControl, namespace: str, past: str
 ) -> None:
     for tool, key in (("memory_add", "new"), ("memory_add", "jonas"), ("memory_update", "jonas")):
-        with pytest.raises(Refused, match="expires_at: is in the past; give a time to come") as no:
+        with pytest.raises(Refused, match="expires_at: is in the past; give a future time") as no:
             await door.call(tool, key=key, text="T.", expires_at=past, namespace=namespace)
         assert "invalid" in no.value.kind
 

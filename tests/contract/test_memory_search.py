@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from tests.contract.conftest import ThisInbox
-from tests.contract.doors import Door, McpDoor, Refused, RestDoor, open_door
+from tests.contract.doors import AccessControl, McpDoor, Refused, RestDoor, open_door
 from tests.contract.notes import NOTES, keys
 from tests.contract.requirements import requirement
 from tests.servers.postroom import Running, running
 
 
 @requirement("memory:search-tool")
-async def test_a_question_finds_what_answers_it_best_first(door: Door, namespace: str) -> None:
+async def test_a_question_finds_what_answers_it_best_first(
+    door: AccessControl, namespace: str
+) -> None:
     page = await door.call(
         "memory_search", query="When is the Portuguese office shut?", namespace=namespace
     )
@@ -31,7 +33,7 @@ async def test_a_question_finds_what_answers_it_best_first(door: Door, namespace
 
 
 @requirement("memory:search-tool")
-async def test_limit_and_offset_choose_the_page(door: Door, namespace: str) -> None:
+async def test_limit_and_offset_choose_the_page(door: AccessControl, namespace: str) -> None:
     for number in range(5):
         await door.call("memory_add", key=f"n{number}", text=f"Note {number}", namespace=namespace)
 
@@ -50,7 +52,7 @@ async def test_limit_and_offset_choose_the_page(door: Door, namespace: str) -> N
 
 
 @requirement("memory:fulltext-tool")
-async def test_keywords_are_combined_and_highlighted(door: Door, namespace: str) -> None:
+async def test_keywords_are_combined_and_highlighted(door: AccessControl, namespace: str) -> None:
     async def find(**arguments: Any) -> dict[str, Any]:
         return await door.call("memory_fulltext_search", namespace=namespace, **arguments)
 
@@ -67,7 +69,7 @@ async def test_keywords_are_combined_and_highlighted(door: Door, namespace: str)
 
 
 @requirement("memory:fulltext-tool")
-async def test_what_is_not_a_keyword_is_escaped(door: Door, namespace: str) -> None:
+async def test_what_is_not_a_keyword_is_escaped(door: AccessControl, namespace: str) -> None:
     text = "<script>alert(1)</script> & <mark>pay</mark> me"
     await door.call("memory_add", key="html", text=text, namespace=namespace)
 
@@ -83,7 +85,7 @@ async def test_what_is_not_a_keyword_is_escaped(door: Door, namespace: str) -> N
     [("天气", "天气"), ("会議", "会議"), ("京", None), ("phones", "marta/calls")],
 )
 async def test_chinese_japanese_and_stemmed_english_are_found(
-    door: Door, namespace: str, keyword: str, key: str | None
+    door: AccessControl, namespace: str, keyword: str, key: str | None
 ) -> None:
     page = await door.call("memory_fulltext_search", keywords=keyword, namespace=namespace)
     asked = await door.call("memory_search", query=keyword, namespace=namespace)
@@ -98,7 +100,7 @@ async def test_chinese_japanese_and_stemmed_english_are_found(
     [
         ("memory_search", {}, "query: is required"),
         ("memory_search", {"query": ""}, "query: "),
-        ("memory_search", {"query": "  "}, "nothing to look for"),
+        ("memory_search", {"query": "  "}, "only white space"),
         ("memory_search", {"query": "x", "limit": 0}, "limit: "),
         ("memory_search", {"query": "x", "limit": 101}, "limit: "),
         ("memory_search", {"query": "x", "offset": -1}, "offset: "),
@@ -118,7 +120,7 @@ async def test_chinese_japanese_and_stemmed_english_are_found(
     ],
 )
 async def test_wrong_parameters_are_explained(
-    door: Door, tool: str, arguments: dict[str, Any], words: str
+    door: AccessControl, tool: str, arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Refused) as refused:
         await door.call(tool, **arguments)
@@ -128,7 +130,7 @@ async def test_wrong_parameters_are_explained(
 
 
 @requirement("memory:output")
-async def test_results_are_pages_like_every_list(door: Door, namespace: str) -> None:
+async def test_results_are_pages_like_every_list(door: AccessControl, namespace: str) -> None:
     listed = await door.call("memory_list", namespace=namespace)
     searched = await door.call("memory_search", query="invoice", namespace=namespace)
     found = await door.call("memory_fulltext_search", keywords="invoice", namespace=namespace)
@@ -155,7 +157,7 @@ async def test_both_tools_are_listed_with_all_parameters_explained(tools: McpDoo
 
 @requirement("memory:compatibility")
 async def test_a_tool_says_what_its_endpoint_says(
-    rest: RestDoor, tools: Door, namespace: str
+    rest: RestDoor, tools: AccessControl, namespace: str
 ) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("memory_search", {"query": "who must not eat nuts?"}),
@@ -171,7 +173,7 @@ async def test_a_tool_says_what_its_endpoint_says(
         assert await rest.call(tool, **named) == await tools.call(tool, **named)
 
 
-async def test_keywords_may_be_a_list(tools: Door, rest: RestDoor, namespace: str) -> None:
+async def test_keywords_may_be_a_list(tools: AccessControl, rest: RestDoor, namespace: str) -> None:
     for some in (tools, rest):
         page = await some.call(
             "memory_fulltext_search", keywords=["purchase order", "peanuts"], namespace=namespace
@@ -181,13 +183,15 @@ async def test_keywords_may_be_a_list(tools: Door, rest: RestDoor, namespace: st
 
 @pytest.mark.parametrize("keywords", ["", [], [""], "-"])
 async def test_no_keywords_are_refused_in_plain_words(
-    tools: Door, namespace: str, keywords: Any
+    tools: AccessControl, namespace: str, keywords: Any
 ) -> None:
     with pytest.raises(Refused, match='keywords: give at least one word, such as invoice or "net'):
         await tools.call("memory_fulltext_search", keywords=keywords, namespace=namespace)
 
 
-async def test_more_keywords_than_are_looked_for_are_refused(door: Door, namespace: str) -> None:
+async def test_more_keywords_than_are_looked_for_are_refused(
+    door: AccessControl, namespace: str
+) -> None:
     """To pass over some would make AND a lie."""
     common = ",".join(["order", "purchase"] * 50)
     page = await door.call(
@@ -196,21 +200,23 @@ async def test_more_keywords_than_are_looked_for_are_refused(door: Door, namespa
     assert ["brightwell"] == keys(page)
 
     many = ",".join(f"w{number}" for number in range(65))
-    with pytest.raises(Refused, match="keywords: there are 65; give 64 at most") as refused:
+    with pytest.raises(Refused, match="keywords: there are 65; the limit is 64") as refused:
         await door.call("memory_fulltext_search", keywords=many, namespace=namespace)
     assert "invalid_input" == refused.value.kind
 
 
 @pytest.mark.parametrize("keywords", ["天气，peanuts", "天气、peanuts", "天气، peanuts"])
 async def test_the_commas_of_other_scripts_are_commas(
-    door: Door, namespace: str, keywords: str
+    door: AccessControl, namespace: str, keywords: str
 ) -> None:
     page = await door.call("memory_fulltext_search", keywords=keywords, namespace=namespace)
 
     assert {"天气", "jonas"} == set(keys(page))
 
 
-async def test_a_weight_may_be_written_as_text(tools: Door, rest: RestDoor, namespace: str) -> None:
+async def test_a_weight_may_be_written_as_text(
+    tools: AccessControl, rest: RestDoor, namespace: str
+) -> None:
     for some in (tools, rest):
         links = [{"type": "about", "to": "ana@example.com", "weight": "0.5"}]
         await some.call("memory_add", key="weight", text="X.", links=links, namespace=namespace)
@@ -222,7 +228,9 @@ async def test_a_weight_may_be_written_as_text(tools: Door, rest: RestDoor, name
                 await some.call("memory_add", key="w", text="X.", links=links, namespace=namespace)
 
 
-async def test_mail_is_searched_by_meaning_when_asked(door: Door, inbox: ThisInbox) -> None:
+async def test_mail_is_searched_by_meaning_when_asked(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     right = await inbox.receive("Travel", "The branch in Lisbon closes on the 24th of December.")
     await inbox.receive("Lunch", "Shall we have soup or salad?")
     question = "When is the Portuguese office shut?"

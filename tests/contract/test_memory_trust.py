@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.conftest import ThisInbox
-from tests.contract.doors import Door, Refused, RestDoor, open_door
+from tests.contract.doors import AccessControl, Refused, RestDoor, open_door
 from tests.contract.notes import keys
 from tests.servers.postroom import Running
 
@@ -25,14 +25,16 @@ async def new_key(rest: RestDoor, **limits: Any) -> str:
 @pytest.fixture(params=["rest", "mcp-http"])
 async def limited(
     request: pytest.FixtureRequest, server: Running, rest: RestDoor, namespace: str
-) -> AsyncIterator[Door]:
+) -> AsyncIterator[AccessControl]:
     """The door of a key that sees one namespace, and not the one with memories in it."""
     key = await new_key(rest, namespaces=[f"{namespace}-own"])
     async with open_door(request.param, Running(server.url, key, server.data, server.process)) as d:
         yield d
 
 
-async def test_namespaces_are_walls(limited: Door, namespace: str) -> None:
+async def test_a_search_finds_nothing_of_other_namespaces(
+    limited: AccessControl, namespace: str
+) -> None:
     own = f"{namespace}-own"
     await limited.call("memory_add", key="mine", text="Invoices are mine.", namespace=own)
 
@@ -97,7 +99,7 @@ async def test_over_stdio_an_agent_speaks_for_itself(server: Running) -> None:
 
 
 async def test_mail_that_goes_takes_what_was_learnt_from_it(
-    door: Door, rest: RestDoor, inbox: ThisInbox
+    door: AccessControl, rest: RestDoor, inbox: ThisInbox
 ) -> None:
     sender = f"{secrets.token_hex(6)}@example.com"
     received = await inbox.receive("Offer", "The price is 5.", sender=sender)
@@ -126,7 +128,7 @@ async def test_mail_that_goes_takes_what_was_learnt_from_it(
 
 
 async def test_a_send_warns_when_it_tells_one_contact_about_another(
-    door: Door, inbox: ThisInbox
+    door: AccessControl, inbox: ThisInbox
 ) -> None:
     secret = "Ana will pay up to " + " ".join(secrets.token_hex(3) for _ in range(6)) + " euros."
     about = [{"type": "about", "to": "ana@example.com"}]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.conftest import ThisInbox
-from tests.contract.doors import Door, Refused, RestDoor
+from tests.contract.doors import AccessControl, Refused, RestDoor
 from tests.contract.requirements import requirement
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
@@ -34,7 +34,9 @@ async def a_conversation(inbox: ThisInbox) -> str:
 
 
 @requirement("search:thread")
-async def test_a_thread_filter_returns_all_of_its_messages(door: Door, inbox: ThisInbox) -> None:
+async def test_a_thread_filter_returns_all_of_its_messages(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     thread_id = await a_conversation(inbox)
 
     page = await door.call("list_messages", thread_id=thread_id)
@@ -44,7 +46,7 @@ async def test_a_thread_filter_returns_all_of_its_messages(door: Door, inbox: Th
 
 @requirement("search:thread-in-inbox")
 async def test_thread_and_inbox_narrow_together(
-    door: Door, inbox: ThisInbox, other: ThisInbox
+    door: AccessControl, inbox: ThisInbox, other: ThisInbox
 ) -> None:
     thread_id = await a_conversation(inbox)
 
@@ -56,7 +58,7 @@ async def test_thread_and_inbox_narrow_together(
 
 @requirement("search:no-filter")
 @pytest.mark.parametrize("arguments", [{}, {"inbox_id": ""}, {"inbox_id": "", "thread_id": ""}])
-async def test_no_filter_is_refused(door: Door, arguments: dict[str, str]) -> None:
+async def test_no_filter_is_refused(door: AccessControl, arguments: dict[str, str]) -> None:
     with pytest.raises(Refused) as refused:
         await door.call("list_messages", **arguments)
 
@@ -73,7 +75,7 @@ async def test_no_filter_is_422_by_rest(rest: RestDoor) -> None:
 
 
 @requirement("search:q-alone")
-async def test_text_without_a_filter_is_refused(door: Door) -> None:
+async def test_text_without_a_filter_is_refused(door: AccessControl) -> None:
     with pytest.raises(Refused, match="at least one filter"):
         await door.call("list_messages", q="invoice")
 
@@ -81,7 +83,7 @@ async def test_text_without_a_filter_is_refused(door: Door) -> None:
 @requirement("search:q-in-inbox")
 @pytest.mark.parametrize("q", ["QUARTERLY", "figures below", "ana@exa", "lee", "tables.XLSX"])
 async def test_q_looks_at_subject_text_sender_and_file_names(
-    door: Door, inbox: ThisInbox, q: str
+    door: AccessControl, inbox: ThisInbox, q: str
 ) -> None:
     files = [("Tables.xlsx", "application/octet-stream", b"x")]
     await inbox.receive("Quarterly report", "The figures\nbelow.", attachments=files)
@@ -93,7 +95,7 @@ async def test_q_looks_at_subject_text_sender_and_file_names(
 
 
 @requirement("search:q-in-thread")
-async def test_q_within_a_thread(door: Door, inbox: ThisInbox) -> None:
+async def test_q_within_a_thread(door: AccessControl, inbox: ThisInbox) -> None:
     thread_id = await a_conversation(inbox)
 
     page = await door.call("list_messages", thread_id=thread_id, q="invoice")
@@ -103,7 +105,7 @@ async def test_q_within_a_thread(door: Door, inbox: ThisInbox) -> None:
 
 @requirement("search:attachment-filename")
 async def test_a_search_finds_a_message_by_its_attachment_name(
-    door: Door, inbox: ThisInbox
+    door: AccessControl, inbox: ThisInbox
 ) -> None:
     await inbox.receive("Hello", attachments=[("invoice.pdf", "application/pdf", b"%PDF-1.4")])
 
@@ -113,7 +115,9 @@ async def test_a_search_finds_a_message_by_its_attachment_name(
 
 
 @requirement("search:no-match")
-async def test_no_match_is_an_empty_list_with_count_0(door: Door, inbox: ThisInbox) -> None:
+async def test_no_match_is_an_empty_list_with_count_0(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     await inbox.receive("Hello")
 
     page = await door.call("list_messages", inbox_id=inbox.id, q="zzzz")
@@ -132,7 +136,7 @@ async def many(inbox: ThisInbox, count: int) -> list[str]:
 @requirement("search:custom-page")
 @requirement("search:total")
 @requirement("search:beyond")
-async def test_pages_of_a_search(door: Door, inbox: ThisInbox) -> None:
+async def test_pages_of_a_search(door: AccessControl, inbox: ThisInbox) -> None:
     expected = await many(inbox, 57)
 
     first = await door.call("list_messages", inbox_id=inbox.id, q="report")
@@ -159,7 +163,7 @@ async def test_pages_of_a_search(door: Door, inbox: ThisInbox) -> None:
     "arguments", [{"limit": 0}, {"limit": 101}, {"limit": -1}, {"offset": -1}, {"limit": "many"}]
 )
 async def test_a_page_out_of_range_is_refused_never_clamped(
-    door: Door, inbox: ThisInbox, arguments: dict[str, Any]
+    door: AccessControl, inbox: ThisInbox, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(Refused) as refused:
         await door.call("list_messages", inbox_id=inbox.id, **arguments)
@@ -169,7 +173,7 @@ async def test_a_page_out_of_range_is_refused_never_clamped(
 
 
 async def test_a_cursor_continues_while_mail_arrives_and_is_bound_to_its_question(
-    door: Door, inbox: ThisInbox
+    door: AccessControl, inbox: ThisInbox
 ) -> None:
     expected = await many(inbox, 7)
 
@@ -187,7 +191,7 @@ async def test_a_cursor_continues_while_mail_arrives_and_is_bound_to_its_questio
         assert "invalid_input" == refused.value.kind
 
 
-async def test_unknown_scopes_are_not_found(door: Door) -> None:
+async def test_unknown_scopes_are_not_found(door: AccessControl) -> None:
     for arguments in ({"inbox_id": "inb_unknown"}, {"thread_id": "thr_unknown"}):
         with pytest.raises(Refused) as refused:
             await door.call("list_messages", **arguments)
@@ -210,7 +214,7 @@ async def test_unknown_scopes_are_not_found(door: Door) -> None:
     ],
 )
 async def test_search_is_exact_in_every_script(
-    door: Door, inbox: ThisInbox, q: str, expected: int
+    door: AccessControl, inbox: ThisInbox, q: str, expected: int
 ) -> None:
     await inbox.receive("Café", 'Straße over\na line, 100% "quoted" * 你好')
 
@@ -222,7 +226,7 @@ async def test_search_is_exact_in_every_script(
 @requirement("search:tool-thread")
 @requirement("search:tool-combined")
 async def test_the_tool_list_messages_filters_by_thread_inbox_and_text(
-    tools: Door, inbox: ThisInbox
+    tools: AccessControl, inbox: ThisInbox
 ) -> None:
     thread_id = await a_conversation(inbox)
 
@@ -237,7 +241,9 @@ async def test_the_tool_list_messages_filters_by_thread_inbox_and_text(
 @requirement("search:tool-search")
 @requirement("search:tool-search-thread")
 @requirement("search:tool-search-page")
-async def test_the_tool_search_messages_searches_and_pages(tools: Door, inbox: ThisInbox) -> None:
+async def test_the_tool_search_messages_searches_and_pages(
+    tools: AccessControl, inbox: ThisInbox
+) -> None:
     thread_id = await a_conversation(inbox)
 
     everywhere = await tools.call("search_messages", inbox_id=inbox.id, q="invoice")
@@ -250,14 +256,14 @@ async def test_the_tool_search_messages_searches_and_pages(tools: Door, inbox: T
     assert "invoice" in everywhere["results"][0]["excerpt"]
 
 
-async def test_a_search_needs_a_criterion_and_one_text(tools: Door) -> None:
+async def test_a_search_needs_a_criterion_and_one_text(tools: AccessControl) -> None:
     for arguments in ({}, {"limit": 5}, {"q": "a", "query": "b"}, {"q": " \u200b "}):
         with pytest.raises(Refused) as refused:
             await tools.call("search_messages", **arguments)
         assert "invalid_input" == refused.value.kind
 
 
-async def test_html_only_and_sent_mail_are_found(door: Door, inbox: ThisInbox) -> None:
+async def test_html_only_and_sent_mail_are_found(door: AccessControl, inbox: ThisInbox) -> None:
     await inbox.receive("Letter", None, html="<p>Dear <b>friend</b></p>")
     await door.call(
         "send_message",
@@ -272,7 +278,9 @@ async def test_html_only_and_sent_mail_are_found(door: Door, inbox: ThisInbox) -
     assert {"Letter", "Answer"} == set(subjects(page))
 
 
-async def test_a_list_row_is_small_and_marked_as_untrusted(door: Door, inbox: ThisInbox) -> None:
+async def test_a_list_row_is_small_and_marked_as_untrusted(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     await inbox.receive("Big", "long text " * 5000)
 
     page = await door.call("list_messages", inbox_id=inbox.id)

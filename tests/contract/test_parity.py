@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contract.conftest import ThisInbox
-from tests.contract.doors import Door, Refused, open_door
+from tests.contract.doors import AccessControl, Refused, open_door
 from tests.servers.postroom import Running
 
 DOORS = ("rest", "mcp-http", "mcp-stdio", "cli")
@@ -18,12 +18,12 @@ FILES = [("plan 你好.pdf", "application/pdf", b"%PDF-1.4"), ("a.txt", "text/pl
 
 
 @pytest.fixture
-async def doors(server: Running) -> AsyncIterator[dict[str, Door]]:
+async def doors(server: Running) -> AsyncIterator[dict[str, AccessControl]]:
     async with AsyncExitStack() as stack:
         yield {kind: await stack.enter_async_context(open_door(kind, server)) for kind in DOORS}
 
 
-async def answer(door: Door, tool: str, arguments: dict[str, Any]) -> str:
+async def answer(door: AccessControl, tool: str, arguments: dict[str, Any]) -> str:
     """What a door says, as text: 1 and 1.0 and true are not the same."""
     try:
         body = await door.call(tool, **arguments)
@@ -33,7 +33,7 @@ async def answer(door: Door, tool: str, arguments: dict[str, Any]) -> str:
 
 
 async def differences(
-    doors: dict[str, Door], calls: list[tuple[str, dict[str, Any]]]
+    doors: dict[str, AccessControl], calls: list[tuple[str, dict[str, Any]]]
 ) -> list[tuple[str, str, str, str]]:
     """Every call that some door answers otherwise than REST does."""
     found = []
@@ -46,7 +46,7 @@ async def differences(
     return found
 
 
-async def test_every_door_reads_the_same(doors: dict[str, Door], inbox: ThisInbox) -> None:
+async def test_every_door_reads_the_same(doors: dict[str, AccessControl], inbox: ThisInbox) -> None:
     root = await inbox.receive(
         "Plan: 'Straße' \"北京\"",
         "Shall we?\n\nAna",
@@ -86,7 +86,9 @@ async def test_every_door_reads_the_same(doors: dict[str, Door], inbox: ThisInbo
     assert [] == await differences(doors, calls)
 
 
-async def test_every_door_refuses_the_same(doors: dict[str, Door], inbox: ThisInbox) -> None:
+async def test_every_door_refuses_the_same(
+    doors: dict[str, AccessControl], inbox: ThisInbox
+) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("list_messages", {"q": "x"}),
         ("list_messages", {"inbox_id": "inb_unknown"}),
@@ -106,7 +108,7 @@ async def test_every_door_refuses_the_same(doors: dict[str, Door], inbox: ThisIn
 
 
 async def test_what_one_door_does_every_other_sees(
-    doors: dict[str, Door], inbox: ThisInbox
+    doors: dict[str, AccessControl], inbox: ThisInbox
 ) -> None:
     received = await inbox.receive("Shared")
     message_id = received["message_id"]
@@ -120,7 +122,7 @@ async def test_what_one_door_does_every_other_sees(
     assert [["Box 3"]] * 4 == [message["mailboxes"] for message in seen]
 
 
-async def test_every_door_knows_the_same(doors: dict[str, Door], inbox: ThisInbox) -> None:
+async def test_every_door_knows_the_same(doors: dict[str, AccessControl], inbox: ThisInbox) -> None:
     name = {"namespace": inbox.id}
     received = await inbox.receive("Bank", "We are paid to 7.", sender="eve@evil.example")
     link = [{"type": "source", "to": received["message_id"], "weight": 0.5}]

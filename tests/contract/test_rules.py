@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.conftest import ThisInbox
-from tests.contract.doors import Door, Refused
+from tests.contract.doors import AccessControl, Refused
 from tests.contract.requirements import requirement
 
 
@@ -20,7 +20,9 @@ then: [{{apply_label: Bookkeeping}}, mark_read, {{move: Archive}}]
 
 
 @requirement("rules:create-dry-run")
-async def test_create_rule_plans_by_default_and_saves_nothing(door: Door, inbox: ThisInbox) -> None:
+async def test_create_rule_plans_by_default_and_saves_nothing(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     received = await inbox.receive("Invoice 7")
     await inbox.receive("Lunch")
 
@@ -46,7 +48,9 @@ async def test_create_rule_plans_by_default_and_saves_nothing(door: Door, inbox:
 
 
 @requirement("rules:create")
-async def test_create_rule_saves_a_rule_that_runs_on_new_mail(door: Door, inbox: ThisInbox) -> None:
+async def test_create_rule_saves_a_rule_that_runs_on_new_mail(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     kept = await door.call("create_rule", rule_yaml=rule(inbox), dry_run=False)
 
     received = await inbox.receive("Your invoice")
@@ -73,7 +77,9 @@ async def test_create_rule_saves_a_rule_that_runs_on_new_mail(door: Door, inbox:
 
 
 @requirement("rules:create-wrong")
-async def test_a_wrong_rule_is_an_error_that_shows_the_place(door: Door, inbox: ThisInbox) -> None:
+async def test_a_wrong_rule_is_an_error_that_shows_the_place(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     with pytest.raises(Refused, match=r"line 2, column 9: unknown field `subjct`.*`subject`") as no:
         await door.call(
             "create_rule", rule_yaml="name: x\nwhen: [{subjct: {contains: x}}]\nthen: [mark_read]"
@@ -83,7 +89,7 @@ async def test_a_wrong_rule_is_an_error_that_shows_the_place(door: Door, inbox: 
 
 
 @requirement("rules:plan")
-async def test_run_rule_plan_shows_what_would_happen(door: Door, inbox: ThisInbox) -> None:
+async def test_run_rule_plan_shows_what_would_happen(door: AccessControl, inbox: ThisInbox) -> None:
     kept = await door.call("create_rule", rule_yaml=rule(inbox), dry_run=False)
     await door.call("delete_rule", rule_id=kept["id"])
     for number in range(3):
@@ -105,7 +111,9 @@ async def test_run_rule_plan_shows_what_would_happen(door: Door, inbox: ThisInbo
 
 
 @requirement("rules:apply")
-async def test_a_plan_is_applied_exactly_or_not_at_all(door: Door, inbox: ThisInbox) -> None:
+async def test_a_plan_is_applied_exactly_or_not_at_all(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     ids = [(await inbox.receive(f"Invoice {number}"))["message_id"] for number in range(2)]
     stale = await door.call("create_rule", rule_yaml=rule(inbox))
     await door.call("move_message", message_id=ids[0], destination="Projects")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.contract.conftest import ThisInbox
-from tests.contract.doors import Door, McpDoor, Refused
+from tests.contract.doors import AccessControl, McpDoor, Refused
 from tests.contract.requirements import requirement
 
 CODES = {
@@ -23,7 +23,7 @@ CODES = {
 
 
 @requirement("mail:search")
-async def test_a_search_combines_its_filters(door: Door, inbox: ThisInbox) -> None:
+async def test_a_search_combines_its_filters(door: AccessControl, inbox: ThisInbox) -> None:
     word = secrets.token_hex(8)
     march, june = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)
     first = await inbox.receive(f"Plan {word}", sender="Ana <ana@work.example>", date=march)
@@ -48,7 +48,7 @@ async def test_a_search_combines_its_filters(door: Door, inbox: ThisInbox) -> No
 
 
 @requirement("mail:search-page")
-async def test_a_search_comes_in_pages(door: Door, inbox: ThisInbox) -> None:
+async def test_a_search_comes_in_pages(door: AccessControl, inbox: ThisInbox) -> None:
     word = secrets.token_hex(8)
     for number in range(5):
         await inbox.receive(f"{word} {number}")
@@ -61,7 +61,7 @@ async def test_a_search_comes_in_pages(door: Door, inbox: ThisInbox) -> None:
 
 
 @requirement("mail:get-message")
-async def test_a_message_is_read_whole(door: Door, inbox: ThisInbox) -> None:
+async def test_a_message_is_read_whole(door: AccessControl, inbox: ThisInbox) -> None:
     received = await inbox.receive("Hello", "The text", attachments=[("a.txt", "text/plain", b"A")])
 
     message = await door.call(
@@ -78,7 +78,9 @@ async def test_a_message_is_read_whole(door: Door, inbox: ThisInbox) -> None:
 
 
 @requirement("mail:get-thread")
-async def test_a_thread_has_its_messages_oldest_first(door: Door, inbox: ThisInbox) -> None:
+async def test_a_thread_has_its_messages_oldest_first(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     first = await inbox.receive("A", message_id=f"<a@{inbox.id}>")
     second = await inbox.receive("Re: A", in_reply_to=f"<a@{inbox.id}>")
 
@@ -89,7 +91,7 @@ async def test_a_thread_has_its_messages_oldest_first(door: Door, inbox: ThisInb
 
 
 @requirement("mail:apply-label")
-async def test_a_label_is_put_on_several_messages(door: Door, inbox: ThisInbox) -> None:
+async def test_a_label_is_put_on_several_messages(door: AccessControl, inbox: ThisInbox) -> None:
     ids = [(await inbox.receive(f"Mail {n}"))["message_id"] for n in range(2)]
 
     result = await door.call("apply_label", message_ids=[*ids, "msg_none"], label="Urgent")
@@ -101,7 +103,7 @@ async def test_a_label_is_put_on_several_messages(door: Door, inbox: ThisInbox) 
 
 
 @requirement("mail:move")
-async def test_a_message_is_moved(door: Door, inbox: ThisInbox) -> None:
+async def test_a_message_is_moved(door: AccessControl, inbox: ThisInbox) -> None:
     received = await inbox.receive("Hello")
 
     await door.call("move_message", message_id=received["message_id"], destination="Projects")
@@ -112,7 +114,7 @@ async def test_a_message_is_moved(door: Door, inbox: ThisInbox) -> None:
 
 @requirement("mail:send")
 async def test_a_reply_is_sent_with_everything(
-    door: Door, inbox: ThisInbox, other: ThisInbox
+    door: AccessControl, inbox: ThisInbox, other: ThisInbox
 ) -> None:
     received = await inbox.receive("Question", sender=other.address)
 
@@ -137,7 +139,9 @@ async def test_a_reply_is_sent_with_everything(
 
 
 @requirement("mail:identities")
-async def test_the_address_of_an_inbox_is_its_first_identity(door: Door, inbox: ThisInbox) -> None:
+async def test_the_address_of_an_inbox_is_its_first_identity(
+    door: AccessControl, inbox: ThisInbox
+) -> None:
     page = await door.call("list_identities", inbox_id=inbox.id)
 
     (identity,) = page["results"]
@@ -147,7 +151,7 @@ async def test_the_address_of_an_inbox_is_its_first_identity(door: Door, inbox: 
 
 @requirement("mail:alias")
 async def test_an_alias_sends_with_its_signature_and_receives(
-    door: Door, inbox: ThisInbox, other: ThisInbox
+    door: AccessControl, inbox: ThisInbox, other: ThisInbox
 ) -> None:
     email = f"sales-{secrets.token_hex(6)}@postroom.localhost"
     alias = await door.call(
@@ -200,7 +204,7 @@ async def test_an_error_has_a_code_of_the_contract(tools: McpDoor, inbox: ThisIn
 
 
 @requirement("mail:capabilities")
-async def test_capabilities_are_told(door: Door) -> None:
+async def test_capabilities_are_told(door: AccessControl) -> None:
     told = await door.call("get_capabilities")
 
     assert ("local", True, False) == (
@@ -215,7 +219,7 @@ async def test_capabilities_are_told(door: Door) -> None:
 
 @requirement("mail:errors")
 async def test_an_id_of_another_kind_is_refused_with_the_tool_that_takes_it(
-    door: Door, inbox: ThisInbox
+    door: AccessControl, inbox: ThisInbox
 ) -> None:
     received = await inbox.receive("Hello")
     message_id, thread_id = received["message_id"], received["thread_id"]

@@ -29,7 +29,7 @@ from tests.faults.drilled import FOLDER, PATIENCE_S, PYTHONPATH, Server, server,
 from tests.mails import mail
 from tests.servers.postroom import environment
 
-MOST_SLOWER = 2.0
+MAX_SLOWER = 2.0
 _SENDERS = 4
 _PER_HOUSE = 5
 _FILES = [("note.txt", "text/plain", b"the same in every mail")]
@@ -72,9 +72,14 @@ def _p99(values: list[float]) -> float:
 class Sender(threading.Thread):
     """Brings mail at a steady pace, and remembers when each was acknowledged."""
 
-    def __init__(self, house: Server, name: int, pause_s: float, stop: threading.Event) -> None:
+    def __init__(self, services: Server, name: int, pause_s: float, stop: threading.Event) -> None:
         super().__init__(daemon=True)
-        self._house, self._name, self._pause_s, self._stopping = house, name, pause_s, stop
+        self._installation, self._name, self._pause_s, self._stopping = (
+            services,
+            name,
+            pause_s,
+            stop,
+        )
         self.may_go_on = threading.Event()
         self.may_go_on.set()
         self.acknowledged: list[str] = []
@@ -93,8 +98,13 @@ class Sender(threading.Thread):
             self._stopping.wait(max(0.0, due - time.monotonic()))
 
     def _send(self, subject: str) -> None:
-        url = f"http://127.0.0.1:{self._house.port}/v1/inbound?recipient=bo@postroom.localhost"
-        login = {"Authorization": f"Bearer {self._house.key}", "Content-Type": "message/rfc822"}
+        url = (
+            f"http://127.0.0.1:{self._installation.port}/v1/inbound?recipient=bo@postroom.localhost"
+        )
+        login = {
+            "Authorization": f"Bearer {self._installation.key}",
+            "Content-Type": "message/rfc822",
+        }
         raw = mail(subject, attachments=_FILES)
         try:
             request = urllib.request.Request(url, data=raw, headers=login)
@@ -116,9 +126,9 @@ def backed_up(
 
 def _one_house(found: Found, backups: int, per_s: float, every_s: float, defect: str) -> None:
     stop = threading.Event()
-    with tempfile.TemporaryDirectory() as name, server("none") as house:
-        house.ask("POST", "/v1/inboxes", {"username": "bo"})
-        senders = [Sender(house, n, _SENDERS / per_s, stop) for n in range(_SENDERS)]
+    with tempfile.TemporaryDirectory() as name, server("none") as services:
+        services.ask("POST", "/v1/inboxes", {"username": "bo"})
+        senders = [Sender(services, n, _SENDERS / per_s, stop) for n in range(_SENDERS)]
         for sender in senders:
             sender.start()
         stop.wait(every_s / 2)
@@ -127,7 +137,7 @@ def _one_house(found: Found, backups: int, per_s: float, every_s: float, defect:
             stop.wait(every_s)
             ended = time.monotonic()
             found.quiet_s += _during(senders, began, ended)
-            made = _one_backup(house, Path(name), senders, found, defect)
+            made = _one_backup(services, Path(name), senders, found, defect)
             found.busy_s += _during(senders, ended, made)
         stop.set()
         for sender in senders:
@@ -143,12 +153,12 @@ def _during(senders: list[Sender], began: float, ended: float) -> list[float]:
 
 
 def _one_backup(
-    house: Server, folder: Path, senders: list[Sender], found: Found, defect: str
+    services: Server, folder: Path, senders: list[Sender], found: Found, defect: str
 ) -> float:
     """Look at a backup; return when it was made."""
     kept, back = folder / "kept", folder / "back"
     least = [subject for sender in senders for subject in list(sender.acknowledged)]
-    _postroom(house.data, defect, "backup", str(kept))
+    _postroom(services.data, defect, "backup", str(kept))
     made = time.monotonic()
     for sender in senders:
         sender.may_go_on.clear()
@@ -180,7 +190,7 @@ def main() -> int:
     backups, per_s, every_s = (*given, *(100.0, 100.0, 10.0)[len(given) :])
     found = backed_up(int(backups), per_s, every_s)
     print(found)
-    return 0 if found.is_clean and found.slower <= MOST_SLOWER else 1
+    return 0 if found.is_clean and found.slower <= MAX_SLOWER else 1
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import apsw
 
-from tests.faults.drilled import Tally, twice
+from tests.faults.drilled import SharedCounters, twice
 from tests.faults.nursery import PYTHONPATH, Nursery
 from tests.servers.postroom import environment
 
@@ -30,8 +30,8 @@ def receive(folder: str, log: str, count: str, defect: str) -> None:
 
 async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
     from postroom.blobs.files import FileBlobs
-    from postroom.pipeline.house import House
-    from postroom.pipeline.ownership import own_blobs
+    from postroom.pipeline.blobs import own_blobs
+    from postroom.pipeline.services import Services
     from postroom.store.sqlite import open_store
     from tests.faults.defects import DEFECTS
     from tests.mails import deliver, mail, new_inbox
@@ -39,13 +39,13 @@ async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
     DEFECTS[defect]()
     said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     store = await open_store(folder / "postroom.db")
-    house = House(store=store, blobs=FileBlobs(folder / "blobs"))
-    await own_blobs(store, house.blobs)
+    services = Services(store=store, blobs=FileBlobs(folder / "blobs"))
+    await own_blobs(store, services.blobs)
     known = await store.inboxes_at(["bo@postroom.localhost"])
-    inbox = known.get("bo@postroom.localhost") or await new_inbox(house)
+    inbox = known.get("bo@postroom.localhost") or await new_inbox(services)
     for number in range(count):
         try:
-            await deliver(house, inbox, mail(f"drill {number}", message_id=f"<{number}@x.org>"))
+            await deliver(services, inbox, mail(f"drill {number}", message_id=f"<{number}@x.org>"))
         except Exception:  # noqa: BLE001 - whatever it is, the mail was not taken
             os.write(said, b"refused\n")
         else:
@@ -110,17 +110,17 @@ def _said(folder: Path) -> list[str]:
     return log.read_text().split() if log.exists() else []
 
 
-def _check(bench: _Bench, folder: Path, words: list[str], tally: Tally) -> None:
+def _check(bench: _Bench, folder: Path, words: list[str], outcome: SharedCounters) -> None:
     """What is there after a fault must be whole; then all is sent again, and nothing is doubled."""
-    tally.torn += bench.problems(folder)
+    outcome.torn += bench.problems(folder)
     acked = {word for word in words if word.isdigit()}
-    tally.lost += _missing(folder, acked)
+    outcome.lost += _missing(folder, acked)
     again = {word for word in bench.again(folder) if word.isdigit()}
-    tally.lost += _missing(folder, again)
-    tally.torn += bench.mails - len(again)
-    tally.doubled += twice(_stored(folder))
-    tally.acknowledged += len(acked) + len(again)
-    tally.tried += 1
+    outcome.lost += _missing(folder, again)
+    outcome.torn += bench.mails - len(again)
+    outcome.doubled += twice(_stored(folder))
+    outcome.acknowledged += len(acked) + len(again)
+    outcome.tried += 1
 
 
 def _missing(folder: Path, acked: set[str]) -> int:
@@ -133,17 +133,17 @@ def _stored(folder: Path) -> Counter[object]:
     return Counter(row[0] for row in database.execute("SELECT subject FROM messages"))
 
 
-def crash_points(most: int, defect: str = "none", *, mails: int = 20) -> Tally:
+def crash_points(most: int, defect: str = "none", *, mails: int = 20) -> SharedCounters:
     """SIGKILL at the first, second, … call of each kind, as far as a clean run has calls."""
-    tally = Tally("SIGKILL at every system call")
+    outcome = SharedCounters("SIGKILL at every system call")
     with _bench(mails, defect) as bench:
         for call in CALLS:
             for number in _points(bench, call, most):
                 with tempfile.TemporaryDirectory() as name:
                     inject = f"inject={call}:signal=SIGKILL:when={number}"
                     words = bench.traced(Path(name), ["-o", "/dev/null", "-e", inject])
-                    _check(bench, Path(name), words, tally)
-    return tally
+                    _check(bench, Path(name), words, outcome)
+    return outcome
 
 
 def _points(bench: _Bench, call: str, most: int) -> list[int]:
@@ -161,12 +161,12 @@ def _points(bench: _Bench, call: str, most: int) -> list[int]:
     return sorted({1 + round(step * (count - 1) / (most - 1)) for step in range(most)})
 
 
-def failing_syncs(most: int, defect: str = "none", *, mails: int = 100) -> Tally:
+def failing_syncs(most: int, defect: str = "none", *, mails: int = 100) -> SharedCounters:
     """EIO at the k-th sync, or from it on: nothing is acknowledged after it; a restart is clean.
 
     A disk that fails once and then works is the worse one: what it dropped is never written.
     """
-    tally = Tally("EIO at every sync, or from it on")
+    outcome = SharedCounters("EIO at every sync, or from it on")
     with _bench(mails, defect) as bench:
         for call in ("fdatasync", "fsync"):
             for turn, number in enumerate(_points(bench, call, most)):
@@ -175,6 +175,6 @@ def failing_syncs(most: int, defect: str = "none", *, mails: int = 100) -> Tally
                     words = bench.traced(Path(name), ["-o", "/dev/null", "-e", inject])
                     refused = "refused" in words
                     after = words[words.index("refused") :] if refused else []
-                    tally.lost += sum(1 for word in after if word.isdigit())
-                    _check(bench, Path(name), words, tally)
-    return tally
+                    outcome.lost += sum(1 for word in after if word.isdigit())
+                    _check(bench, Path(name), words, outcome)
+    return outcome

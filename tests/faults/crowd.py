@@ -43,9 +43,9 @@ class Heard:
 class Visitor(threading.Thread):
     """Does its round again and again, over connections of its own, until it is told to stop."""
 
-    def __init__(self, house: Server, stop: threading.Event) -> None:
+    def __init__(self, services: Server, stop: threading.Event) -> None:
         super().__init__(daemon=True)
-        self.house, self.stopping, self.heard = house, stop, Heard()
+        self.services, self.stopping, self.heard = services, stop, Heard()
 
     def run(self) -> None:
         while not self.stopping.is_set():
@@ -59,8 +59,8 @@ class Visitor(threading.Thread):
     ) -> dict[str, Any] | None:
         """A good answer; None when there was none, or another that says what to do."""
         kind = "message/rfc822" if path.startswith("/v1/inbound") else "application/json"
-        login = {"Authorization": f"Bearer {self.house.key}", "Content-Type": kind}
-        url = f"http://127.0.0.1:{self.house.port}{path}"
+        login = {"Authorization": f"Bearer {self.services.key}", "Content-Type": kind}
+        url = f"http://127.0.0.1:{self.services.port}{path}"
         request = urllib.request.Request(url, data=body, method=method, headers=login)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
@@ -83,8 +83,8 @@ class Visitor(threading.Thread):
 class Writer(Visitor):
     """Brings mail after mail, each until it is acknowledged; every fourth one sends instead."""
 
-    def __init__(self, house: Server, stop: threading.Event, name: int) -> None:
-        super().__init__(house, stop)
+    def __init__(self, services: Server, stop: threading.Event, name: int) -> None:
+        super().__init__(services, stop)
         self.prefix, self._number = f"drill w{name}n", 0
         self.is_sending = name % 4 == 3
         self.copies = 2 if self.is_sending else 1
@@ -103,16 +103,16 @@ class Writer(Visitor):
         return self.ask("POST", "/v1/inbound?recipient=bo@postroom.localhost", raw)
 
     def _send(self, subject: str) -> dict[str, Any] | None:
-        letter = {"from": "ana@postroom.localhost", "to": ["bo@postroom.localhost"]}
+        outgoing_mail = {"from": "ana@postroom.localhost", "to": ["bo@postroom.localhost"]}
         words = {"subject": subject, "body_text": "x", "idempotency_key": subject}
-        return self.ask("POST", "/v1/messages", json.dumps(letter | words).encode())
+        return self.ask("POST", "/v1/messages", json.dumps(outgoing_mail | words).encode())
 
 
 class Reader(Visitor):
     """Looks for what a writer was told is there: it must be, and not more than once."""
 
-    def __init__(self, house: Server, stop: threading.Event, writers: Sequence[Writer]) -> None:
-        super().__init__(house, stop)
+    def __init__(self, services: Server, stop: threading.Event, writers: Sequence[Writer]) -> None:
+        super().__init__(services, stop)
         self._writers = writers
 
     def round(self) -> None:
@@ -132,11 +132,11 @@ class Reader(Visitor):
 class Ruler(Visitor):
     """Plans a rule and applies the plan; what was applied is written down by its plan."""
 
-    def __init__(self, house: Server, stop: threading.Event, name: str) -> None:
-        super().__init__(house, stop)
+    def __init__(self, services: Server, stop: threading.Event, name: str) -> None:
+        super().__init__(services, stop)
         self.label = name
         body = {"rule_yaml": RULE.format(name=name), "dry_run": False}
-        made = house.ask("POST", "/v1/rules", body)
+        made = services.ask("POST", "/v1/rules", body)
         self.rule_id = str(made["id"])
 
     def round(self) -> None:
@@ -151,7 +151,7 @@ class Ruler(Visitor):
 
 
 @dataclass
-class Crowd:
+class ConnectionLimit:
     """All of them together."""
 
     writers: list[Writer]
@@ -160,12 +160,12 @@ class Crowd:
     stop: threading.Event
 
     @classmethod
-    def enter(cls, house: Server) -> Crowd:
+    def enter(cls, services: Server) -> ConnectionLimit:
         """Let them in."""
         stop = threading.Event()
-        writers = [Writer(house, stop, number) for number in range(WRITERS)]
-        readers = [Reader(house, stop, writers) for _ in range(READERS)]
-        rulers = [Ruler(house, stop, f"counted{number}") for number in range(RULERS)]
+        writers = [Writer(services, stop, number) for number in range(WRITERS)]
+        readers = [Reader(services, stop, writers) for _ in range(READERS)]
+        rulers = [Ruler(services, stop, f"counted{number}") for number in range(RULERS)]
         crowd = cls(writers, readers, rulers, stop)
         for visitor in crowd.all:
             visitor.start()

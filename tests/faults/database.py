@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from tests.faults.crowd import Crowd, Ruler
-from tests.faults.drilled import Server, Tally, server, twice
+from tests.faults.crowd import ConnectionLimit, Ruler
+from tests.faults.drilled import Server, SharedCounters, server, twice
 from tests.faults.drills import table
 from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_receiving
@@ -39,7 +39,7 @@ UNLIMITED = {
     "POSTROOM_LIMIT_REQUESTS_PER_SECOND": "50000",
     "POSTROOM_LIMIT_SENDS_PER_HOUR": "100000",
 }
-DRILLS: tuple[tuple[Callable[..., Tally], int], ...] = (
+DRILLS: tuple[tuple[Callable[..., SharedCounters], int], ...] = (
     (killed_while_receiving, 1_000),
     (killed_while_importing, 1_000),
     (killed_while_syncing, 1_000),
@@ -91,12 +91,12 @@ class Found:
 def shared(processes: int, mails: int, **settings: str) -> Found:
     """Let a crowd bring so many mails to a house of several processes, undisturbed."""
     found = Found()
-    with server("none", processes, **settings, **UNLIMITED) as house:
-        crowd = _entered(house)
+    with server("none", processes, **settings, **UNLIMITED) as services:
+        crowd = _entered(services)
         while sum(len(writer.heard.acknowledged) for writer in crowd.writers) < mails:
             crowd.stop.wait(0.1)
         crowd.leave()
-        _count(found, crowd, house)
+        _count(found, crowd, services)
     return found
 
 
@@ -144,8 +144,8 @@ def _drilled(
     url: str, disturb: Callable[[], object], times: int, every_s: float, defect: str
 ) -> Found:
     found = Found()
-    with server(defect, PROCESSES, POSTROOM_DATABASE_URL=url, **UNLIMITED) as house:
-        crowd = _entered(house)
+    with server(defect, PROCESSES, POSTROOM_DATABASE_URL=url, **UNLIMITED) as services:
+        crowd = _entered(services)
         for _ in range(times):
             crowd.stop.wait(every_s)
             disturb()
@@ -154,14 +154,14 @@ def _drilled(
             found.back_after_s.append(round(crowd.first_success(back_at), 3))
         crowd.stop.wait(every_s)
         crowd.leave()
-        _count(found, crowd, house)
+        _count(found, crowd, services)
     return found
 
 
-def _entered(house: Server) -> Crowd:
+def _entered(services: Server) -> ConnectionLimit:
     for name in ("bo", "ana"):
-        house.ask("POST", "/v1/inboxes", {"username": name})
-    return Crowd.enter(house)
+        services.ask("POST", "/v1/inboxes", {"username": name})
+    return ConnectionLimit.enter(services)
 
 
 def _plain_commit(url: str) -> float:
@@ -173,10 +173,10 @@ def _plain_commit(url: str) -> float:
     return time.monotonic() - started
 
 
-def _count(found: Found, crowd: Crowd, house: Server) -> None:
+def _count(found: Found, crowd: ConnectionLimit, services: Server) -> None:
     """Compare what the crowd was told with what is there."""
-    stored = Counter(row[0] for row in house.rows("SELECT subject FROM messages"))
-    told = Counter(row[0] for row in house.rows(RECEIVED))
+    stored = Counter(row[0] for row in services.rows("SELECT subject FROM messages"))
+    told = Counter(row[0] for row in services.rows(RECEIVED))
     for writer in crowd.writers:
         found.acknowledged += len(writer.heard.acknowledged)
         found.lost += sum(stored[s] < writer.copies for s in writer.heard.acknowledged)
@@ -190,17 +190,17 @@ def _count(found: Found, crowd: Crowd, house: Server) -> None:
         found.wrong += visitor.heard.wrong
         found.unexplained += visitor.heard.unexplained
     for ruler in crowd.rulers:
-        _count_rule(found, ruler, house)
-    found.torn += house.problems()
+        _count_rule(found, ruler, services)
+    found.torn += services.problems()
 
 
-def _count_rule(found: Found, ruler: Ruler, house: Server) -> None:
+def _count_rule(found: Found, ruler: Ruler, services: Server) -> None:
     """Each message was labelled by one plan, and each plan that was confirmed was applied."""
-    plans = {row[0] for row in house.rows(PLANS.format(rule=ruler.rule_id))}
+    plans = {row[0] for row in services.rows(PLANS.format(rule=ruler.rule_id))}
     found.plans += len(plans)
     found.lost += len(set(ruler.heard.acknowledged) - plans)
-    changed = Counter(row[0] for row in house.rows(CHANGED.format(rule=ruler.rule_id)))
-    labelled = Counter(row[0] for row in house.rows(LABELLED.format(label=ruler.label)))
+    changed = Counter(row[0] for row in services.rows(CHANGED.format(rule=ruler.rule_id)))
+    labelled = Counter(row[0] for row in services.rows(LABELLED.format(label=ruler.label)))
     found.doubled += twice(changed) + twice(labelled)
     if not found.stored == len(changed) == len(labelled):
         found.wrong.append(f"{found.stored} mails, {len(changed)} planned, {len(labelled)} done")
@@ -223,7 +223,7 @@ def main() -> int:
             if scale
         ]
     print(table(tallies))
-    return 0 if is_good and all(tally.is_clean for tally in tallies) else 1
+    return 0 if is_good and all(outcome.is_clean for outcome in tallies) else 1
 
 
 if __name__ == "__main__":

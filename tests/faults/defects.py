@@ -18,11 +18,11 @@ from typing import Any
 
 def ack_before_commit() -> None:
     """250 is said before the mail is stored."""
-    from postroom.surfaces.smtp.taking import Taking
+    from postroom.surfaces.smtp.delivery import Delivery
 
-    stored = Taking._stored
+    stored = Delivery._stored
 
-    async def hasty(self: Taking, mail: Any, content: Any) -> list[str]:
+    async def hasty(self: Delivery, mail: Any, content: Any) -> list[str]:
         async def later() -> None:
             await asyncio.sleep(0.2)
             await stored(self, mail, content)
@@ -30,7 +30,7 @@ def ack_before_commit() -> None:
         _tasks.append(asyncio.create_task(later()))
         return ["250 2.0.0 stored, honestly"]
 
-    Taking._stored = hasty  # type: ignore[method-assign]
+    Delivery._stored = hasty  # type: ignore[method-assign]
 
 
 def forget_the_handing_over() -> None:
@@ -40,14 +40,14 @@ def forget_the_handing_over() -> None:
     async def forgetful(self: SqlStore, job: Any, accepted: Any) -> bool:
         return True
 
-    SqlStore.begin_handing_over = forgetful  # type: ignore[method-assign]
+    SqlStore.begin_transmission = forgetful  # type: ignore[method-assign]
 
 
 def keep_every_repeat() -> None:
     """A mail that comes again is stored again."""
-    from postroom.store.sql import adding
+    from postroom.store.sql.messages import message_insert
 
-    adding._known = lambda tx, message, inbox: (None, message.defects)  # type: ignore[assignment]
+    message_insert._duplicate = lambda tx, message, inbox: (None, message.defects)  # type: ignore[assignment]
 
 
 def send_what_is_unknown_again() -> None:
@@ -70,7 +70,7 @@ def send_what_is_unknown_again() -> None:
 
 def forget_keys() -> None:
     """No send is known from before."""
-    from postroom.store.sql import sends
+    from postroom.store.sql.outbox import sends
 
     sends.earlier_send = lambda *args, **kwargs: None
     sends.INSERT_SEND = sends.INSERT_SEND.replace(":key", "NULL")
@@ -79,7 +79,7 @@ def forget_keys() -> None:
 def answer_anyone() -> None:
     """An automatic answer goes to machines too."""
     from postroom.operations import sending
-    from postroom.store.sql import sends
+    from postroom.store.sql.outbox import sends
 
     async def never(*_: Any) -> None:
         """Everybody may be answered."""
@@ -90,15 +90,15 @@ def answer_anyone() -> None:
 
 def accept_when_full() -> None:
     """What could not be stored for want of room is acknowledged."""
-    from postroom.surfaces.smtp.taking import Taking
+    from postroom.surfaces.smtp.delivery import Delivery
 
-    answers = Taking.answers
+    answers = Delivery.answers
 
-    async def polite(self: Taking, mail: Any, spool: Any) -> list[str]:
+    async def polite(self: Delivery, mail: Any, spool: Any) -> list[str]:
         said = await answers(self, mail, spool)
         return ["250 2.0.0 as you like" if words.startswith("452") else words for words in said]
 
-    Taking.answers = polite  # type: ignore[method-assign]
+    Delivery.answers = polite  # type: ignore[method-assign]
 
 
 def never_sync() -> None:
@@ -153,12 +153,12 @@ def store_bytes_last() -> None:
 
 def tell_afterwards() -> None:
     """A webhook is told once it is written down that it was."""
-    from postroom.model.webhook import Posted
+    from postroom.model.event import Posted
     from postroom.pipeline.webhooks import Webhooks
 
     async def hasty(self: Webhooks, job: Any) -> None:
-        now, told = self.house.clock(), Posted(200, "told, honestly")
-        await self.house.store.settle_webhook(job, told, now=now, next_at=None)
+        now, told = self.services.clock(), Posted(200, "told, honestly")
+        await self.services.store.settle_webhook(job, told, now=now, next_at=None)
         await self._post(job)
 
     Webhooks._tell = hasty  # type: ignore[method-assign]
@@ -166,14 +166,14 @@ def tell_afterwards() -> None:
 
 def never_wait() -> None:
     """Mail goes out whatever its time."""
-    from postroom.store.sql import outbox_claims
+    from postroom.store.sql.outbox import claims
 
-    outbox_claims.DUE = outbox_claims.DUE.replace("o.next_at <= :now OR", "1 = 1 OR")
+    claims.DUE = claims.DUE.replace("o.next_at <= :now OR", "1 = 1 OR")
 
 
 def remember_the_place_first() -> None:
     """How far an account was read is written down before its mail is."""
-    from postroom.pipeline.pulling import Pull
+    from postroom.pipeline.sync.pull import Pull
 
     fetch = Pull._fetch
 
@@ -189,23 +189,23 @@ def copy_the_file() -> None:
     """A backup takes the file of the database and not what is beside it."""
     import shutil
 
-    from postroom.store.sqlite import backup
+    from postroom.store.maintenance import database_files
 
-    backup.copy_database = shutil.copyfile  # type: ignore[assignment]
+    database_files.copy_database = shutil.copyfile  # type: ignore[assignment]
 
 
 def confirm_early() -> None:
     """PostgreSQL confirms a commit before it is on disk."""
-    from postroom.store.postgres import hosts
+    from postroom.store.postgres import health
 
-    connect = hosts.connect
+    connect = health.connect
 
     def careless(url: str) -> Any:
         connection = connect(url)
         connection.execute("SET synchronous_commit = off")
         return connection
 
-    hosts.connect = careless
+    health.connect = careless
 
 
 LEASE_S = 4
@@ -228,8 +228,9 @@ DEFECTS = {
 def leave_quickly() -> None:
     """Let claims of the dead end soon, and lots be small: a drill meets more in less time."""
     from postroom.app import App
-    from postroom.pipeline import fetching, syncing, webhooks
     from postroom.pipeline import outbox as pipeline
+    from postroom.pipeline import webhooks
+    from postroom.pipeline.sync import fetch, scheduler
 
     outbox = App.outbox
 
@@ -239,9 +240,9 @@ def leave_quickly() -> None:
     App.outbox = impatient  # type: ignore[method-assign]
     pipeline.RENEW_S = 1.0
     webhooks.LEASE = timedelta(seconds=LEASE_S)
-    webhooks.LOOK_AGAIN_S = 1.0
-    syncing.LEASE, syncing.RENEW_S = timedelta(seconds=1), 0.3
-    fetching.BATCH_MAILS = 3
+    webhooks.MAX_WAIT_S = 1.0
+    scheduler.LEASE, scheduler.RENEW_S = timedelta(seconds=1), 0.3
+    fetch.BATCH_MAILS = 3
 
 
 def run(defect: str, *words: str) -> None:

@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.faults.drilled import Server, Tally, send_all, server, twice, until_traced
+from tests.faults.drilled import Server, SharedCounters, send_all, server, twice, until_traced
 from tests.mails import mail
 
 
-def full_disk(rounds: int, defect: str = "none") -> Tally:
+def full_disk(rounds: int, defect: str = "none") -> SharedCounters:
     """A full disk: 452, reads go on, and there is room again without a restart. Needs root.
 
     It is the disk of everything, and the next time the disk of the files alone.
     """
-    tally = Tally("disk full (tmpfs of 24 MB)")
+    outcome = SharedCounters("disk full (tmpfs of 24 MB)")
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as name:
             data = Path(name) / "data"
@@ -31,13 +31,13 @@ def full_disk(rounds: int, defect: str = "none") -> Tally:
             words = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "drill", str(disk)]
             subprocess.run(words, check=True)
             try:
-                _fill(data, disk / "ballast", tally, defect)
+                _fill(data, disk / "ballast", outcome, defect)
             finally:
                 subprocess.run(["umount", "-l", str(disk)], check=True)
-    return tally
+    return outcome
 
 
-def _fill(data: Path, ballast: Path, tally: Tally, defect: str) -> None:
+def _fill(data: Path, ballast: Path, outcome: SharedCounters, defect: str) -> None:
     ballast.write_bytes(b"x" * 8 * 2**20)
     running = Server(data, defect)
     try:
@@ -46,17 +46,17 @@ def _fill(data: Path, ballast: Path, tally: Tally, defect: str) -> None:
         raws = _large_mails(120)
         replies = asyncio.run(send_all(running.smtp, raws))
         refused = [n for n, reply in enumerate(replies) if not reply.startswith(b"250")]
-        tally.torn += sum(1 for n in refused if not replies[n].startswith(b"452 4.3.1"))
-        tally.torn += 0 if refused else 1
-        tally.torn += _says(running, ready=503, receive=507)
-        tally.torn += _tool_says(running) != "storage_full"
-        tally.torn += running.ask("GET", "/v1/search/messages?q=drill")["total"] == 0
+        outcome.torn += sum(1 for n in refused if not replies[n].startswith(b"452 4.3.1"))
+        outcome.torn += 0 if refused else 1
+        outcome.torn += _says(running, ready=503, receive=507)
+        outcome.torn += _tool_says(running) != "storage_full"
+        outcome.torn += running.ask("GET", "/v1/search/messages?q=drill")["total"] == 0
         ballast.unlink()
         again = asyncio.run(send_all(running.smtp, [raws[n] for n in refused[:5]]))
-        tally.torn += sum(1 for reply in again if not reply.startswith(b"250"))
-        tally.torn += _says(running, ready=200, receive=201)
+        outcome.torn += sum(1 for reply in again if not reply.startswith(b"250"))
+        outcome.torn += _says(running, ready=200, receive=201)
         acked = [n for n in range(len(raws)) if n not in refused] + refused[:5]
-        _compare(running, tally, acked)
+        _compare(running, outcome, acked)
     finally:
         running.close()
 
@@ -87,8 +87,12 @@ def _until_looked(running: Server, ready: int) -> None:
 
 def _tool_says(running: Server) -> str | None:
     """The kind of error that an agent is told when it wants to send; none if it is sent."""
-    letter = {"to": ["bo@postroom.localhost"], "subject": "probe", "body_text": _text(100_000)}
-    asked = {"name": "send_message", "arguments": letter}
+    outgoing_mail = {
+        "to": ["bo@postroom.localhost"],
+        "subject": "probe",
+        "body_text": _text(100_000),
+    }
+    asked = {"name": "send_message", "arguments": outgoing_mail}
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
     result: Any = running.ask("POST", "/mcp", call)["result"]
     return result["structuredContent"]["error"]["details"]["kind"] if result["isError"] else None
@@ -98,18 +102,18 @@ def _text(count: int) -> str:
     return secrets.token_hex(count)
 
 
-def _compare(running: Server, tally: Tally, acked: list[int]) -> None:
+def _compare(running: Server, outcome: SharedCounters, acked: list[int]) -> None:
     stored = Counter(row[0] for row in running.rows("SELECT subject FROM messages"))
-    tally.tried += 1
-    tally.acknowledged += len(acked)
-    tally.lost += sum(1 for n in acked if not stored[f"drill {n}"])
-    tally.doubled += twice(Counter({k: v for k, v in stored.items() if k != "probe"}))
-    tally.torn += running.problems()
+    outcome.tried += 1
+    outcome.acknowledged += len(acked)
+    outcome.lost += sum(1 for n in acked if not stored[f"drill {n}"])
+    outcome.doubled += twice(Counter({k: v for k, v in stored.items() if k != "probe"}))
+    outcome.torn += running.problems()
 
 
-def broken_disk(rounds: int, defect: str = "none") -> Tally:
+def broken_disk(rounds: int, defect: str = "none") -> SharedCounters:
     """Every sync fails from some moment on: nothing is acknowledged until a restart."""
-    tally = Tally("disk broken under a running server")
+    outcome = SharedCounters("disk broken under a running server")
     for number in range(rounds):
         with server(defect) as running:
             running.ask("POST", "/v1/inboxes", {"username": "bo"})
@@ -117,15 +121,15 @@ def broken_disk(rounds: int, defect: str = "none") -> Tally:
             before = asyncio.run(send_all(running.smtp, raws[:5]))
             with _failing(running):
                 during = asyncio.run(send_all(running.smtp, raws[5:]))
-                tally.torn += _says(running, ready=503, receive=500)
-            tally.lost += sum(1 for reply in during if reply.startswith(b"250"))
-            tally.torn += sum(1 for reply in during if not reply.startswith(b"451 4.3.0"))
+                outcome.torn += _says(running, ready=503, receive=500)
+            outcome.lost += sum(1 for reply in during if reply.startswith(b"250"))
+            outcome.torn += sum(1 for reply in during if not reply.startswith(b"451 4.3.0"))
             running.kill()
             running.start()
             again = asyncio.run(send_all(running.smtp, raws))
-            tally.torn += sum(1 for reply in (*before, *again) if not reply.startswith(b"250"))
-            _compare(running, tally, list(range(len(raws))))
-    return tally
+            outcome.torn += sum(1 for reply in (*before, *again) if not reply.startswith(b"250"))
+            _compare(running, outcome, list(range(len(raws))))
+    return outcome
 
 
 @contextmanager

@@ -30,7 +30,7 @@ PATIENCE_S = 300
 
 
 @dataclass
-class Tally:
+class SharedCounters:
     """What a drill found."""
 
     name: str

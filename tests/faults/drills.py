@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tests.faults.answering import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
-from tests.faults.drilled import Tally
+from tests.faults.drilled import SharedCounters
 from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
 from tests.faults.scheduling import killed_before_their_time
@@ -22,7 +22,7 @@ from tests.faults.sending import killed_while_sending, lost_answers, one_key, st
 from tests.faults.syncing import killed_while_syncing
 from tests.faults.telling import killed_while_telling
 
-DRILLS: tuple[tuple[Callable[[int], Tally], int], ...] = (
+DRILLS: tuple[tuple[Callable[[int], SharedCounters], int], ...] = (
     (killed_while_receiving, 1_000),
     (killed_while_posting, 500),
     (killed_while_importing, 1_000),
@@ -42,7 +42,7 @@ DRILLS: tuple[tuple[Callable[[int], Tally], int], ...] = (
 """Each drill, and how much of it is a full run."""
 
 
-def table(tallies: list[Tally]) -> str:
+def table(tallies: list[SharedCounters]) -> str:
     """What was found, as Markdown."""
     rows = [("drill", "tried", "acknowledged", "lost", "doubled", "torn")]
     rows += [
@@ -68,7 +68,7 @@ def main() -> int:
         tallies.append(drill(max(2, round(full * given.scale))))
         print(tallies[-1], flush=True)
     print(table(tallies))
-    return 0 if all(tally.is_clean for tally in tallies) else 1
+    return 0 if all(outcome.is_clean for outcome in tallies) else 1
 
 
 if __name__ == "__main__":

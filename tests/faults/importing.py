@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.faults.drilled import Server, Tally, twice
+from tests.faults.drilled import Server, SharedCounters, twice
 from tests.faults.nursery import PYTHONPATH, Nursery
 from tests.mails import mail
 from tests.servers.postroom import environment
@@ -23,22 +23,24 @@ _FROM = b"From ana@example.com Fri Jan  2 03:04:05 2026\n"
 _WORDS = ("--inbox", "bo@postroom.localhost", "--create", "--batch", "1", "--verbose")
 
 
-def killed_while_importing(rounds: int, defect: str = "none", seed: int = 4, **extra: str) -> Tally:
+def killed_while_importing(
+    rounds: int, defect: str = "none", seed: int = 4, **extra: str
+) -> SharedCounters:
     """Kill -9 after a random number of mails that an import has told of; then import again."""
-    tally, chance = Tally("kill -9 while importing (mbox)"), random.Random(seed)
+    outcome, chance = SharedCounters("kill -9 while importing (mbox)"), random.Random(seed)
     with TemporaryDirectory() as name, closing(_Importer(Path(name), defect, extra)) as importer:
         for number in range(rounds):
             subjects = [f"drill {number * MAILS + n}" for n in range(MAILS)]
             importer.write(subjects)
             told = importer.run(kill_after=chance.randint(1, MAILS - 1))
-            tally.lost += len(set(subjects[:told]) - set(importer.stored()))
+            outcome.lost += len(set(subjects[:told]) - set(importer.stored()))
             importer.run(kill_after=None)
-            tally.lost += len(set(subjects) - set(importer.stored()))
-            tally.acknowledged += MAILS
-            tally.tried += 1
-        tally.doubled = twice(importer.stored())
-        tally.torn = importer.problems()
-    return tally
+            outcome.lost += len(set(subjects) - set(importer.stored()))
+            outcome.acknowledged += MAILS
+            outcome.tried += 1
+        outcome.doubled = twice(importer.stored())
+        outcome.torn = importer.problems()
+    return outcome
 
 
 @dataclass
@@ -72,13 +74,13 @@ class _Importer:
         return told
 
     def stored(self) -> Counter[object]:
-        return Counter(row[0] for row in self._house.rows("SELECT subject FROM messages"))
+        return Counter(row[0] for row in self._installation.rows("SELECT subject FROM messages"))
 
     def problems(self) -> int:
-        return self._house.problems()
+        return self._installation.problems()
 
     @property
-    def _house(self) -> Server:
+    def _installation(self) -> Server:
         return Server(self.folder / "data", **self.extra)
 
     def close(self) -> None:

@@ -19,13 +19,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import ClassVar
 
 FOLDER = Path(__file__).parents[2]
 PYTHONPATH = f"{FOLDER / 'src'}{os.pathsep}{FOLDER}"
 _MODULES = (
     "postroom.app", "postroom.blobs.files", "postroom.providers.smtp.relay",
-    "postroom.providers.imap.account", "postroom.store.postgres",
-    "postroom.store.sqlite", "postroom.surfaces.cli.serving", "postroom.surfaces.cli.transfer",
+    "postroom.providers.imap.provider", "postroom.store.postgres",
+    "postroom.store.sqlite", "postroom.surfaces.cli.serve", "postroom.surfaces.cli.transfer",
     "postroom.surfaces.cli.verify",
     "postroom.surfaces.mcp.server", "postroom.surfaces.rest.server",
     "postroom.surfaces.smtp.server", "tests.faults.defects", "tests.faults.crashes",
@@ -33,7 +34,12 @@ _MODULES = (
 
 
 class Nursery:
-    """Keeps one process at a time; the first start is a cold one, the others are forks."""
+    """Keeps one process at a time; the first start is a cold one, the others are forks.
+
+    What has been opened for one is used by the next.
+    """
+
+    _idle: ClassVar[list[subprocess.Popen[str]]] = []
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -70,13 +76,16 @@ class Nursery:
         self.wait()
 
     def close(self) -> None:
-        """End the last one and everything that was started for it."""
+        """End the last one."""
         if self._process is not None:
-            self._process.communicate()
-            self._process = None
+            self.end(signal.SIGKILL)
+            self._idle.append(self._process)
+            self._process, self.pid = None, 0
 
     def _ask(self, *wish: object) -> object:
-        process = self._process = self._process or _open()
+        if self._process is None:
+            self._process = self._idle.pop() if self._idle else _open()
+        process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(wish) + "\n")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from tests.faults.drilled import PATIENCE_S, Server, Tally, connect, server, twice
+from tests.faults.drilled import PATIENCE_S, Server, SharedCounters, connect, server, twice
 from tests.mails import mail
 
 CONNECTIONS = 4
@@ -69,22 +69,26 @@ def over_rest(running: Server, mails: Sequence[bytes], stop_after: int) -> set[i
     return acked
 
 
-def killed_while_receiving(rounds: int, defect: str = "none", seed: int = 1, **extra: str) -> Tally:
+def killed_while_receiving(
+    rounds: int, defect: str = "none", seed: int = 1, **extra: str
+) -> SharedCounters:
     """Over SMTP; see `_killed`."""
     return _killed("kill -9 while receiving (SMTP)", over_smtp, rounds, defect, seed, **extra)
 
 
-def killed_while_posting(rounds: int, defect: str = "none", seed: int = 2) -> Tally:
+def killed_while_posting(rounds: int, defect: str = "none", seed: int = 2) -> SharedCounters:
     """Over REST; see `_killed`."""
     return _killed("kill -9 while receiving (REST)", over_rest, rounds, defect, seed)
 
 
-def _killed(name: str, send: Send, rounds: int, defect: str, seed: int, **extra: str) -> Tally:
+def _killed(
+    name: str, send: Send, rounds: int, defect: str, seed: int, **extra: str
+) -> SharedCounters:
     """Kill -9 after a random number of acknowledgements; the sender repeats its last five.
 
     It also repeats whatever was not acknowledged before something else that was.
     """
-    tally, chance = Tally(name), random.Random(seed)
+    outcome, chance = SharedCounters(name), random.Random(seed)
     mails = [mail(f"drill {number}").replace(b"\n", b"\r\n") for number in range(rounds * 40)]
     acked: set[int] = set()
     with server(defect, **extra) as running:
@@ -96,15 +100,15 @@ def _killed(name: str, send: Send, rounds: int, defect: str, seed: int, **extra:
             acked |= {start + number for number in heard}
             running.kill()
             running.start()
-            tally.tried += 1
-        _count(running, tally, acked)
-    return tally
+            outcome.tried += 1
+        _count(running, outcome, acked)
+    return outcome
 
 
-def _count(running: Server, tally: Tally, acked: set[int]) -> None:
+def _count(running: Server, outcome: SharedCounters, acked: set[int]) -> None:
     stored = Counter(row[0] for row in running.rows("SELECT subject FROM messages"))
     told = running.rows("SELECT message FROM events WHERE type LIKE '%received'")
-    tally.acknowledged = len(acked)
-    tally.lost = sum(1 for number in acked if not stored[f"drill {number}"])
-    tally.doubled = twice(stored) + twice(Counter(row[0] for row in told))
-    tally.torn = running.problems()
+    outcome.acknowledged = len(acked)
+    outcome.lost = sum(1 for number in acked if not stored[f"drill {number}"])
+    outcome.doubled = twice(stored) + twice(Counter(row[0] for row in told))
+    outcome.torn = running.problems()

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from tests.faults.drilled import Server, Tally, server, twice
+from tests.faults.drilled import Server, SharedCounters, server, twice
 from tests.faults.sending import lost_among, settle, subject_of
 from tests.servers.relay import Relay, relaying
 
@@ -17,13 +17,15 @@ LATEST_S = 6.0
 TOO_EARLY_S = 1.0
 
 
-def killed_before_their_time(rounds: int, defect: str = "none", seed: int = 5) -> Tally:
+def killed_before_their_time(rounds: int, defect: str = "none", seed: int = 5) -> SharedCounters:
     """Kill -9 while scheduled mail waits or goes out: each goes once, and none before its time."""
     return asyncio.run(_killed_before_their_time(rounds, defect, random.Random(seed)))
 
 
-async def _killed_before_their_time(rounds: int, defect: str, chance: random.Random) -> Tally:
-    tally = Tally("kill -9 while scheduled mail waits")
+async def _killed_before_their_time(
+    rounds: int, defect: str, chance: random.Random
+) -> SharedCounters:
+    outcome = SharedCounters("kill -9 while scheduled mail waits")
     due: dict[str, datetime] = {}
     sent: list[str] = []
     async with relaying() as relay:
@@ -36,20 +38,20 @@ async def _killed_before_their_time(rounds: int, defect: str, chance: random.Ran
                     sent.append(await asyncio.to_thread(_schedule, running, list(due)[-1], at))
                 await asyncio.to_thread(running.kill)
                 await asyncio.to_thread(running.start)
-                tally.tried += 1
+                outcome.tried += 1
             await settle(running, sent)
-            tally.acknowledged = len(sent)
+            outcome.acknowledged = len(sent)
             taken = Counter(subject_of(mail.data) for mail in relay.mails)
-            tally.lost = await lost_among(running, sent, taken)
-            tally.doubled = twice(taken)
-            tally.torn = _early(relay, due)
-            tally.torn += await asyncio.to_thread(running.problems)
-    return tally
+            outcome.lost = await lost_among(running, sent, taken)
+            outcome.doubled = twice(taken)
+            outcome.torn = _early(relay, due)
+            outcome.torn += await asyncio.to_thread(running.problems)
+    return outcome
 
 
 def _schedule(running: Server, subject: str, at: datetime) -> str:
-    letter = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
-    draft = running.ask("POST", "/v1/drafts", {**letter, "send_at": at.isoformat()})
+    outgoing_mail = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
+    draft = running.ask("POST", "/v1/drafts", {**outgoing_mail, "send_at": at.isoformat()})
     return str(running.ask("POST", f"/v1/drafts/{draft['id']}/send", {})["message_id"])
 
 

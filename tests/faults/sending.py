@@ -9,34 +9,34 @@ from collections import Counter
 from contextlib import suppress
 
 from tests.faults.defects import LEASE_S
-from tests.faults.drilled import PATIENCE_S, Server, Tally, server, twice
+from tests.faults.drilled import PATIENCE_S, Server, SharedCounters, server, twice
 from tests.servers.relay import CUT, Part, Relay, Reply, relaying
 
 STAGES = ("MAIL", "RCPT", "DATA", "DOT", "after")
 
 
-def killed_while_sending(rounds: int, defect: str = "none", **extra: str) -> Tally:
+def killed_while_sending(rounds: int, defect: str = "none", **extra: str) -> SharedCounters:
     """Kill -9 at each stage of handing a mail over; callers repeat with the same key."""
     return asyncio.run(_killed_while_sending(rounds, defect, **extra))
 
 
-async def _killed_while_sending(rounds: int, defect: str, **extra: str) -> Tally:
-    tally = Tally("kill -9 while sending, same key again")
+async def _killed_while_sending(rounds: int, defect: str, **extra: str) -> SharedCounters:
+    outcome = SharedCounters("kill -9 while sending, same key again")
     async with relaying() as relay:
         with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
             sent: list[str] = []
             for number in range(rounds):
                 sent.append(await _one_send(running, relay, number, STAGES[number % len(STAGES)]))
-                tally.tried += 1
+                outcome.tried += 1
             await settle(running, sent)
             taken = Counter(subject_of(m.data) for m in relay.mails)
-            tally.acknowledged = len(sent)
-            tally.doubled = twice(taken)
-            tally.doubled += len(sent) - len(set(sent))
-            tally.lost = await lost_among(running, sent, taken)
-            tally.torn = await asyncio.to_thread(running.problems)
-    return tally
+            outcome.acknowledged = len(sent)
+            outcome.doubled = twice(taken)
+            outcome.doubled += len(sent) - len(set(sent))
+            outcome.lost = await lost_among(running, sent, taken)
+            outcome.torn = await asyncio.to_thread(running.problems)
+    return outcome
 
 
 def subject_of(data: bytes) -> str:
@@ -54,7 +54,7 @@ async def _one_send(running: Server, relay: Relay, number: int, stage: str) -> s
         return b"250 2.0.0 ok" if stage != "DATA" else b"354 go ahead"
 
     relay.script = {} if stage == "after" else {stage: at_stage}
-    letter = {
+    outgoing_mail = {
         "to": ["ana@example.com"],
         "subject": f"drill {number}",
         "body_text": "x",
@@ -62,7 +62,7 @@ async def _one_send(running: Server, relay: Relay, number: int, stage: str) -> s
     }
     answer: dict[str, object] = {}
     with suppress(OSError, urllib.error.URLError):
-        answer = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
+        answer = await asyncio.to_thread(running.ask, "POST", "/v1/messages", outgoing_mail)
     if stage == "after":
         await asyncio.sleep(0.05)
         running.kill()
@@ -72,7 +72,7 @@ async def _one_send(running: Server, relay: Relay, number: int, stage: str) -> s
     relay.script = {}
     running.kill()
     await asyncio.to_thread(running.start)
-    again = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
+    again = await asyncio.to_thread(running.ask, "POST", "/v1/messages", outgoing_mail)
     assert not answer or answer["message_id"] == again["message_id"]
     return str(again["message_id"])
 
@@ -116,27 +116,27 @@ def _peers(most: int) -> list[tuple[str, Reply]]:
     return peers[::step]
 
 
-def strange_relays(most: int, defect: str = "none", **extra: str) -> Tally:
+def strange_relays(most: int, defect: str = "none", **extra: str) -> SharedCounters:
     """A relay says anything at any stage, then recovers: each mail is out once, or we said why."""
     return asyncio.run(_strange_relays(most, defect, **extra))
 
 
-async def _strange_relays(most: int, defect: str, **extra: str) -> Tally:
-    tally = Tally("relays that say anything, cut anywhere")
+async def _strange_relays(most: int, defect: str, **extra: str) -> SharedCounters:
+    outcome = SharedCounters("relays that say anything, cut anywhere")
     async with relaying() as relay:
         with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
             for number, (stage, reply) in enumerate(_peers(most)):
                 relay.script = {stage: reply}
                 relay.hang_up()
-                await _one_mail(running, relay, f"drill {number}", tally)
-            tally.torn += await asyncio.to_thread(running.problems)
-    return tally
+                await _one_mail(running, relay, f"drill {number}", outcome)
+            outcome.torn += await asyncio.to_thread(running.problems)
+    return outcome
 
 
-async def _one_mail(running: Server, relay: Relay, subject: str, tally: Tally) -> None:
-    letter = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
-    sent = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
+async def _one_mail(running: Server, relay: Relay, subject: str, outcome: SharedCounters) -> None:
+    outgoing_mail = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
+    sent = await asyncio.to_thread(running.ask, "POST", "/v1/messages", outgoing_mail)
     message_id, said = str(sent["message_id"]), await _said(running, str(sent["message_id"]))
     relay.script = {}
     if said == "queued":
@@ -145,17 +145,17 @@ async def _one_mail(running: Server, relay: Relay, subject: str, tally: Tally) -
         said = await asyncio.to_thread(_status, running, message_id)
     # What the relay took but refused or said nothing about is no copy that anybody gets.
     copies = sum(1 for m in relay.mails if subject_of(m.data) == subject and m.is_taken)
-    tally.tried += 1
-    tally.acknowledged += 1
-    tally.lost += said == "queued" or (said == "sent" and not copies)
-    tally.doubled += max(0, copies - 1) + (said == "failed" and copies)
+    outcome.tried += 1
+    outcome.acknowledged += 1
+    outcome.lost += said == "queued" or (said == "sent" and not copies)
+    outcome.doubled += max(0, copies - 1) + (said == "failed" and copies)
 
 
 LOST: tuple[Reply, ...] = (CUT, Part(b"2"), Part(b"250"), Part(b"250 2.0.0 queued as"))
 """What is left of the answer to a whole mail when the connection ends."""
 
 
-def lost_answers(rounds: int, defect: str = "none", **extra: str) -> Tally:
+def lost_answers(rounds: int, defect: str = "none", **extra: str) -> SharedCounters:
     """The relay has the mail and its answer is lost: it is unknown, and out once, whatever comes.
 
     Whatever comes: the next mail, a restart, and the same call again without a key.
@@ -163,14 +163,14 @@ def lost_answers(rounds: int, defect: str = "none", **extra: str) -> Tally:
     return asyncio.run(_lost_answers(rounds, defect, **extra))
 
 
-async def _lost_answers(rounds: int, defect: str, **extra: str) -> Tally:
-    tally = Tally("the answer of the relay is lost")
+async def _lost_answers(rounds: int, defect: str, **extra: str) -> SharedCounters:
+    outcome = SharedCounters("the answer of the relay is lost")
     async with relaying() as relay:
         with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
             for number in range(rounds):
                 relay.script = {"DOT": LOST[number % len(LOST)]}
-                await _one_lost(running, f"drill {number}", tally)
+                await _one_lost(running, f"drill {number}", outcome)
                 relay.script = {}
                 if number % 25 == 3:
                     await asyncio.to_thread(running.kill)
@@ -178,19 +178,21 @@ async def _lost_answers(rounds: int, defect: str, **extra: str) -> Tally:
             last = {"to": ["ana@example.com"], "subject": "last", "body_text": "x", "wait_s": 30}
             await asyncio.to_thread(running.ask, "POST", "/v1/messages", last)
             taken = Counter(subject_of(m.data) for m in relay.mails)
-            tally.lost += sum(1 for number in range(rounds) if not taken[f"drill {number}"])
-            tally.doubled += twice(taken)
-            tally.torn += await asyncio.to_thread(running.problems)
-    return tally
+            outcome.lost += sum(1 for number in range(rounds) if not taken[f"drill {number}"])
+            outcome.doubled += twice(taken)
+            outcome.torn += await asyncio.to_thread(running.problems)
+    return outcome
 
 
-async def _one_lost(running: Server, subject: str, tally: Tally) -> None:
-    letter = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
-    sent = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter | {"wait_s": 10})
-    again = await asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
-    tally.tried += 1
-    tally.acknowledged += 1
-    tally.torn += (sent["status"] != "unknown") + (again["message_id"] != sent["message_id"])
+async def _one_lost(running: Server, subject: str, outcome: SharedCounters) -> None:
+    outgoing_mail = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
+    sent = await asyncio.to_thread(
+        running.ask, "POST", "/v1/messages", outgoing_mail | {"wait_s": 10}
+    )
+    again = await asyncio.to_thread(running.ask, "POST", "/v1/messages", outgoing_mail)
+    outcome.tried += 1
+    outcome.acknowledged += 1
+    outcome.torn += (sent["status"] != "unknown") + (again["message_id"] != sent["message_id"])
 
 
 async def _said(running: Server, message_id: str) -> str:
@@ -205,30 +207,34 @@ async def _said(running: Server, message_id: str) -> str:
     return await asyncio.to_thread(_status, running, message_id)
 
 
-def one_key(rounds: int, defect: str = "none", **extra: str) -> Tally:
+def one_key(rounds: int, defect: str = "none", **extra: str) -> SharedCounters:
     """Fifty callers send with one key at the same time."""
     return asyncio.run(_one_key(rounds, defect, **extra))
 
 
-async def _one_key(rounds: int, defect: str, **extra: str) -> Tally:
-    tally = Tally("50 callers with one key")
+async def _one_key(rounds: int, defect: str, **extra: str) -> SharedCounters:
+    outcome = SharedCounters("50 callers with one key")
     async with relaying() as relay:
         with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
             for number in range(rounds):
-                letter = {"to": ["ana@example.com"], "subject": f"drill {number}", "wait_s": 10}
-                letter |= {"body_text": "x", "idempotency_key": f"key {number}"}
+                outgoing_mail = {
+                    "to": ["ana@example.com"],
+                    "subject": f"drill {number}",
+                    "wait_s": 10,
+                }
+                outgoing_mail |= {"body_text": "x", "idempotency_key": f"key {number}"}
                 answers = await asyncio.gather(
                     *(
-                        asyncio.to_thread(running.ask, "POST", "/v1/messages", letter)
+                        asyncio.to_thread(running.ask, "POST", "/v1/messages", outgoing_mail)
                         for _ in range(50)
                     )
                 )
-                tally.tried += 50
-                tally.acknowledged += len(answers)
-                tally.doubled += len({str(answer["message_id"]) for answer in answers}) - 1
+                outcome.tried += 50
+                outcome.acknowledged += len(answers)
+                outcome.doubled += len({str(answer["message_id"]) for answer in answers}) - 1
             taken = Counter(subject_of(m.data) for m in relay.mails)
-            tally.lost += sum(1 for number in range(rounds) if not taken[f"drill {number}"])
-            tally.doubled += twice(taken)
-            tally.torn += await asyncio.to_thread(running.problems)
-    return tally
+            outcome.lost += sum(1 for number in range(rounds) if not taken[f"drill {number}"])
+            outcome.doubled += twice(taken)
+            outcome.torn += await asyncio.to_thread(running.problems)
+    return outcome

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 
-from tests.faults.drilled import PATIENCE_S, Server, Tally, server, twice
+from tests.faults.drilled import PATIENCE_S, Server, SharedCounters, server, twice
 from tests.mails import mail
 from tests.servers.dovecot import PASSWORD, Dovecot
 
@@ -22,42 +22,47 @@ TOLD = 0.3
 
 ROUNDS_OF_A_HOUSE = 250
 LOOK_S = 0.002
+SETTINGS = {"POSTROOM_SECRETS": "file", "POSTROOM_ACCOUNT_ALLOW": "127.0.0.0/8"}
 STORED = "SELECT subject FROM messages"
 SYNCED = "SELECT synced_at FROM accounts"
 RECEIVED = "SELECT message FROM events WHERE type LIKE '%received'"
 
 
-def killed_while_syncing(rounds: int, defect: str = "none", seed: int = 6, **extra: str) -> Tally:
+def killed_while_syncing(
+    rounds: int, defect: str = "none", seed: int = 6, **extra: str
+) -> SharedCounters:
     """Kill -9 after a random number of new mails is there; a new start must find the rest."""
-    tally, chance = Tally("kill -9 while syncing (IMAP)"), random.Random(seed)
-    while tally.tried < rounds:
-        with Dovecot() as dovecot, server(defect, **extra, POSTROOM_SECRETS="file") as house:
-            _drill(house, dovecot, tally, chance, min(rounds - tally.tried, ROUNDS_OF_A_HOUSE))
-    return tally
+    outcome, chance = SharedCounters("kill -9 while syncing (IMAP)"), random.Random(seed)
+    while outcome.tried < rounds:
+        with Dovecot() as dovecot, server(defect, **extra, **SETTINGS) as services:
+            _drill(
+                services, dovecot, outcome, chance, min(rounds - outcome.tried, ROUNDS_OF_A_HOUSE)
+            )
+    return outcome
 
 
 def _drill(
-    house: Server, dovecot: Dovecot, tally: Tally, chance: random.Random, rounds: int
+    services: Server, dovecot: Dovecot, outcome: SharedCounters, chance: random.Random, rounds: int
 ) -> None:
-    house.ask("POST", "/v1/accounts", _account(dovecot))
-    house.kill()
+    services.ask("POST", "/v1/accounts", _account(dovecot))
+    services.kill()
     brought: list[str] = []
     with _client(dovecot) as client:
         for _ in range(rounds):
             subjects = [f"drill {len(brought) + number}" for number in range(MAILS)]
             brought += subjects
             if chance.random() < TOLD:
-                house.start()
+                services.start()
                 _bring(client, subjects, ["INBOX"])
             else:
                 _bring(client, subjects, ["INBOX", "Archive"])
-                house.start()
-            seen = _until(house, set(subjects), chance.randint(1, MAILS))
-            house.kill()
-            tally.lost += len(seen - _subjects(house))
-            tally.tried += 1
-    _read_all(house)
-    _count(house, tally, brought)
+                services.start()
+            seen = _until(services, set(subjects), chance.randint(1, MAILS))
+            services.kill()
+            outcome.lost += len(seen - _subjects(services))
+            outcome.tried += 1
+    _read_all(services)
+    _count(services, outcome, brought)
 
 
 def _account(dovecot: Dovecot) -> dict[str, object]:
@@ -89,31 +94,31 @@ def _bring(client: imaplib.IMAP4, subjects: Sequence[str], mailboxes: Sequence[s
         client.append(mailbox, "", now, mail(subject).replace(b"\n", b"\r\n"))
 
 
-def _until(house: Server, wanted: set[str], count: int) -> set[str]:
+def _until(services: Server, wanted: set[str], count: int) -> set[str]:
     """Wait until so many of these are there; which they are."""
     deadline = time.monotonic() + PATIENCE_S
-    while len(found := wanted & _subjects(house)) < count and time.monotonic() < deadline:
+    while len(found := wanted & _subjects(services)) < count and time.monotonic() < deadline:
         time.sleep(LOOK_S)
     return found
 
 
-def _read_all(house: Server) -> None:
+def _read_all(services: Server) -> None:
     """Start the server, and return once it has looked at all of the account."""
-    before = house.rows(SYNCED)
-    house.start()
+    before = services.rows(SYNCED)
+    services.start()
     deadline = time.monotonic() + PATIENCE_S
-    while house.rows(SYNCED) == before and time.monotonic() < deadline:
-        house.ask("POST", "/v1/accounts/drill/sync")
+    while services.rows(SYNCED) == before and time.monotonic() < deadline:
+        services.ask("POST", "/v1/accounts/drill/sync")
         time.sleep(0.5)
 
 
-def _subjects(house: Server) -> set[str]:
-    return {str(row[0]) for row in house.rows(STORED)}
+def _subjects(services: Server) -> set[str]:
+    return {str(row[0]) for row in services.rows(STORED)}
 
 
-def _count(house: Server, tally: Tally, brought: Sequence[str]) -> None:
-    stored = Counter(row[0] for row in house.rows(STORED))
-    tally.acknowledged += len(brought)
-    tally.lost += len(set(brought) - set(stored))
-    tally.doubled += twice(stored) + twice(Counter(row[0] for row in house.rows(RECEIVED)))
-    tally.torn += house.problems()
+def _count(services: Server, outcome: SharedCounters, brought: Sequence[str]) -> None:
+    stored = Counter(row[0] for row in services.rows(STORED))
+    outcome.acknowledged += len(brought)
+    outcome.lost += len(set(brought) - set(stored))
+    outcome.doubled += twice(stored) + twice(Counter(row[0] for row in services.rows(RECEIVED)))
+    outcome.torn += services.problems()

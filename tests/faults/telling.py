@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from tests.faults.drilled import PATIENCE_S, Server, Tally, server
+from tests.faults.drilled import PATIENCE_S, Server, SharedCounters, server
 from tests.faults.receiving import over_rest
 from tests.mails import mail
 
@@ -72,13 +72,13 @@ async def _receiving(running: Server) -> AsyncIterator[Receiver]:
         listening.close()
 
 
-def killed_while_telling(rounds: int, defect: str = "none", seed: int = 3) -> Tally:
+def killed_while_telling(rounds: int, defect: str = "none", seed: int = 3) -> SharedCounters:
     """Kill -9 as a webhook is told; in the end it was told of everything, at first in turn."""
     return asyncio.run(_killed_while_telling(rounds, defect, random.Random(seed)))
 
 
-async def _killed_while_telling(rounds: int, defect: str, chance: random.Random) -> Tally:
-    tally = Tally("kill -9 while telling a webhook")
+async def _killed_while_telling(rounds: int, defect: str, chance: random.Random) -> SharedCounters:
+    outcome = SharedCounters("kill -9 while telling a webhook")
     with server(defect, POSTROOM_WEBHOOK_ALLOW="127.0.0.0/8") as running:
         async with _receiving(running) as receiver:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
@@ -89,11 +89,11 @@ async def _killed_while_telling(rounds: int, defect: str, chance: random.Random)
                 receiver.kill_in = chance.randint(1, MAILS)
                 receiver.reads_first = chance.random() < 0.5
                 expected += await _one_round(running, receiver, len(expected))
-                tally.tried += 1
+                outcome.tried += 1
             await _all_told(receiver, set(expected))
-            _count(receiver, expected, tally)
-            tally.torn += await asyncio.to_thread(running.problems)
-    return tally
+            _count(receiver, expected, outcome)
+            outcome.torn += await asyncio.to_thread(running.problems)
+    return outcome
 
 
 async def _one_round(running: Server, receiver: Receiver, start: int) -> list[str]:
@@ -118,8 +118,8 @@ async def _all_told(receiver: Receiver, expected: set[str]) -> None:
             await asyncio.wait_for(receiver.news.wait(), 20)
 
 
-def _count(receiver: Receiver, expected: list[str], tally: Tally) -> None:
+def _count(receiver: Receiver, expected: list[str], outcome: SharedCounters) -> None:
     first_told = list(dict.fromkeys(receiver.told))
-    tally.acknowledged = len(expected)
-    tally.lost = len(set(expected) - set(first_told))
-    tally.torn = sum(a != b for a, b in zip(first_told, expected, strict=False))
+    outcome.acknowledged = len(expected)
+    outcome.lost = len(set(expected) - set(first_told))
+    outcome.torn = sum(a != b for a, b in zip(first_told, expected, strict=False))

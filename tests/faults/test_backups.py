@@ -13,4 +13,6 @@ def test_each_backup_of_a_busy_house_is_one_whole_moment() -> None:
 
 
 def test_a_copy_of_the_file_alone_is_noticed() -> None:
-    assert not backed_up(4, per_s=30, every_s=0.5, defect="copy_the_file").is_clean
+    backups = (backed_up(1, per_s=30, every_s=0.5, defect="copy_the_file") for _ in range(6))
+
+    assert not all(found.is_clean for found in backups)

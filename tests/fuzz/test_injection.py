@@ -20,8 +20,13 @@ from email.utils import getaddresses
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.mail import typed, verification
-from postroom.mail.compose import Outgoing, OutgoingAttachment, compose, parse_address_list
+from postroom.mail.composing import typed_addresses, verification
+from postroom.mail.composing.compose import (
+    Outgoing,
+    OutgoingAttachment,
+    compose,
+    parse_address_list,
+)
 
 CASES = int(os.environ.get("INJECTIONS", "4000"))
 SLY = (
@@ -79,50 +84,50 @@ def people(name: str) -> Read:
 
 def named(text: str, name: str, field: str) -> Case:
     person = ((text, "bob@example.org"),)
-    letter = replace(LETTER, **{field: person if field != "sender" else person[0]})
+    outgoing_mail = replace(LETTER, **{field: person if field != "sender" else person[0]})
     headers = ALONE if field in ("sender", "to") else with_header(name)
-    return letter, headers, people(name), [(" ".join(text.split()), "bob@example.org")]
+    return outgoing_mail, headers, people(name), [(" ".join(text.split()), "bob@example.org")]
 
 
 def addressed(text: str, name: str, field: str) -> Case:
     person = (("", text if "@" in text else f"{text}@example.org"),)
-    letter = replace(LETTER, **{field: person if field != "sender" else person[0]})
+    outgoing_mail = replace(LETTER, **{field: person if field != "sender" else person[0]})
     headers = ALONE if field in ("sender", "to") else with_header(name)
-    return letter, headers, lambda mail: len(getaddresses([unfolded(mail[name])])), 1
+    return outgoing_mail, headers, lambda mail: len(getaddresses([unfolded(mail[name])])), 1
 
 
 def subject(text: str) -> Case:
-    letter = replace(LETTER, subject=text)
-    return letter, ALONE, lambda mail: decoded(mail["Subject"]), " ".join(text.split())
+    outgoing_mail = replace(LETTER, subject=text)
+    return outgoing_mail, ALONE, lambda mail: decoded(mail["Subject"]), " ".join(text.split())
 
 
 def blind(text: str) -> Case:
-    letter = replace(LETTER, bcc=((text, "eve@example.org"), ("", f"{text}@example.org")))
-    return letter, ALONE, lambda mail: mail["Bcc"], None
+    outgoing_mail = replace(LETTER, bcc=((text, "eve@example.org"), ("", f"{text}@example.org")))
+    return outgoing_mail, ALONE, lambda mail: mail["Bcc"], None
 
 
 def identified(text: str, name: str, field: str) -> Case:
     value: object = (text,) if field == "references" else text
-    letter = replace(LETTER, **{field: value})  # type: ignore[arg-type]
+    outgoing_mail = replace(LETTER, **{field: value})  # type: ignore[arg-type]
     headers = ALONE if name == "Message-ID" else with_header(name)
-    return letter, headers, lambda mail: unfolded(mail[name]).strip(), f"<{text}>"
+    return outgoing_mail, headers, lambda mail: unfolded(mail[name]).strip(), f"<{text}>"
 
 
 def header_value(text: str) -> Case:
-    letter = replace(LETTER, headers=(("X-Note", text),))
+    outgoing_mail = replace(LETTER, headers=(("X-Note", text),))
     said = " ".join(text.split())
-    return letter, with_header("X-Note"), lambda mail: decoded(mail["X-Note"]), said
+    return outgoing_mail, with_header("X-Note"), lambda mail: decoded(mail["X-Note"]), said
 
 
 def header_name(text: str) -> Case:
-    letter = replace(LETTER, headers=((text, "yes"),))
-    return letter, with_header(text), lambda mail: mail[text], "yes"
+    outgoing_mail = replace(LETTER, headers=((text, "yes"),))
+    return outgoing_mail, with_header(text), lambda mail: mail[text], "yes"
 
 
 def filed(name: str, kind: str) -> Case:
-    letter = replace(LETTER, attachments=(OutgoingAttachment(name, kind, b"x"),))
+    outgoing_mail = replace(LETTER, attachments=(OutgoingAttachment(name, kind, b"x"),))
     headers = ["Content-Type", "Content-Disposition", "Content-Transfer-Encoding"]
-    return letter, USUAL, files, [(headers, bare(name), kind.lower())]
+    return outgoing_mail, USUAL, files, [(headers, bare(name), kind.lower())]
 
 
 def files(mail: Message) -> object:
@@ -213,7 +218,7 @@ def test_an_address_is_one_word_of_one_command_or_refused() -> None:
 
 def test_without_our_checks_some_would_get_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: no control character is refused, and nothing is read back."""
-    monkeypatch.setattr(typed, "_CONTROL", re.compile("[\ud800-\udfff]"))
+    monkeypatch.setattr(typed_addresses, "_CONTROL", re.compile("[\ud800-\udfff]"))
     monkeypatch.setattr(verification, "verify", lambda *_: None)
 
     found, _ = differences(4_000)

@@ -11,24 +11,22 @@ from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_mailboxes
-from postroom.mail.authentication import read_auth
-from postroom.mail.bounces import is_bounce, notification
-from postroom.mail.comparison import text_differs
-from postroom.mail.compose import parse_address_list, reply_subject
+from postroom.mail.authentication.authentication import read_auth
+from postroom.mail.authentication.dkim import check_signatures, read_keys
+from postroom.mail.composing.compose import parse_address_list, reply_subject
 from postroom.mail.dates import parse_date
-from postroom.mail.deliveries import read_deliveries
-from postroom.mail.dkim_checking import check_signatures
-from postroom.mail.dkim_keys import read_keys
-from postroom.mail.fold import fold
-from postroom.mail.headers import Fields
-from postroom.mail.html import html_to_text
+from postroom.mail.html.html import html_to_text, text_differs
 from postroom.mail.identifiers import parse_in_reply_to, parse_references
-from postroom.mail.invisible import strip_invisible
-from postroom.mail.parameters import parse_parameters
+from postroom.mail.mime.charsets import decode_words
+from postroom.mail.mime.headers import Fields, parse_parameters
 from postroom.mail.parse import read_message
-from postroom.mail.replies import split_reply
-from postroom.mail.subjects import base_subject
-from postroom.mail.words import decode_words
+from postroom.mail.quoting.replies import split_reply
+from postroom.mail.reports.bounces import is_bounce, notification
+from postroom.mail.reports.delivery_reports import read_deliveries
+from postroom.mail.text.display import is_inert, without_fetches
+from postroom.mail.text.fold import fold
+from postroom.mail.text.invisible import cleaned
+from postroom.mail.threads import base_subject
 from postroom.model.limits import Limits
 
 CHARS = 100_000
@@ -43,6 +41,7 @@ FRAGMENTS = (
     "<table>", "<td>", ".x ", "display:none", "color:", "rgb(", "url(", "gradient(", "<ul><li>",
     "5.1.1 ", "550 ", "user unknown", "a@b ", "Final-Recipient: a\n\n", "\u200b", "\u0301", "é",
     "\ufe0f", "\U000e0041", "Re: ", "[x] ", "begin 644 a\n", "end\n", "ignore ", "send all ", "://",
+    "![", "<a/", "<img <", "<https",
 )  # fmt: skip
 
 repeated = st.tuples(
@@ -91,7 +90,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "subject": lambda text: (base_subject(text), reply_subject(text)),
     "reply": split_reply,
     "html": html_to_text,
-    "invisible": strip_invisible,
+    "invisible": cleaned,
+    "display": lambda text: (without_fetches(text), is_inert(text.encode())),
     "fold": fold,
     "comparison": lambda text: text_differs(text, "some other words that are seen"),
     "verdicts": lambda text: read_auth(
@@ -109,11 +109,15 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
+def cpu_s(read: Callable[[str], object], text: str) -> float:
+    """A machine that is busy makes one reading slow, and not three."""
+    started = time.thread_time()
+    read(text)
+    return time.thread_time() - started
+
+
 @pytest.mark.parametrize("name", READERS)
 @settings(max_examples=settings().max_examples // 4)
 @given(repeated)
 def test_a_reader_takes_time_only_by_length(name: str, text: str) -> None:
-    started = time.process_time()
-    READERS[name](text)
-
-    assert time.process_time() - started < CPU_S
+    assert any(cpu_s(READERS[name], text) < CPU_S for _ in range(3))

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.errors import Conflict
 from postroom.model.inbox import Inbox
-from postroom.model.stored import Change
+from postroom.model.storage import Change
+from postroom.model.view import EVERYTHING
 from postroom.operations import rules
-from postroom.operations.context import Context
-from postroom.operations.operation import call
 from tests.mails import deliver, mail
 
 WORDS = ("invoice", "Report", "STRASSE", "lunch", "50%", "a_b")
@@ -141,7 +142,7 @@ def act(actions: list[Any], message: Modelled) -> None:
 class World:
     """A mailbox, its model, and what did not agree."""
 
-    ctx: Context
+    ctx: RequestContext
     inbox: Inbox
     source: random.Random
     messages: dict[str, Modelled] = field(default_factory=dict)
@@ -161,7 +162,7 @@ class World:
         """Where the store and the model disagree."""
         found = []
         for message in self.messages.values():
-            stored = await self.ctx.store.message(message.id, None)
+            stored = await self.ctx.store.message(message.id, EVERYTHING)
             assert stored is not None
             state = (
                 sorted(name.lower() for name in stored.labels),
@@ -184,7 +185,7 @@ class World:
         else:
             message.labels = [] if message.labels else ["Touched"]
             change = Change(labels=tuple(message.labels))
-        await self.ctx.store.change_messages([message.id], change, None)
+        await self.ctx.store.change_messages([message.id], change, EVERYTHING)
 
     async def tidy_up(self) -> None:
         """Somebody takes everything out of Trash and Junk, or it would all end there."""
@@ -194,7 +195,7 @@ class World:
         for message in lost:
             message.box = "Inbox"
         ids = [message.id for message in lost]
-        await self.ctx.store.change_messages(ids, Change(move_to="Inbox"), None)
+        await self.ctx.store.change_messages(ids, Change(move_to="Inbox"), EVERYTHING)
 
     async def run(self) -> None:
         """Plan one random rule, apply it or find it stale, perhaps undo it; assert all of it."""
@@ -238,7 +239,7 @@ class World:
         for message in self.messages.values():
             labels, flags, box = before[message.id]
             message.labels, message.flags, message.box = list(labels), set(flags), box
-            stored = await self.ctx.store.message(message.id, None)
+            stored = await self.ctx.store.message(message.id, EVERYTHING)
             assert stored is not None
             assert [name.lower() for name in labels] == [name.lower() for name in stored.labels]
         self.undone += 1
@@ -260,7 +261,7 @@ def _check_told(told: list[dict[str, str]], message: Modelled) -> None:
         assert state != copy.state(), action
 
 
-async def many_runs(ctx: Context, inbox: Inbox, *, runs: int, seed: int) -> World:
+async def many_runs(ctx: RequestContext, inbox: Inbox, *, runs: int, seed: int) -> World:
     """A world in which so many rules were planned, applied and undone."""
     world = World(ctx, inbox, random.Random(seed))
     await world.fill(12)

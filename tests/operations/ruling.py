@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from postroom.calls.operation import call
 from postroom.model.event import EventQuery
-from postroom.operations import audit, rules
-from postroom.operations.operation import call
+from postroom.model.key import ALL_SCOPES
+from postroom.model.view import EVERYTHING
+from postroom.operations import audit, keys, rules
 
 INVOICES = """
 name: Invoices
@@ -17,6 +19,12 @@ def rule(when: str = "{subject: {contains: invoice}}", then: str = "mark_read", 
     return f"name: r\nwhen: [{when}]\nthen: [{then}]\n{more}"
 
 
+async def bearer(app, ctx, *, scopes=ALL_SCOPES, **limits):
+    """Whoever bears a new key, as they see the house."""
+    key = await call(ctx, keys.create_key, {"name": "k", "scopes": sorted(scopes), **limits})
+    return app.context(await app.authenticate(key.key))
+
+
 async def plan_of(ctx, text=INVOICES):
     return await call(ctx, rules.create_rule, {"rule_yaml": text})
 
@@ -26,12 +34,12 @@ async def saved(ctx, text=INVOICES):
 
 
 async def state_of(ctx, message_id):
-    message = await ctx.store.message(message_id, None)
+    message = await ctx.store.message(message_id, EVERYTHING)
     return message and (message.labels, message.flags, message.mailboxes)
 
 
 async def events_of(ctx, *types):
-    return (await ctx.store.events(EventQuery(types=types))).rows
+    return (await ctx.store.events(EventQuery(visible=EVERYTHING, types=types))).rows
 
 
 async def entries(ctx, **given):

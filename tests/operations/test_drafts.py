@@ -12,13 +12,15 @@ import apsw
 import pytest
 
 from postroom.app import App
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.errors import Conflict, InvalidInput, MailError, NotFound
-from postroom.model.draft import Draft
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
-from postroom.model.key import OWNER, Caller
-from postroom.model.stored import MessageQuery
-from postroom.operations.context import Context
+from postroom.model.key import OWNER
+from postroom.model.sending import Draft
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING, only
 from postroom.operations.drafts import (
     create_draft,
     delete_draft,
@@ -27,20 +29,20 @@ from postroom.operations.drafts import (
     send_draft,
     update_draft,
 )
-from postroom.operations.operation import call
 from postroom.operations.outbox import cancel_message, retry_message
 from postroom.operations.sending import forward_message, send_message
 from postroom.pipeline.outbox import Outbox
+from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox, took_over
 
 LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
 
-async def total(ctx: Context) -> int:
-    return (await ctx.store.messages(MessageQuery())).total
+async def total(ctx: RequestContext) -> int:
+    return (await ctx.store.messages(MessageQuery(visible=EVERYTHING))).total
 
 
-async def test_a_draft_is_no_message_until_it_is_sent(ctx: Context, inbox: Inbox) -> None:
+async def test_a_draft_is_no_message_until_it_is_sent(ctx: RequestContext, inbox: Inbox) -> None:
     draft = await call(ctx, create_draft, LETTER)
     before = await total(ctx)
     first = await call(ctx, send_draft, {"draft_id": draft.id})
@@ -53,16 +55,16 @@ async def test_a_draft_is_no_message_until_it_is_sent(ctx: Context, inbox: Inbox
 
 
 async def test_a_draft_is_sent_once_whoever_sends_it_and_however_late(
-    app: App, ctx: Context, inbox: Inbox
+    app: App, ctx: RequestContext, inbox: Inbox
 ) -> None:
     draft = await call(ctx, create_draft, LETTER)
-    other = app.context(Caller("key_1"))
+    other = app.context(a_caller("key_1"))
     callers = [ctx, other] * 5
     answers = await asyncio.gather(
         *(call(caller, send_draft, {"draft_id": draft.id}) for caller in callers)
     )
-    days = replace(app.house, clock=lambda: ctx.clock() + timedelta(days=30))
-    later = replace(app, house=days).context(OWNER)
+    days = replace(app.services, clock=lambda: ctx.clock() + timedelta(days=30))
+    later = replace(app, services=days).context(OWNER)
     await call(later, create_draft, {**LETTER, "subject": "Another"})
     late = await call(later, send_draft, {"draft_id": draft.id})
 
@@ -75,7 +77,7 @@ async def test_a_draft_is_sent_once_whoever_sends_it_and_however_late(
 
 
 async def test_a_key_sends_a_draft_once_even_if_it_is_a_draft_again(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
     at = (ctx.clock() + timedelta(hours=1)).isoformat()
     draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
@@ -96,7 +98,7 @@ async def test_a_key_sends_a_draft_once_even_if_it_is_a_draft_again(
 
 
 async def test_a_send_and_its_mark_are_one(
-    ctx: Context, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    ctx: RequestContext, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is killed has sent the draft and marked it, or neither."""
     draft = await call(ctx, create_draft, LETTER)
@@ -105,7 +107,7 @@ async def test_a_send_and_its_mark_are_one(
         raise MailError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr("postroom.store.sql.sends.mark_sent", killed)
+        patch.setattr("postroom.store.sql.outbox.sends.mark_sent", killed)
         with pytest.raises(MailError, match="killed"):
             await call(ctx, send_draft, {"draft_id": draft.id})
 
@@ -114,14 +116,14 @@ async def test_a_send_and_its_mark_are_one(
 
 @pytest.mark.parametrize("name", ["idempotency_key", "wait_s", "allow_duplicate"])
 async def test_what_is_said_of_a_send_is_not_said_of_a_draft(
-    ctx: Context, inbox: Inbox, name: str
+    ctx: RequestContext, inbox: Inbox, name: str
 ) -> None:
     with pytest.raises(InvalidInput, match=name):
         await call(ctx, create_draft, {**LETTER, name: 1})
 
 
 async def test_a_draft_that_an_older_version_sent_is_not_sent_again(
-    app: App, ctx: Context, inbox: Inbox
+    app: App, ctx: RequestContext, inbox: Inbox
 ) -> None:
     draft = await call(ctx, create_draft, LETTER)
     database = apsw.Connection(str(app.settings.data_dir / "postroom.db"))
@@ -134,7 +136,7 @@ async def test_a_draft_that_an_older_version_sent_is_not_sent_again(
     assert 0 == await total(ctx)
 
 
-async def test_null_takes_a_thing_out_of_a_draft(ctx: Context, inbox: Inbox) -> None:
+async def test_null_takes_a_thing_out_of_a_draft(ctx: RequestContext, inbox: Inbox) -> None:
     more = {"body_html": "<p>Shall we?</p>", "cc": ["cy@example.com"]}
     draft = await call(ctx, create_draft, {**LETTER, **more})
     nothing = {"body_text": None, "cc": None}
@@ -149,16 +151,16 @@ async def test_null_takes_a_thing_out_of_a_draft(ctx: Context, inbox: Inbox) -> 
 
 @pytest.mark.parametrize("named", ["in_reply_to", "thread_id"])
 async def test_a_draft_that_answers_what_is_gone_can_be_mended(
-    ctx: Context, inbox: Inbox, named: str
+    ctx: RequestContext, inbox: Inbox, named: str
 ) -> None:
     await new_inbox(ctx, "other")
     added = await deliver(ctx, inbox, mail())
     answered = added.message_id if named == "in_reply_to" else added.thread_id
     draft = await call(ctx, create_draft, {**LETTER, "inbox_id": inbox.id, named: answered})
-    await ctx.store.remove_message(added.message_id, None)
-    for deed, given in ((send_draft, {}), (update_draft, {"subject": "New"})):
+    await ctx.store.remove_message(added.message_id, EVERYTHING)
+    for record, given in ((send_draft, {}), (update_draft, {"subject": "New"})):
         with pytest.raises(NotFound, match=f"{answered}.*in_reply_to.*null"):
-            await call(ctx, deed, {"draft_id": draft.id, **given})
+            await call(ctx, record, {"draft_id": draft.id, **given})
     mended = await call(ctx, update_draft, {"draft_id": draft.id, named: None, "subject": "New"})
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
 
@@ -167,7 +169,7 @@ async def test_a_draft_that_answers_what_is_gone_can_be_mended(
 
 
 async def test_a_draft_can_answer_another_mail_and_stays_in_its_inbox(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
     other = await new_inbox(ctx, "other")
     first, second = [await deliver(ctx, inbox, mail(f"Mail {n}")) for n in range(2)]
@@ -184,7 +186,7 @@ async def test_a_draft_can_answer_another_mail_and_stays_in_its_inbox(
 
 
 async def test_a_scheduled_draft_that_is_cancelled_is_a_draft_again(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
     at = (ctx.clock() + timedelta(hours=1)).isoformat()
     draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
@@ -200,7 +202,7 @@ async def test_a_scheduled_draft_that_is_cancelled_is_a_draft_again(
 
 
 async def test_a_cancelled_draft_that_is_retried_is_not_sent_besides(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
     at = (ctx.clock() + timedelta(hours=1)).isoformat()
     draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
@@ -214,7 +216,9 @@ async def test_a_cancelled_draft_that_is_retried_is_not_sent_besides(
         await call(ctx, get_draft, {"draft_id": draft.id})
 
 
-async def test_of_changes_at_once_none_is_lost_in_silence(ctx: Context, inbox: Inbox) -> None:
+async def test_of_changes_at_once_none_is_lost_in_silence(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
     draft = await call(ctx, create_draft, LETTER)
     wanted: list[dict[str, str]] = [{"subject": "New plan"}, {"body_text": "Or not?"}]
     told = await asyncio.gather(
@@ -229,7 +233,7 @@ async def test_of_changes_at_once_none_is_lost_in_silence(ctx: Context, inbox: I
     assert {Conflict, Draft} >= {type(answer) for answer in told}
 
 
-async def test_a_draft_that_is_thrown_away_stays_away(ctx: Context, inbox: Inbox) -> None:
+async def test_a_draft_that_is_thrown_away_stays_away(ctx: RequestContext, inbox: Inbox) -> None:
     draft = await call(ctx, create_draft, LETTER)
     change = {"draft_id": draft.id, "subject": "New plan"}
     _, removed = await asyncio.gather(
@@ -243,7 +247,9 @@ async def test_a_draft_that_is_thrown_away_stays_away(ctx: Context, inbox: Inbox
         await call(ctx, get_draft, {"draft_id": draft.id})
 
 
-async def test_what_is_sent_is_the_draft_as_it_was_said_to_be(ctx: Context, inbox: Inbox) -> None:
+async def test_what_is_sent_is_the_draft_as_it_was_said_to_be(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
     draft = await call(ctx, create_draft, LETTER)
     change = {"draft_id": draft.id, "subject": "New plan"}
     changed, _ = await asyncio.gather(
@@ -252,25 +258,25 @@ async def test_what_is_sent_is_the_draft_as_it_was_said_to_be(ctx: Context, inbo
         return_exceptions=True,
     )
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
-    message = await ctx.store.message(sent.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
 
     assert message is not None
     assert ("New plan" if isinstance(changed, Draft) else "Plan") == message.subject
 
 
-async def test_a_sent_draft_says_what_became_of_it(ctx: Context, inbox: Inbox) -> None:
+async def test_a_sent_draft_says_what_became_of_it(ctx: RequestContext, inbox: Inbox) -> None:
     draft = await call(ctx, create_draft, {**LETTER, "to": ["ana@example.com"]})
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
     await took_over(ctx, sent.message_id, "ana@example.com")
     after = await call(ctx, send_draft, {"draft_id": draft.id})
-    await ctx.store.remove_message(sent.message_id, None)
+    await ctx.store.remove_message(sent.message_id, EVERYTHING)
 
     assert ("captured", "sent") == (sent.status, after.status)
-    with pytest.raises(Conflict, match="removed since"):
+    with pytest.raises(Conflict, match="which was removed"):
         await call(ctx, send_draft, {"draft_id": draft.id})
 
 
-async def test_a_draft_can_be_changed_and_thrown_away(ctx: Context, inbox: Inbox) -> None:
+async def test_a_draft_can_be_changed_and_thrown_away(ctx: RequestContext, inbox: Inbox) -> None:
     file = {"filename": "a.txt", "content": "SGk="}
     draft = await call(ctx, create_draft, {**LETTER, "attachments": [file]})
     changed = await call(ctx, update_draft, {"draft_id": draft.id, "subject": "New plan"})
@@ -298,7 +304,7 @@ async def test_a_draft_can_be_changed_and_thrown_away(ctx: Context, inbox: Inbox
     ],
 )
 async def test_what_could_not_be_sent_is_no_draft(
-    ctx: Context, inbox: Inbox, changes: dict[str, Any]
+    ctx: RequestContext, inbox: Inbox, changes: dict[str, Any]
 ) -> None:
     with pytest.raises((InvalidInput, NotFound)):
         await call(ctx, create_draft, {**LETTER, **changes})
@@ -306,9 +312,11 @@ async def test_what_could_not_be_sent_is_no_draft(
     assert 0 == (await call(ctx, list_drafts, {})).total
 
 
-async def test_drafts_of_other_inboxes_do_not_exist(app: App, ctx: Context, inbox: Inbox) -> None:
+async def test_drafts_of_other_inboxes_do_not_exist(
+    app: App, ctx: RequestContext, inbox: Inbox
+) -> None:
     draft = await call(ctx, create_draft, LETTER)
-    stranger = app.context(Caller("key_1", inboxes=frozenset({"inb_else"})))
+    stranger = app.context(a_caller("key_1", inboxes=only("inb_else")))
 
     assert 0 == (await call(stranger, list_drafts, {})).total
     with pytest.raises(NotFound):
@@ -318,30 +326,30 @@ async def test_drafts_of_other_inboxes_do_not_exist(app: App, ctx: Context, inbo
 @pytest.mark.parametrize("late", [timedelta(0), timedelta(days=300)])
 async def test_a_scheduled_mail_goes_at_its_time_and_once(app: App, late: timedelta) -> None:
     now = datetime(2026, 3, 29, 0, 59, 59, tzinfo=UTC)
-    house = replace(app.house, clock=lambda: now)
-    ctx = replace(app, house=house).context(OWNER)
+    services = replace(app.services, clock=lambda: now)
+    ctx = replace(app, services=services).context(OWNER)
     await new_inbox(ctx)
     draft = await call(ctx, create_draft, {**LETTER, "send_at": "2026-03-29T02:00:00Z"})
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
     first = asyncio.create_task(Outbox(ctx, None).run())
     second = asyncio.create_task(Outbox(ctx, None).run())
-    rung = ctx.store.bell.rung("events")
+    position = ctx.store.notifier.position("events")
     await ctx.store.pause_outbox(paused=False)
     early = await total(ctx)
     now = datetime(2026, 3, 29, 2, 0, 0, tzinfo=UTC) + late
     await ctx.store.pause_outbox(paused=False)
-    await asyncio.wait_for(ctx.store.bell.wait("events", rung), 10)
+    await asyncio.wait_for(ctx.store.notifier.wait("events", position), 10)
     for task in (first, second):
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
 
-    types = [e.type for e in (await ctx.store.events(EventQuery())).rows]
+    types = [e.type for e in (await ctx.store.events(EventQuery(visible=EVERYTHING))).rows]
     assert ("scheduled", 1) == (sent.status, early)
     assert ["message.scheduled", "message.received", "message.delivered"] == types
 
 
-async def test_a_scheduled_mail_can_be_cancelled(ctx: Context, inbox: Inbox) -> None:
+async def test_a_scheduled_mail_can_be_cancelled(ctx: RequestContext, inbox: Inbox) -> None:
     at = (ctx.clock() + timedelta(hours=1)).isoformat()
     draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
@@ -351,12 +359,12 @@ async def test_a_scheduled_mail_can_be_cancelled(ctx: Context, inbox: Inbox) -> 
     assert "failed" == cancelled.status
 
 
-async def test_a_forward_refers_to_what_it_carries_on(ctx: Context, inbox: Inbox) -> None:
+async def test_a_forward_refers_to_what_it_carries_on(ctx: RequestContext, inbox: Inbox) -> None:
     root = await deliver(ctx, inbox, mail("Help", message_id="<r@example.com>"))
     arguments = {"message_id": root.message_id, "to": ["ana@example.com"]}
     sent = await call(ctx, forward_message, arguments)
-    message = await ctx.store.message(sent.message_id, None)
-    original = await ctx.store.message(root.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
+    original = await ctx.store.message(root.message_id, EVERYTHING)
 
     assert message is not None
     assert original is not None

@@ -9,19 +9,20 @@ from datetime import timedelta
 import pytest
 
 from postroom.app import App
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.errors import Conflict
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
-from postroom.model.stored import MessageQuery
-from postroom.operations.context import Context
-from postroom.operations.operation import call
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
 from postroom.operations.sending import reply_to_message, send_message
 from tests.mails import deliver, mail, new_inbox
 
 LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
 
-async def test_machines_do_not_answer_each_other(ctx: Context) -> None:
+async def test_machines_do_not_answer_each_other(ctx: RequestContext) -> None:
     one, two = await new_inbox(ctx, "one"), await new_inbox(ctx, "two")
     first = await call(
         ctx,
@@ -30,9 +31,11 @@ async def test_machines_do_not_answer_each_other(ctx: Context) -> None:
     )
     answers, inbox, stopped = 0, two, ""
     for _ in range(10):
-        newest = (await ctx.store.messages(MessageQuery(inbox_id=inbox.id, mailbox="Inbox"))).rows[
-            0
-        ]
+        newest = (
+            await ctx.store.messages(
+                MessageQuery(visible=EVERYTHING, inbox_id=inbox.id, mailbox="Inbox")
+            )
+        ).rows[0]
         arguments = {"message_id": newest.id, "body_text": f"auto {answers}", "automatic": True}
         try:
             await call(ctx, reply_to_message, arguments)
@@ -42,10 +45,10 @@ async def test_machines_do_not_answer_each_other(ctx: Context) -> None:
         answers, inbox = answers + 1, one if inbox is two else two
 
     assert first.status == "delivered"
-    assert (1, True) == (answers, "sent by a machine" in stopped)
+    assert (1, True) == (answers, "sent automatically" in stopped)
 
 
-async def test_a_person_gets_one_automatic_answer_a_day(ctx: Context, inbox: Inbox) -> None:
+async def test_a_person_gets_one_automatic_answer_a_day(ctx: RequestContext, inbox: Inbox) -> None:
     root = await deliver(ctx, inbox, mail("Help", message_id="<r@example.com>"))
     await call(
         ctx, reply_to_message, {"message_id": root.message_id, "body_text": "1", "automatic": True}
@@ -62,7 +65,7 @@ async def test_a_person_gets_one_automatic_answer_a_day(ctx: Context, inbox: Inb
     assert "captured" == by_hand.status
 
 
-async def _answer(ctx: Context, message_id: str, words: str) -> str:
+async def _answer(ctx: RequestContext, message_id: str, words: str) -> str:
     """What became of an automatic answer: its status, or why there is none."""
     arguments = {"message_id": message_id, "body_text": words, "automatic": True}
     try:
@@ -71,7 +74,9 @@ async def _answer(ctx: Context, message_id: str, words: str) -> str:
         return str(error)
 
 
-async def test_of_many_automatic_answers_at_once_there_is_one(ctx: Context, inbox: Inbox) -> None:
+async def test_of_many_automatic_answers_at_once_there_is_one(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
     root = await deliver(ctx, inbox, mail("Help", sender="Ana@Example.com", message_id="<r@x.org>"))
     answers = await asyncio.gather(*(_answer(ctx, root.message_id, f"{n}") for n in range(8)))
     more = await deliver(
@@ -82,22 +87,26 @@ async def test_of_many_automatic_answers_at_once_there_is_one(ctx: Context, inbo
     assert "within a day" in await _answer(ctx, more.message_id, "again")
 
 
-async def test_the_next_day_there_may_be_another_automatic_answer(app: App, ctx: Context) -> None:
+async def test_the_next_day_there_may_be_another_automatic_answer(
+    app: App, ctx: RequestContext
+) -> None:
     inbox = await new_inbox(ctx)
     root = await deliver(ctx, inbox, mail("Help", message_id="<r@x.org>"))
     first = await _answer(ctx, root.message_id, "1")
-    days = replace(app.house, clock=lambda: ctx.clock() + timedelta(days=1, minutes=1))
+    days = replace(app.services, clock=lambda: ctx.clock() + timedelta(days=1, minutes=1))
 
     assert (first, "captured") == (
         "captured",
-        await _answer(replace(app, house=days).context(OWNER), root.message_id, "2"),
+        await _answer(replace(app, services=days).context(OWNER), root.message_id, "2"),
     )
 
 
-async def test_our_own_mail_that_comes_back_is_not_answered(ctx: Context, inbox: Inbox) -> None:
+async def test_our_own_mail_that_comes_back_is_not_answered(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
     sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com"]})
-    message = await ctx.store.message(sent.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     back = await deliver(ctx, inbox, mail("Back", message_id=f"<{message.internet_message_id}>"))
 
-    assert "sent by a machine" in await _answer(ctx, back.message_id, "x")
+    assert "sent automatically" in await _answer(ctx, back.message_id, "x")

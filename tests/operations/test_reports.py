@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
-from postroom.operations.context import Context
-from postroom.operations.operation import call
+from postroom.model.view import EVERYTHING
 from postroom.operations.sending import send_message
-from postroom.pipeline.receive import Arrival, receive
+from postroom.pipeline.ingest import Arrival, receive
 from tests.mails import deliver, took_over
 
 LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
@@ -48,37 +49,42 @@ Subject: Plan
 """
 
 
-async def test_a_bounce_is_tied_to_the_message_it_speaks_of(ctx: Context, inbox: Inbox) -> None:
+async def test_a_bounce_is_tied_to_the_message_it_speaks_of(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
     sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com", "cy@example.com"]})
-    message = await ctx.store.message(sent.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     await took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
     raw = BOUNCE.format(internet_id=message.internet_message_id).encode()
     await deliver(ctx, inbox, raw)
 
-    after = await ctx.store.message(sent.message_id, None)
+    after = await ctx.store.message(sent.message_id, EVERYTHING)
 
     assert after is not None
     assert after.recipients is not None
     assert ["bounced", "sent"] == [r.status for r in after.recipients]
     assert "550 5.1.1 no such user" == after.recipients[0].detail
-    types = [e.type for e in (await ctx.store.events(EventQuery(message_id=after.id))).rows]
+    types = [
+        e.type
+        for e in (await ctx.store.events(EventQuery(visible=EVERYTHING, message_id=after.id))).rows
+    ]
     assert "message.bounced" == types[-1]
 
 
 async def _reported(
-    ctx: Context, inbox: Inbox, changed: str = "", *, envelope_sender: str | None = None
+    ctx: RequestContext, inbox: Inbox, changed: str = "", *, envelope_sender: str | None = None
 ) -> Recipient:
     """What is said of ana@example.com, the only recipient, after a report."""
     sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com"]})
-    message = await ctx.store.message(sent.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     await took_over(ctx, sent.message_id, "ana@example.com")
     final = "Final-Recipient: rfc822; ANA@example.com"
     raw = BOUNCE.format(internet_id=message.internet_message_id).replace(final, changed or final)
     arrival = Arrival(raw.encode(), inbox.id, envelope_sender=envelope_sender)
     await receive(ctx, arrival)
-    after = await ctx.store.message(sent.message_id, None)
+    after = await ctx.store.message(sent.message_id, EVERYTHING)
     assert after is not None
     assert after.recipients is not None
     return after.recipients[0]
@@ -92,24 +98,24 @@ async def _reported(
     ],
 )
 async def test_a_bounce_of_a_forwarded_address_is_tied_to_it(
-    ctx: Context, inbox: Inbox, named: str
+    ctx: RequestContext, inbox: Inbox, named: str
 ) -> None:
     assert "bounced" == (await _reported(ctx, inbox, named)).status
 
 
 async def test_a_report_says_of_whom_it_speaks_by_the_address_we_wrote(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
     """Mail to ana was forwarded to cy, who is a recipient as well and has got it."""
     sent = await call(ctx, send_message, {**LETTER, "to": ["cy@example.com", "ana@example.com"]})
-    message = await ctx.store.message(sent.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     await took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
     final = "Final-Recipient: rfc822; ANA@example.com"
     named = "Original-Recipient: rfc822;ana@example.com\nFinal-Recipient: rfc822;cy@example.com"
     raw = BOUNCE.format(internet_id=message.internet_message_id).replace(final, named)
     await deliver(ctx, inbox, raw.encode())
-    after = await ctx.store.message(sent.message_id, None)
+    after = await ctx.store.message(sent.message_id, EVERYTHING)
 
     assert after is not None
     assert ["sent", "bounced"] == [r.status for r in after.recipients or ()]
@@ -117,12 +123,12 @@ async def test_a_report_says_of_whom_it_speaks_by_the_address_we_wrote(
 
 @pytest.mark.parametrize(("sender", "status"), [("eve@example.org", "sent"), ("", "bounced")])
 async def test_a_report_with_a_sender_on_its_envelope_is_anybodys(
-    ctx: Context, inbox: Inbox, sender: str, status: str
+    ctx: RequestContext, inbox: Inbox, sender: str, status: str
 ) -> None:
     assert status == (await _reported(ctx, inbox, envelope_sender=sender)).status
 
 
-async def test_a_success_has_no_diagnosis(ctx: Context, inbox: Inbox) -> None:
+async def test_a_success_has_no_diagnosis(ctx: RequestContext, inbox: Inbox) -> None:
     final = "Final-Recipient: rfc822; ana@example.com\nAction: delivered"
     recipient = await _reported(ctx, inbox, final)
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from postroom.calls.operation import call
 from postroom.errors import Forbidden, InvalidInput
-from postroom.operations import memories, rules
-from postroom.operations.operation import call
+from postroom.model.view import NOTHING, only
+from postroom.operations import audit, memories, rules
+from postroom.operations.memory_export import export_memories, import_memories
 from tests.mails import deliver, mail, new_inbox
 from tests.operations.ruling import plan_of, rule, saved
 
@@ -33,7 +35,7 @@ async def test_undoing_a_plan_names_the_memory_that_stays(ctx):
 
     undone = await call(ctx, rules.undo_rule_plan, {"plan_id": plan.plan_id})
 
-    assert ["the memory supplier stays; memory_delete forgets it"] == [
+    assert ["the memory supplier stays; memory_delete removes it"] == [
         failure.message for failure in undone.failed
     ]
 
@@ -47,7 +49,47 @@ async def test_a_memory_must_have_a_key_that_memories_can_have(ctx, key):
 
 
 async def test_who_may_not_write_a_namespace_saves_no_rule_that_would(ctx):
-    limited = replace(ctx, caller=replace(ctx.caller, namespaces=frozenset({"other"})))
+    limited = replace(ctx, caller=replace(ctx.caller, namespaces=only("other")))
 
     with pytest.raises(Forbidden, match="namespace default"):
         await saved(limited, REMEMBERS)
+
+
+@pytest.mark.parametrize("is_plan", [True, False])
+async def test_the_audit_log_tells_of_it_only_to_whom_the_namespace_exists(ctx, is_plan):
+    inbox = await new_inbox(ctx)
+    both = rule(then='mark_read, {remember: {key: supplier, text: "They bill in May."}}')
+    if is_plan:
+        await deliver(ctx, inbox, mail("An invoice"))
+        plan = await plan_of(ctx, both)
+        await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
+    else:
+        await saved(ctx, both)
+        await deliver(ctx, inbox, mail("An invoice"))
+
+    async def told(**limits):
+        limited = replace(ctx, caller=replace(ctx.caller, **limits))
+        page = await call(limited, audit.list_audit, {})
+        return [act for entry in page.results for act in entry.details.get("actions", ())]
+
+    remembered = {"type": "remember", "key": "supplier", "text": "They bill in May."}
+    everything = await told()
+    assert remembered in everything
+    assert {"type": "mark_read"} in everything
+    others = [act for act in everything if act != remembered]
+    assert others == await told(namespaces=only("other"))
+    assert others == await told(namespaces=NOTHING, inboxes=only(inbox.id))
+    assert everything == await told(namespaces=only("default"))
+
+
+@pytest.mark.parametrize("namespaces", [NOTHING, only("other")])
+async def test_what_does_not_exist_for_a_caller_is_not_exported_nor_taken_in(ctx, namespaces):
+    limited = replace(ctx, caller=replace(ctx.caller, namespaces=namespaces))
+    await call(ctx, memories.memory_add, {"key": "k", "text": "Ana likes tea."})
+
+    exported = [memory async for memory in export_memories(limited, None)]
+    named = [memory async for memory in export_memories(limited, ("default",))]
+    taken = await import_memories(limited, [b'{"key": "k", "text": "New."}'])
+
+    assert [] == [*exported, *named]
+    assert (0, 1) == (taken.created + taken.changed, taken.refused)

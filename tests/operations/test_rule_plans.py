@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.calls.operation import call
 from postroom.errors import Conflict, NotFound
-from postroom.model.stored import Change, MessageQuery
+from postroom.model.storage import Change, MessageQuery
+from postroom.model.view import EVERYTHING
 from postroom.operations import rules
-from postroom.operations.operation import call
 from tests.mails import deliver, mail
 from tests.operations.ruling import INVOICES, entries, plan_of, rule, saved, state_of
 
@@ -25,7 +26,9 @@ async def test_a_dry_run_saves_no_rule_but_its_plan_can_be_applied(ctx, invoice)
     result = await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
     assert ("ok", (invoice,), plan.plan_id) == (result.status, result.succeeded, result.plan_id)
     assert (("Bookkeeping",), ("seen",), ("Archive",)) == await state_of(ctx, invoice)
-    found = await ctx.store.messages(MessageQuery(labels=("bookkeeping",), mailbox="archive"))
+    found = await ctx.store.messages(
+        MessageQuery(visible=EVERYTHING, labels=("bookkeeping",), mailbox="archive")
+    )
     assert [invoice] == [row.id for row in found.rows]
 
 
@@ -50,9 +53,9 @@ async def test_a_stale_plan_does_nothing(ctx, inbox, invoice, change, word):
     other = (await deliver(ctx, inbox, mail("Invoice 8"))).message_id
     plan = await plan_of(ctx)
     if change is None:
-        await ctx.store.remove_message(invoice, None)
+        await ctx.store.remove_message(invoice, EVERYTHING)
     else:
-        await ctx.store.change_messages([invoice], change, None)
+        await ctx.store.change_messages([invoice], change, EVERYTHING)
 
     with pytest.raises(Conflict, match=word) as refused:
         await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
@@ -65,7 +68,7 @@ async def test_a_plan_has_its_time(ctx, invoice):
     plan = await plan_of(ctx)
     later = replace(ctx, clock=lambda: plan.expires_at)
 
-    with pytest.raises(NotFound, match="over"):
+    with pytest.raises(NotFound, match="expired"):
         await call(later, rules.apply_rule_plan, {"plan_id": plan.plan_id})
 
 
@@ -141,7 +144,7 @@ async def test_headers_of_stored_mail_are_looked_at(ctx, inbox):
 async def test_undo_puts_everything_back_exactly(ctx, inbox):
     added = await deliver(ctx, inbox, mail("Invoice"))
     before = Change(labels=("B", "a", "C"), flags=("flagged",), move_to="Projects")
-    await ctx.store.change_messages([added.message_id], before, None)
+    await ctx.store.change_messages([added.message_id], before, EVERYTHING)
     state = await state_of(ctx, added.message_id)
     then = "{remove_label: A}, {apply_label: Z}, unflag, mark_read, archive"
     plan = await plan_of(ctx, rule(then=then))
@@ -159,7 +162,7 @@ async def test_undo_leaves_what_others_changed_and_names_it(ctx, invoice):
     plan = await plan_of(ctx)
     await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
     since = Change(add_labels=("Mine",), move_to="Projects")
-    await ctx.store.change_messages([invoice], since, None)
+    await ctx.store.change_messages([invoice], since, EVERYTHING)
 
     result = await call(ctx, rules.undo_rule_plan, {"plan_id": plan.plan_id})
 
@@ -172,12 +175,12 @@ async def test_undo_names_what_is_gone_and_what_left_the_house(ctx, inbox, invoi
     await deliver(ctx, inbox, mail("Invoice 8"))
     plan = await plan_of(ctx, rule(then="flag, {webhook: 'https://example.com/x'}"))
     await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
-    await ctx.store.remove_message(invoice, None)
+    await ctx.store.remove_message(invoice, EVERYTHING)
 
     result = await call(ctx, rules.undo_rule_plan, {"plan_id": plan.plan_id})
 
     assert {"not_found", "conflict"} == {failed.code for failed in result.failed}
-    assert any("has left the house" in failed.message for failed in result.failed)
+    assert any("was sent already" in failed.message for failed in result.failed)
 
 
 async def test_a_rule_may_forbid_undoing(ctx, invoice):
@@ -195,7 +198,7 @@ async def test_a_forward_that_nobody_began_is_taken_back(ctx, app, invoice):
     result = await call(ctx, rules.undo_rule_plan, {"plan_id": plan.plan_id})
 
     assert "ok" == result.status
-    assert 0 == await app.errands().do_due("proc_1")
+    assert 0 == await app.rule_jobs().run_due("proc_1")
 
 
 async def test_a_plan_answers_a_sender_once_in_a_thread(ctx, inbox):
@@ -206,7 +209,7 @@ async def test_a_plan_answers_a_sender_once_in_a_thread(ctx, inbox):
     plan = await plan_of(ctx, rule(then="{reply: Thanks}"))
 
     assert (2, {"reply": 1}) == (plan.total_matches, plan.actions_by_type)
-    assert any("one automatic answer" in warning for warning in plan.warnings)
+    assert any("one automatic reply" in warning for warning in plan.warnings)
 
 
 async def test_what_is_done_again_after_a_day_is_forgotten_with_its_plan(ctx, invoice):

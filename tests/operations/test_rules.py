@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from postroom.app import open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import Forbidden, InvalidInput, NotFound
-from postroom.model.key import Caller, Scope
+from postroom.model.key import Scope
 from postroom.operations import rules
-from postroom.operations.operation import call
+from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
-from tests.operations.ruling import INVOICES, plan_of, rule, saved, state_of
+from tests.operations.ruling import INVOICES, bearer, plan_of, rule, saved, state_of
 
 
 async def test_rules_are_kept_in_order_and_can_be_changed(ctx):
@@ -30,7 +31,7 @@ async def test_rules_are_kept_in_order_and_can_be_changed(ctx):
 
 
 async def test_a_key_cannot_let_a_rule_do_what_it_may_not_do_itself(app, ctx, inbox, invoice):
-    writer = app.context(Caller("key_1", frozenset({Scope.READ, Scope.WRITE})))
+    writer = app.context(a_caller("key_1", frozenset({Scope.READ, Scope.WRITE})))
     forwarding = rule(then="{forward: x@example.com}")
     owners = await plan_of(ctx, forwarding)
     kept = await saved(ctx, forwarding)
@@ -48,7 +49,7 @@ async def test_a_key_cannot_let_a_rule_do_what_it_may_not_do_itself(app, ctx, in
 
 async def test_a_limited_key_makes_rules_for_its_own_inboxes(app, ctx, inbox):
     theirs = await new_inbox(ctx, "theirs")
-    limited = app.context(Caller("key_1", inboxes=frozenset({inbox.id})))
+    limited = await bearer(app, ctx, inboxes=[inbox.id])
     owners = await saved(ctx)
     own = await saved(limited, rule(then="flag"))
     foreign = (await deliver(ctx, theirs, mail("Invoice"))).message_id
@@ -78,11 +79,11 @@ async def test_what_cannot_be_done_here_is_refused_when_it_is_saved(ctx):
 async def test_the_rules_of_a_folder_run_after_a_restart(tmp_path: Path):
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path / "data")}).settings
     async with open_app(settings) as app:
-        ctx = app.context(Caller("owner"))
+        ctx = app.context(a_caller("owner"))
         inbox = await new_inbox(ctx)
         await saved(ctx)
     async with open_app(settings) as app:
-        ctx = app.context(Caller("owner"))
+        ctx = app.context(a_caller("owner"))
         added = await deliver(ctx, inbox, mail("Invoice"))
 
         assert ("Bookkeeping",) == (await state_of(ctx, added.message_id))[0]

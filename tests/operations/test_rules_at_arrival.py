@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from postroom.model.stored import MessageQuery
+from postroom.calls.operation import call
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
 from postroom.operations import webhooks
-from postroom.operations.operation import call
-from postroom.pipeline.importing import import_mail
-from postroom.pipeline.sources import SourceMail
+from postroom.pipeline.transfer.import_mail import import_mail
+from postroom.pipeline.transfer.mail_files import SourceMail
 from tests.mails import deliver, mail
 from tests.operations.ruling import entries, events_of, rule, saved, state_of
 
@@ -30,7 +31,7 @@ async def test_imported_mail_is_no_arrival(ctx, inbox):
 
     await import_mail(ctx, [SourceMail("x", mail("Invoice"))], inbox.id)
 
-    (row,) = (await ctx.store.messages(MessageQuery(mailbox="*"))).rows
+    (row,) = (await ctx.store.messages(MessageQuery(visible=EVERYTHING, mailbox="*"))).rows
     assert ((), ("Inbox",)) == (row.labels, row.mailboxes)
 
 

@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 
 from postroom.app import App
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.errors import InvalidInput, NotFound, Unavailable
-from postroom.model.event import FIRST, Waited
+from postroom.model.event import FIRST, Event, Waited
 from postroom.model.inbox import Inbox
-from postroom.model.key import Caller
-from postroom.operations.context import Context
-from postroom.operations.operation import call
-from postroom.operations.waiting import wait_for_message
-from postroom.pipeline.watch import Told
+from postroom.model.view import EVERYTHING, only
+from postroom.operations.message_wait import wait_for_message
+from postroom.pipeline.event_watch import WatchedEvent
+from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
 
 
-async def waiting(ctx: Context, **arguments: Any) -> asyncio.Task[Waited]:
+async def waiting(ctx: RequestContext, **arguments: Any) -> asyncio.Task[Waited]:
     """A wait that has begun: it will not miss what comes now."""
     watch = ctx.watch
     before = len(watch._subscriptions)
@@ -30,12 +31,12 @@ async def waiting(ctx: Context, **arguments: Any) -> asyncio.Task[Waited]:
         if task.done() or (len(watch._subscriptions) > before and watch._started.is_set()):
             break
         await asyncio.sleep(0.001)
-    await ctx.store.newest_event()
-    await ctx.store.newest_event()
+    await ctx.store.newest_event(visible=EVERYTHING)
+    await ctx.store.newest_event(visible=EVERYTHING)
     return task
 
 
-async def test_a_mail_ends_the_wait(ctx: Context, inbox: Inbox) -> None:
+async def test_a_mail_ends_the_wait(ctx: RequestContext, inbox: Inbox) -> None:
     wait = await waiting(ctx, inbox_id=inbox.id, extract="code")
     added = await deliver(ctx, inbox, mail("Sign in", "Your code is 482913."))
 
@@ -51,7 +52,7 @@ async def test_a_mail_ends_the_wait(ctx: Context, inbox: Inbox) -> None:
 
 
 async def test_a_store_that_is_busy_at_first_keeps_nobody_waiting_for_ever(
-    ctx: Context, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    ctx: RequestContext, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest, failures = ctx.store.newest_event, iter([Unavailable("busy", retry_after=1)])
 
@@ -61,8 +62,12 @@ async def test_a_store_that_is_busy_at_first_keeps_nobody_waiting_for_ever(
         return await newest(*given)
 
     monkeypatch.setattr(ctx.store, "newest_event", newest_later)
-    monkeypatch.setattr("postroom.pipeline.watch._BEGIN_AGAIN_S", 0.01)
-    with ctx.watch.subscribe(ctx.store, lambda event: event.type == "message.received") as waiter:
+    monkeypatch.setattr("postroom.pipeline.event_watch._RETRY_S", 0.01)
+
+    def is_wanted(event: Event) -> bool:
+        return event.type == "message.received"
+
+    with ctx.watch.subscribe(ctx.store, is_wanted, EVERYTHING) as waiter:
         added = await deliver(ctx, inbox, mail("Hello"))
         async with asyncio.timeout(10):
             told = await anext(ctx.watch.after(waiter, 0))
@@ -70,7 +75,7 @@ async def test_a_store_that_is_busy_at_first_keeps_nobody_waiting_for_ever(
     assert added.message_id == told.event.message_id
 
 
-async def test_only_the_mail_that_was_asked_for_ends_it(ctx: Context, inbox: Inbox) -> None:
+async def test_only_the_mail_that_was_asked_for_ends_it(ctx: RequestContext, inbox: Inbox) -> None:
     other = await new_inbox(ctx, "other")
     wait = await waiting(
         ctx, inbox_id=inbox.id, **{"from": "@shop.example"}, subject="INVOICE", q="Straße"
@@ -87,7 +92,7 @@ async def test_only_the_mail_that_was_asked_for_ends_it(ctx: Context, inbox: Inb
     assert wanted.message_id == waited.message.id
 
 
-async def test_a_thread_can_be_waited_for(ctx: Context, inbox: Inbox) -> None:
+async def test_a_thread_can_be_waited_for(ctx: RequestContext, inbox: Inbox) -> None:
     root = await deliver(ctx, inbox, mail("Plan", message_id="<root@example.com>"))
     wait = await waiting(ctx, thread_id=root.thread_id)
     await deliver(ctx, inbox, mail("Other"))
@@ -99,7 +104,7 @@ async def test_a_thread_can_be_waited_for(ctx: Context, inbox: Inbox) -> None:
     assert reply.message_id == waited.message.id
 
 
-async def test_nothing_is_missed_between_two_waits(ctx: Context, inbox: Inbox) -> None:
+async def test_nothing_is_missed_between_two_waits(ctx: RequestContext, inbox: Inbox) -> None:
     first = await call(ctx, wait_for_message, {"inbox_id": inbox.id, "timeout_s": 1})
     added = await deliver(ctx, inbox, mail("In between"))
     second = await call(ctx, wait_for_message, {"inbox_id": inbox.id, "since": first.since})
@@ -114,13 +119,13 @@ async def test_nothing_is_missed_between_two_waits(ctx: Context, inbox: Inbox) -
 
 
 async def test_a_mail_that_comes_as_the_time_is_up_is_not_missed(
-    ctx: Context, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    ctx: RequestContext, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def read_for_ever(_told: Told) -> None:
+    async def read_for_ever(_told: WatchedEvent) -> None:
         await asyncio.Event().wait()
 
     with monkeypatch.context() as slow:
-        slow.setattr(Told, "message", read_for_ever)
+        slow.setattr(WatchedEvent, "message", read_for_ever)
         first = await waiting(ctx, inbox_id=inbox.id, timeout_s=1)
         added = await deliver(ctx, inbox, mail("Late"))
         timed_out = await first
@@ -131,7 +136,7 @@ async def test_a_mail_that_comes_as_the_time_is_up_is_not_missed(
     assert added.message_id == second.message.id
 
 
-async def test_what_was_looked_at_is_not_looked_at_again(ctx: Context, inbox: Inbox) -> None:
+async def test_what_was_looked_at_is_not_looked_at_again(ctx: RequestContext, inbox: Inbox) -> None:
     await deliver(ctx, inbox, mail("Before"))
     wait = await waiting(ctx, inbox_id=inbox.id, subject="never", timeout_s=1)
     last = await deliver(ctx, inbox, mail("Other"))
@@ -139,12 +144,12 @@ async def test_what_was_looked_at_is_not_looked_at_again(ctx: Context, inbox: In
     waited = await wait
 
     assert waited.since is not None
-    assert await ctx.store.event_number(last.message_id) == (
-        await ctx.store.event_number(waited.since)
+    assert await ctx.store.event_number(last.message_id, EVERYTHING) == (
+        await ctx.store.event_number(waited.since, EVERYTHING)
     )
 
 
-async def test_hundreds_wait_at_once_and_each_gets_its_own(ctx: Context) -> None:
+async def test_hundreds_wait_at_once_and_each_gets_its_own(ctx: RequestContext) -> None:
     inboxes = [await new_inbox(ctx, f"box{number}") for number in range(200)]
     waits = [await waiting(ctx, inbox_id=inbox.id) for inbox in inboxes]
 
@@ -154,7 +159,9 @@ async def test_hundreds_wait_at_once_and_each_gets_its_own(ctx: Context) -> None
     assert [a.message_id for a in added] == [m.id for m in found if m is not None]
 
 
-async def test_a_wait_that_is_cancelled_leaves_nothing_behind(ctx: Context, inbox: Inbox) -> None:
+async def test_a_wait_that_is_cancelled_leaves_nothing_behind(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
     wait = await waiting(ctx, inbox_id=inbox.id)
     wait.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -164,7 +171,9 @@ async def test_a_wait_that_is_cancelled_leaves_nothing_behind(ctx: Context, inbo
     assert ctx.watch._reader is None
 
 
-async def test_mail_taken_in_by_another_process_ends_the_wait(app: App, ctx: Context) -> None:
+async def test_mail_taken_in_by_another_process_ends_the_wait(
+    app: App, ctx: RequestContext
+) -> None:
     inbox = await new_inbox(ctx)
     wait = await waiting(ctx, inbox_id=inbox.id)
     command = [sys.executable, "-m", "postroom", "--data", str(app.settings.data_dir)]
@@ -193,7 +202,7 @@ async def test_mail_taken_in_by_another_process_ends_the_wait(app: App, ctx: Con
     ],
 )
 async def test_a_wait_that_cannot_be_is_refused_at_once(
-    ctx: Context, inbox: Inbox, arguments: dict[str, Any], error: type[Exception]
+    ctx: RequestContext, inbox: Inbox, arguments: dict[str, Any], error: type[Exception]
 ) -> None:
     given = {name: inbox.id if value == "INBOX" else value for name, value in arguments.items()}
 
@@ -202,7 +211,7 @@ async def test_a_wait_that_cannot_be_is_refused_at_once(
 
 
 async def test_an_inbox_of_others_cannot_be_waited_for(app: App, inbox: Inbox) -> None:
-    stranger = app.context(Caller("key_1", inboxes=frozenset({"inb_else"})))
+    stranger = app.context(a_caller("key_1", inboxes=only("inb_else")))
 
     with pytest.raises(NotFound):
         await call(stranger, wait_for_message, {"inbox_id": inbox.id})

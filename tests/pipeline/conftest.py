@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from postroom.app import App, open_app
+from postroom.calls.context import RequestContext
 from postroom.config import read_settings
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
-from postroom.operations.context import Context
-from postroom.providers.webhooks.guard import Guard
-from postroom.providers.webhooks.poster import HttpPoster
+from postroom.providers.allowed_hosts import Guard
+from postroom.providers.webhooks import HttpPoster
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.receiver import LOOPBACK, Receiver
@@ -27,13 +27,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def post(tmp_path: Path, clock: Clock) -> AsyncIterator[Context]:
+async def post(tmp_path: Path, clock: Clock) -> AsyncIterator[RequestContext]:
     """A house with an inbox, a relay to be named, and a clock."""
     settings = read_settings(
         {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_RELAY_URL": "smtp://127.0.0.1:9"}
     ).settings
     async with open_app(settings) as app:
-        ctx = replace(app, house=replace(app.house, clock=clock)).context(OWNER)
+        ctx = replace(app, services=replace(app.services, clock=clock)).context(OWNER)
         await new_inbox(ctx, "me")
         yield ctx
 
@@ -48,12 +48,12 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-def open_ctx(app: App, clock: Clock) -> Context:
+def open_ctx(app: App, clock: Clock) -> RequestContext:
     """The house, which may speak to this machine."""
-    house = replace(app.house, poster=HttpPoster(Guard(LOOPBACK), patience_s=2), clock=clock)
-    return replace(app, house=house).context(OWNER)
+    services = replace(app.services, poster=HttpPoster(Guard(LOOPBACK), timeout_s=2), clock=clock)
+    return replace(app, services=services).context(OWNER)
 
 
 @pytest.fixture
-async def inbox(open_ctx: Context) -> Inbox:
+async def inbox(open_ctx: RequestContext) -> Inbox:
     return await new_inbox(open_ctx)

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.model.event import EventQuery
 from postroom.model.sending import Sent
-from postroom.operations.context import Context
-from postroom.operations.operation import call
+from postroom.model.view import EVERYTHING
 from postroom.operations.sending import send_message
 from postroom.pipeline.outbox import Outbox
 from postroom.providers.smtp.relay import SmtpRelay
@@ -21,8 +22,8 @@ LETTER = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morn
 
 
 @asynccontextmanager
-async def working(ctx: Context, relay: Relay, **options: Any) -> AsyncIterator[Outbox]:
-    sender = SmtpRelay(parse_relay_url(relay.url), "postroom.localhost", answer_s=2, **options)
+async def working(ctx: RequestContext, relay: Relay, **options: Any) -> AsyncIterator[Outbox]:
+    sender = SmtpRelay(parse_relay_url(relay.url), "postroom.localhost", response_s=2, **options)
     outbox = Outbox(ctx, sender)
     task = asyncio.create_task(outbox.run())
     try:
@@ -33,32 +34,32 @@ async def working(ctx: Context, relay: Relay, **options: Any) -> AsyncIterator[O
             await task
 
 
-async def send(ctx: Context, **changes: Any) -> Sent:
+async def send(ctx: RequestContext, **changes: Any) -> Sent:
     return await call(ctx, send_message, {**LETTER, **changes})
 
 
-async def statuses(ctx: Context, sent: Sent) -> dict[str, str]:
-    message = await ctx.store.message(sent.message_id, None)
+async def statuses(ctx: RequestContext, sent: Sent) -> dict[str, str]:
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     return {r.address: r.status for r in message.recipients or ()}
 
 
-async def types(ctx: Context, sent: Sent) -> list[str]:
-    found = await ctx.store.events(EventQuery(message_id=sent.message_id))
+async def types(ctx: RequestContext, sent: Sent) -> list[str]:
+    found = await ctx.store.events(EventQuery(visible=EVERYTHING, message_id=sent.message_id))
     return [event.type for event in found.rows]
 
 
-async def until(ctx: Context, is_so: Callable[[], Any]) -> None:
+async def until(ctx: RequestContext, is_so: Callable[[], Any]) -> None:
     """Wait until something is so, with a limit."""
-    bell = ctx.store.bell
+    notifier = ctx.store.notifier
     async with asyncio.timeout(10):
-        rung = bell.rung("events")
+        position = notifier.position("events")
         while not await is_so():
-            rung = await bell.wait("events", rung)
+            position = await notifier.wait("events", position)
 
 
 @asynccontextmanager
-async def unable(ctx: Context) -> AsyncIterator[None]:
+async def unable(ctx: RequestContext) -> AsyncIterator[None]:
     """A worker without a relay."""
     task = asyncio.create_task(Outbox(ctx, None).run())
     yield
@@ -66,6 +67,6 @@ async def unable(ctx: Context) -> AsyncIterator[None]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def are_out(ctx: Context, sent: list[Sent]) -> bool:
+async def are_out(ctx: RequestContext, sent: list[Sent]) -> bool:
     found = [await statuses(ctx, one) for one in sent]
     return all(status == "sent" for of_one in found for status in of_one.values())

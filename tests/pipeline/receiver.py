@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from postroom.model.webhook import Webhook
-from postroom.operations.context import Context
-from postroom.operations.operation import call
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
+from postroom.model.event import Webhook
 from postroom.operations.webhooks import list_deliveries
 from postroom.pipeline.webhooks import Webhooks
 
@@ -55,7 +55,7 @@ class Receiver:
 
 
 @asynccontextmanager
-async def telling(ctx: Context) -> AsyncIterator[None]:
+async def telling(ctx: RequestContext) -> AsyncIterator[None]:
     task = asyncio.create_task(Webhooks(ctx).run())
     try:
         yield
@@ -65,13 +65,13 @@ async def telling(ctx: Context) -> AsyncIterator[None]:
             await task
 
 
-async def settled(ctx: Context, webhook: Webhook, status: str) -> None:
+async def settled(ctx: RequestContext, webhook: Webhook, status: str) -> None:
     """Wait until every delivery has this status."""
-    bell = ctx.store.bell
+    notifier = ctx.store.notifier
     async with asyncio.timeout(10):
-        rung = bell.rung("webhooks")
+        position = notifier.position("webhooks")
         while True:
             page = await call(ctx, list_deliveries, {"webhook_id": webhook.id})
             if {delivery.status for delivery in page.results} == {status}:
                 return
-            rung = await bell.wait("webhooks", rung)
+            position = await notifier.wait("webhooks", position)

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from postroom.app import open_app
+from postroom.calls.context import RequestContext
 from postroom.config import read_settings
 from postroom.errors import InvalidInput
-from postroom.operations.context import Context
-from postroom.pipeline.attendance import attending, fill_in
+from postroom.pipeline.heartbeats import heartbeat, run_when_unattended
 from tests.servers.postroom import environment, running
 from tests.servers.relay import relaying
 from tests.surfaces.mcp.wire import started
 
 
-async def test_who_fills_in_works_only_while_nobody_serves(ctx: Context) -> None:
+async def test_who_fills_in_works_only_while_nobody_serves(ctx: RequestContext) -> None:
     works, rests = asyncio.Event(), asyncio.Event()
 
     @asynccontextmanager
@@ -31,12 +31,12 @@ async def test_who_fills_in_works_only_while_nobody_serves(ctx: Context) -> None
         works.clear()
         rests.set()
 
-    task = asyncio.create_task(fill_in(ctx, at_work))
+    task = asyncio.create_task(run_when_unattended(ctx, at_work))
     async with asyncio.timeout(10):
         await works.wait()
-        async with attending(ctx, ["serving"]):
+        async with heartbeat(ctx, ["serving"]):
             await rests.wait()
-            async with attending(ctx, ["serving"]):
+            async with heartbeat(ctx, ["serving"]):
                 pass
             assert not works.is_set()
         await works.wait()
@@ -71,8 +71,8 @@ async def test_a_relay_that_only_the_client_named_takes_its_mail(tmp_path: Path)
     folder = tmp_path / "data"
 
     def send(number: int) -> str:
-        letter = {"to": ["ana@example.com"], "subject": f"{number}", "body_text": "Hi"}
-        sent = wire.call("send_message", **letter, wait_s=20)
+        outgoing_mail = {"to": ["ana@example.com"], "subject": f"{number}", "body_text": "Hi"}
+        sent = wire.call("send_message", **outgoing_mail, wait_s=20)
         return str(sent["structuredContent"]["status"])
 
     async with relaying() as relay:
@@ -85,7 +85,7 @@ async def test_a_relay_that_only_the_client_named_takes_its_mail(tmp_path: Path)
     assert (["sent"] * 2, 2) == (statuses, len(relay.mails))
 
 
-async def test_who_fills_in_lends_its_relay_while_no_server_has_one(ctx: Context) -> None:
+async def test_who_fills_in_lends_its_relay_while_no_server_has_one(ctx: RequestContext) -> None:
     rich = replace(ctx, has_relay=True)
     now: asyncio.Queue[str] = asyncio.Queue()
 
@@ -95,12 +95,14 @@ async def test_who_fills_in_lends_its_relay_while_no_server_has_one(ctx: Context
         yield
         now.put_nowait(f"no more {what}")
 
-    task = asyncio.create_task(fill_in(rich, lambda: doing("all"), lambda: doing("relay")))
+    task = asyncio.create_task(
+        run_when_unattended(rich, lambda: doing("all"), lambda: doing("relay"))
+    )
     async with asyncio.timeout(10):
         told = [await now.get()]
-        async with attending(ctx, ["serving"]):
+        async with heartbeat(ctx, ["serving"]):
             told += [await now.get(), await now.get()]
-            async with attending(ctx, ["relaying"]):
+            async with heartbeat(ctx, ["relaying"]):
                 told += [await now.get()]
             told += [await now.get()]
         told += [await now.get(), await now.get()]

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.operations.context import Context
-from postroom.operations.operation import call
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.operations.outbox import list_outbox
 from postroom.pipeline.outbox import wait_after
 from tests.mails import SOME
@@ -18,7 +18,7 @@ from tests.servers.relay import relaying
 
 
 async def test_who_was_deferred_is_tried_again_and_the_others_are_not(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     is_grey = True
 
@@ -50,7 +50,7 @@ def test_the_waits_grow_from_a_minute_to_four_hours() -> None:
     assert sorted(waits) == waits
 
 
-async def test_after_two_days_we_give_up_and_say_so(post: Context, clock: Clock) -> None:
+async def test_after_two_days_we_give_up_and_say_so(post: RequestContext, clock: Clock) -> None:
     async with relaying({"RCPT": b"450 later"}) as relay, working(post, relay):
         sent = await send(post, wait_s=1)
         clock.now += timedelta(hours=48)
@@ -66,7 +66,7 @@ async def test_after_two_days_we_give_up_and_say_so(post: Context, clock: Clock)
 
 
 async def test_mail_that_was_held_back_for_days_is_tried_as_often_as_any(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     is_grey = True
 
@@ -92,7 +92,7 @@ async def test_mail_that_was_held_back_for_days_is_tried_as_often_as_any(
 
 
 async def test_a_domain_gets_its_share_of_the_hour_and_the_rest_waits(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     few = replace(post, limits=replace(post.limits, domain_sends_per_hour=2))
     sent = [await send(few, subject=f"Mail {number}") for number in range(4)]
@@ -111,10 +111,10 @@ async def test_a_domain_gets_its_share_of_the_hour_and_the_rest_waits(
 
 
 async def test_a_mail_that_is_given_back_does_not_count_for_its_domain(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     sent = await send(post)
-    few = {"free": SOME, "most_per_domain": 1}
+    few = {"free": SOME, "max_per_domain": 1}
     until = clock() + timedelta(seconds=30)
     first = await post.store.claim_mail("one", now=clock(), until=until, **few)
     await post.store.release_mail(first.jobs[0], clock() + timedelta(seconds=10))
@@ -127,7 +127,7 @@ async def test_a_mail_that_is_given_back_does_not_count_for_its_domain(
 
 @pytest.mark.parametrize("jump", [timedelta(days=-365), timedelta(days=365)])
 async def test_a_clock_that_is_set_neither_loses_nor_doubles_mail(
-    post: Context, clock: Clock, jump: timedelta
+    post: RequestContext, clock: Clock, jump: timedelta
 ) -> None:
     async with relaying({"RCPT": b"450 later"}) as relay, working(post, relay):
         sent = await send(post, wait_s=1)

@@ -15,28 +15,29 @@ from typing import Any
 import pytest
 
 from postroom.app import App, open_app
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call, operation
 from postroom.config import read_settings
 from postroom.errors import ProviderAuthFailed, ProviderTimeout, StorageFull
 from postroom.model.account import Account
 from postroom.model.key import OWNER, Scope
 from postroom.model.page import Page
-from postroom.operations.context import Context
+from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import ListInboxes
-from postroom.operations.operation import call, operation
-from postroom.operations.organising import move_message
+from postroom.operations.message_changes import move_message
 from postroom.operations.sending import send_message
 from postroom.operations.webhooks import create_webhook
-from postroom.pipeline.counts import FAILED
+from postroom.pipeline.counters import FAILED
 from postroom.pipeline.outbox import Outbox
-from postroom.pipeline.syncing import Syncing
+from postroom.pipeline.sync.scheduler import SyncScheduler
 from postroom.pipeline.webhooks import Webhooks
 from postroom.ports.provider import Provider
+from postroom.providers.allowed_hosts import Guard
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
-from postroom.providers.webhooks.guard import Guard
-from postroom.providers.webhooks.poster import HttpPoster
+from postroom.providers.webhooks import HttpPoster
 from postroom.store.store import SqlStore
-from postroom.surfaces.mcp.calling import call_tool
+from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.smtp.server import listening
 from tests.mails import SOME, deliver, mail, new_inbox
@@ -60,15 +61,15 @@ class Scene:
     now: datetime = NOON
 
     @property
-    def ctx(self) -> Context:
+    def ctx(self) -> RequestContext:
         return self.app.context(OWNER)
 
     def change(self, **changes: Any) -> None:
-        self.app = replace(self.app, house=replace(self.app.house, **changes))
+        self.app = replace(self.app, services=replace(self.app.services, **changes))
 
     async def until_counted(self, name: str) -> None:
         async with asyncio.timeout(20):
-            while not self.app.house.counts[name]:  # noqa: ASYNC110 - a counter rings no bell
+            while not self.app.services.counts[name]:  # noqa: ASYNC110 - a counter rings no bell
                 await asyncio.sleep(0.01)
 
 
@@ -78,7 +79,7 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     given |= {"SMTP_LISTEN": "127.0.0.1:0", "SECRETS": "file"}
     settings = read_settings({f"POSTROOM_{name}": value for name, value in given.items()}).settings
     async with open_app(settings) as app:
-        await new_inbox(app.house)
+        await new_inbox(app.services)
         scene = Scene(app, monkeypatch)
         scene.change(clock=lambda: scene.now)
         yield scene
@@ -104,7 +105,7 @@ async def bring(scene: Scene, data: bytes) -> None:
 
 
 async def a_full_disk(scene: Scene) -> None:
-    scene.monkeypatch.setattr(scene.app.house.blobs, "put", full)
+    scene.monkeypatch.setattr(scene.app.services.blobs, "put", full)
     await bring(scene, MAIL + b".\r\n")
 
 
@@ -117,21 +118,21 @@ async def a_circle(scene: Scene) -> None:
 
 
 async def too_many_mails(scene: Scene) -> None:
-    scene.change(limits=replace(scene.app.house.limits, smtp_per_minute=1))
+    scene.change(limits=replace(scene.app.services.limits, smtp_per_minute=1))
     async with speaking(scene) as client:
         await client.reply()
         await client.say(b"EHLO me", b"MAIL FROM:<a@b.c>", b"RSET", b"MAIL FROM:<a@b.c>")
 
 
 async def a_mail_that_cannot_be_read(scene: Scene) -> None:
-    scene.app.house.parser.small_bytes, scene.app.house.parser.patience_s = 10, 0.001
+    scene.app.services.parser.small_bytes, scene.app.services.parser.timeout_s = 10, 0.001
     await bring(scene, MAIL + b".\r\n")
 
 
 async def hand_over(scene: Scene, script: Script, name: str) -> None:
     async with relaying(script) as relay:
         relays = parse_relay_url(relay.url)
-        worker = Outbox(scene.ctx, SmtpRelay(relays, "postroom.localhost", answer_s=2))
+        worker = Outbox(scene.ctx, SmtpRelay(relays, "postroom.localhost", response_s=2))
         working = asyncio.create_task(worker.run())
         try:
             await scene.until_counted(name)
@@ -141,8 +142,8 @@ async def hand_over(scene: Scene, script: Script, name: str) -> None:
 
 
 async def sent(scene: Scene) -> str:
-    letter = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morning."}
-    return (await call(scene.ctx, send_message, letter)).message_id
+    outgoing_mail = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morning."}
+    return (await call(scene.ctx, send_message, outgoing_mail)).message_id
 
 
 async def a_relay_that_refuses(scene: Scene) -> None:
@@ -163,7 +164,7 @@ async def a_relay_that_is_busy_for_two_days(scene: Scene) -> None:
 
 
 async def bytes_that_are_gone(scene: Scene) -> None:
-    message = await scene.ctx.store.message(await sent(scene), None)
+    message = await scene.ctx.store.message(await sent(scene), EVERYTHING)
     assert message is not None
     folder = scene.app.settings.data_dir / "blobs"
     (folder / message.raw[:2] / message.raw[2:]).unlink()
@@ -175,7 +176,7 @@ async def another_worker(scene: Scene) -> None:
         return False
 
     await sent(scene)
-    scene.monkeypatch.setattr(scene.ctx.store, "begin_handing_over", taken)
+    scene.monkeypatch.setattr(scene.ctx.store, "begin_transmission", taken)
     await hand_over(scene, {}, "outbox_claims_lost")
 
 
@@ -189,9 +190,9 @@ async def a_worker_that_died(scene: Scene) -> None:
     await sent(scene)
     until = scene.now + timedelta(seconds=30)
     claimed = await scene.ctx.store.claim_mail(
-        "dead", now=scene.now, until=until, free=SOME, most_per_domain=9
+        "dead", now=scene.now, until=until, free=SOME, max_per_domain=9
     )
-    assert await scene.ctx.store.begin_handing_over(claimed.jobs[0], ["ana@example.com"])
+    assert await scene.ctx.store.begin_transmission(claimed.jobs[0], ["ana@example.com"])
     scene.now = until
     await hand_over(scene, {}, "outbox_unknown")
 
@@ -207,9 +208,9 @@ async def fail_to_sync(scene: Scene, error: Exception) -> None:
         "work", "imap", "bo@example.com", inbox_id, "new", "", 0, None, None, scene.now
     )
     await scene.ctx.store.add_account(account, "Work")
-    scene.monkeypatch.setattr(type(scene.app.house.providers), "open", fail)
-    scene.app.house.providers.keep_secret("work", {"password": "x"})
-    syncing = asyncio.create_task(Syncing(scene.ctx, wait_s=60).run())
+    scene.monkeypatch.setattr(type(scene.app.services.providers), "open", fail)
+    scene.app.services.providers.keep_secret("work", {"password": "x"})
+    syncing = asyncio.create_task(SyncScheduler(scene.ctx, wait_s=60).run())
     try:
         await scene.until_counted("sync_failed")
     finally:
@@ -243,7 +244,7 @@ async def refuse_subject(scene: Scene, subject: str) -> None:
     """Let the database refuse a row, as PostgreSQL does one that is too long for an index."""
     trigger = f"""CREATE TRIGGER refused BEFORE INSERT ON messages WHEN new.subject = '{subject}'
         BEGIN SELECT RAISE(ABORT, 'too long'); END"""
-    store = scene.app.house.store
+    store = scene.app.services.store
     assert isinstance(store, SqlStore)
     await store.engine.write(lambda tx: tx.put(trigger))
 
@@ -262,7 +263,7 @@ async def a_mailbox_that_cannot_be(scene: Scene) -> None:
 
 
 async def tell(scene: Scene, name: str) -> None:
-    poster = HttpPoster(Guard((ip_network("127.0.0.0/8"),)), patience_s=2)
+    poster = HttpPoster(Guard((ip_network("127.0.0.0/8"),)), timeout_s=2)
     scene.change(poster=poster)
     hook = {"url": "http://127.0.0.1:9/hook", "types": ["message.received"]}
     await call(scene.ctx, create_webhook, hook)
@@ -287,14 +288,14 @@ async def a_webhook_that_stays_away(scene: Scene) -> None:
 
 
 async def not_ready(scene: Scene) -> None:
-    scene.monkeypatch.setattr(scene.app.house.blobs, "put", full)
+    scene.monkeypatch.setattr(scene.app.services.blobs, "put", full)
     async with visiting(scene.app, await scene.app.owner_key()) as rest:
         await rest.problem("GET", "/readyz")
         await rest.problem("GET", "/readyz")
 
 
 @operation(Scope.READ)
-async def stumble(ctx: Context, request: ListInboxes) -> Page[Any]:
+async def stumble(ctx: RequestContext, request: ListInboxes) -> Page[Any]:
     raise RuntimeError("a fault of our own")
 
 
@@ -348,14 +349,14 @@ async def test_a_failure_is_counted_and_in_the_log(
 
     event = name.replace("_", ".", 1)
     lines = [record for record in caplog.records if record.getMessage() == event]
-    assert 1 == scene.app.house.counts[name] == len(lines)
+    assert 1 == scene.app.services.counts[name] == len(lines)
     assert getattr(lines[0], named)
 
 
 async def test_a_request_that_fails_is_counted_and_in_the_log(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scene.monkeypatch.setattr(scene.app.house.blobs, "put", full)
+    scene.monkeypatch.setattr(scene.app.services.blobs, "put", full)
     async with visiting(scene.app, await scene.app.owner_key()) as rest:
         path = "/v1/inbound?recipient=bo@postroom.localhost"
         problem = await rest.problem("POST", path, content=MAIL)

@@ -10,19 +10,20 @@ from datetime import timedelta
 import pytest
 
 from postroom.app import App
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.errors import ProviderError
-from postroom.model.memory import Vector, shelf_of
-from postroom.operations.context import Context
+from postroom.model.memory import Vector, collection_of
+from postroom.model.view import EVERYTHING
 from postroom.operations.memories import memory_add
+from postroom.operations.memory_search import memory_search
 from postroom.operations.messages import search_messages
-from postroom.operations.operation import call
-from postroom.operations.recalling import memory_search
-from postroom.pipeline import learning
-from postroom.pipeline.learning import FEW, forget_other_models, learn_more
-from postroom.pipeline.upkeep import chores
+from postroom.pipeline import embedding
+from postroom.pipeline.embedding import EMBED_LIMIT, embed_pending, forget_other_models
+from postroom.pipeline.maintenance import background_tasks
 from tests.mails import deliver, mail, new_inbox
 
-SHELF = shelf_of("default")
+SHELF = collection_of("default")
 
 
 class Letters:
@@ -50,130 +51,134 @@ def letters() -> Letters:
 
 
 @pytest.fixture
-def house(ctx: Context, letters: Letters) -> Context:
+def services(ctx: RequestContext, letters: Letters) -> RequestContext:
     return replace(ctx, embedder=letters)
 
 
-async def remember(ctx: Context, *keys: str, **fields: object) -> None:
+async def remember(ctx: RequestContext, *keys: str, **fields: object) -> None:
     for key in keys:
         await call(ctx, memory_add, {"key": key, "text": f"Text {key}.", **fields})
 
 
-async def test_the_chore_learns_what_is_new_and_then_rests(house: Context, letters: Letters):
-    await remember(house, *"abcdefghijklmnopqrst")
+async def test_the_chore_learns_what_is_new_and_then_rests(
+    services: RequestContext, letters: Letters
+):
+    await remember(services, *"abcdefghijklmnopqrst")
 
-    rounds = [await learn_more(house) for _ in range(3)]
+    rounds = [await embed_pending(services) for _ in range(3)]
 
     assert [True, True, False] == rounds
     assert sorted(f"Text {key}." for key in "abcdefghijklmnopqrst") == sorted(letters.asked)
-    assert 0 == await house.store.count_unlearnt(SHELF, model="letters", most=9)
+    assert 0 == await services.store.count_unembedded(SHELF, model="letters", most=9)
 
 
-async def test_only_who_holds_the_lease_learns(house: Context, letters: Letters):
-    await remember(house, "a")
+async def test_only_who_holds_the_lease_learns(services: RequestContext, letters: Letters):
+    await remember(services, "a")
     minute = timedelta(minutes=1)
-    assert await house.store.claim("learn", "another", now=house.clock(), lasting=minute)
+    assert await services.store.claim("learn", "another", now=services.clock(), lasting=minute)
 
-    assert not await learn_more(house)
+    assert not await embed_pending(services)
     assert [] == letters.asked
 
 
-async def test_nothing_is_loaded_or_claimed_where_there_is_nothing_to_do(house: Context):
-    assert not await learn_more(house)
+async def test_nothing_is_loaded_or_claimed_where_there_is_nothing_to_do(services: RequestContext):
+    assert not await embed_pending(services)
 
     minute = timedelta(minutes=1)
-    assert await house.store.claim("learn", "another", now=house.clock(), lasting=minute)
+    assert await services.store.claim("learn", "another", now=services.clock(), lasting=minute)
 
 
-async def test_without_a_model_there_is_nothing_to_learn(ctx: Context):
+async def test_without_a_model_there_is_nothing_to_learn(ctx: RequestContext):
     words = replace(ctx, embedder=None)
     await remember(words, "a")
 
-    assert not await learn_more(words)
+    assert not await embed_pending(words)
     page = await call(words, memory_search, {"query": "text"})
     assert ["a"] == [hit.key for hit in page.results]
 
 
-async def test_what_is_over_is_removed(house: Context):
-    await remember(house, "kept")
-    await remember(house, "over", expires_at="2100-01-01")
-    later = replace(house, clock=lambda: house.clock() + timedelta(days=365 * 100))
-    await learn_more(house)
+async def test_what_is_over_is_removed(services: RequestContext):
+    await remember(services, "kept")
+    await remember(services, "over", expires_at="2100-01-01")
+    later = replace(services, clock=lambda: services.clock() + timedelta(days=365 * 100))
+    await embed_pending(services)
 
-    assert await learn_more(later)
+    assert await embed_pending(later)
 
-    everything = [m async for m in later.store.every_memory(None, now=house.clock())]
+    everything = [m async for m in later.store.every_memory(EVERYTHING, now=services.clock())]
     assert ["kept"] == [memory.key for memory in everything]
 
 
 async def test_a_search_learns_little_itself_and_leaves_much_to_the_chore(
-    house: Context, letters: Letters, monkeypatch: pytest.MonkeyPatch
+    services: RequestContext, letters: Letters, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(learning, "FEW", 3)
-    await remember(house, "a", "b", "c")
-    await call(house, memory_search, {"query": "text"})
-    assert 0 == await house.store.count_unlearnt(SHELF, model="letters", most=9)
+    monkeypatch.setattr(embedding, "EMBED_LIMIT", 3)
+    await remember(services, "a", "b", "c")
+    await call(services, memory_search, {"query": "text"})
+    assert 0 == await services.store.count_unembedded(SHELF, model="letters", most=9)
 
-    await remember(house, "d", "e", "f", "g")
-    await call(house, memory_search, {"query": "text"})
+    await remember(services, "d", "e", "f", "g")
+    await call(services, memory_search, {"query": "text"})
 
-    assert 4 == await house.store.count_unlearnt(SHELF, model="letters", most=9)
-    assert FEW >= 150
+    assert 4 == await services.store.count_unembedded(SHELF, model="letters", most=9)
+    assert EMBED_LIMIT >= 150
 
 
-async def test_searches_at_the_same_time_learn_everything_once(house: Context, letters: Letters):
-    await remember(house, *"abcdefghijkl")
+async def test_searches_at_the_same_time_learn_everything_once(
+    services: RequestContext, letters: Letters
+):
+    await remember(services, *"abcdefghijkl")
 
-    await asyncio.gather(*(call(house, memory_search, {"query": "text"}) for _ in range(5)))
+    await asyncio.gather(*(call(services, memory_search, {"query": "text"}) for _ in range(5)))
 
     learnt = [text for text in letters.asked if text != "text"]
     assert sorted(set(learnt)) == sorted(learnt)
     assert 12 == len(learnt)
 
 
-async def test_a_search_says_so_when_the_model_fails(house: Context, letters: Letters):
-    await remember(house, "a")
+async def test_a_search_says_so_when_the_model_fails(services: RequestContext, letters: Letters):
+    await remember(services, "a")
     letters.fails = True
 
     with pytest.raises(ProviderError, match="nobody there"):
-        await call(house, memory_search, {"query": "text"})
+        await call(services, memory_search, {"query": "text"})
 
 
-async def test_another_model_makes_everything_be_learnt_anew(house: Context):
-    await remember(house, "a")
-    await learn_more(house)
-    other = replace(house, embedder=Letters("other letters"))
+async def test_another_model_makes_everything_be_learnt_anew(services: RequestContext):
+    await remember(services, "a")
+    await embed_pending(services)
+    other = replace(services, embedder=Letters("other letters"))
 
     await forget_other_models(other)
-    assert 1 == len(await other.store.unlearnt(SHELF, limit=9))
-    await learn_more(other)
+    assert 1 == len(await other.store.unembedded(SHELF, limit=9))
+    await embed_pending(other)
     await forget_other_models(other)
 
-    assert 0 == len(await other.store.unlearnt(SHELF, limit=9))
+    assert 0 == len(await other.store.unembedded(SHELF, limit=9))
 
 
-async def test_a_search_learns_anew_what_another_model_knew(house: Context):
+async def test_a_search_learns_anew_what_another_model_knew(services: RequestContext):
     """Who asks once at the command line has no chores."""
-    await remember(house, *"abcdefghijklmnopqrst")
-    while await learn_more(house):
+    await remember(services, *"abcdefghijklmnopqrst")
+    while await embed_pending(services):
         pass
     letters = Letters("other letters")
-    other = replace(house, embedder=letters)
+    other = replace(services, embedder=letters)
 
     page = await call(other, memory_search, {"query": "gaggle"})
 
     assert 20 == page.total
     assert 21 == len(letters.asked)
-    assert 0 == await other.store.count_unlearnt(SHELF, model=letters.model, most=9)
+    assert 0 == await other.store.count_unembedded(SHELF, model=letters.model, most=9)
 
 
 async def test_a_search_of_mail_learns_anew_what_another_model_knew(
-    house: Context,
+    services: RequestContext,
 ):
-    inbox = await new_inbox(house)
-    await deliver(house, inbox, mail("Fruit", "apple"))
-    await call(house, search_messages, {"q": "fruit", "mode": "hybrid"})
-    other = replace(house, embedder=Letters("other letters"))
+    inbox = await new_inbox(services)
+    await deliver(services, inbox, mail("Fruit", "apple"))
+    await call(services, search_messages, {"q": "fruit", "mode": "hybrid"})
+    other = replace(services, embedder=Letters("other letters"))
 
     page = await call(other, search_messages, {"q": "gaggle", "mode": "hybrid"})
 
@@ -181,4 +186,4 @@ async def test_a_search_of_mail_learns_anew_what_another_model_knew(
 
 
 async def test_learning_is_among_the_chores(app: App):
-    assert {"learn", "forget"} <= {chore.name for chore in chores(app.house)}
+    assert {"embed", "vectors"} <= {task.name for task in background_tasks(app.services)}

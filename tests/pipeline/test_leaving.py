@@ -76,26 +76,26 @@ async def office(tmp_path: Path, wheel: Path) -> AsyncIterator[Office]:
     """The house is what the wheel holds, in a process of its own: no file of this tree is in it."""
     async with relaying() as relay:
         values = {"PYTHONPATH": str(wheel), "POSTROOM_RELAY_URL": relay.url, **UNLIMITED}
-        with running(tmp_path / "data", **values) as house:
-            assert is_from(wheel, house)
-            login = {"Authorization": f"Bearer {house.key}"}
-            async with httpx2.AsyncClient(base_url=house.url, headers=login, timeout=60) as rest:
+        with running(tmp_path / "data", **values) as services:
+            assert is_from(wheel, services)
+            login = {"Authorization": f"Bearer {services.key}"}
+            async with httpx2.AsyncClient(base_url=services.url, headers=login, timeout=60) as rest:
                 await rest.post("/v1/inboxes", json={"username": "me"})
                 yield Office(rest, relay)
 
 
-def is_from(wheel: Path, house: Running) -> bool:
+def is_from(wheel: Path, services: Running) -> bool:
     """Whether the code of a house is that of the wheel."""
     words = [sys.executable, "-c", "import postroom; print(postroom.__file__)"]
-    found = subprocess.run(words, env=house.env, capture_output=True, text=True, check=True)
+    found = subprocess.run(words, env=services.env, capture_output=True, text=True, check=True)
     return Path(found.stdout.strip()).is_relative_to(wheel)
 
 
-async def leaving(office: Office, letter: dict[str, Any]) -> Mail | None:
+async def leaving(office: Office, outgoing_mail: dict[str, Any]) -> Mail | None:
     """The mail that left, or none because the letter was refused before anything happened."""
     office.relay.mails.clear()
     office.relay.lines.clear()
-    asked = {**letter, "allow_duplicate": True, "wait_s": 30}
+    asked = {**outgoing_mail, "allow_duplicate": True, "wait_s": 30}
     response = await office.rest.post("/v1/messages", json=asked)
     if response.status_code == 422:
         assert [] == office.relay.mails
@@ -130,8 +130,8 @@ async def test_the_envelope_the_headers_and_the_files_are_those_that_were_asked_
         }
         for name, content in files
     ]
-    letter = {"to": to, "cc": cc, "bcc": bcc, "subject": subject, "body_text": text}
-    mail = await leaving(office, {**letter, "attachments": attachments})
+    outgoing_mail = {"to": to, "cc": cc, "bcc": bcc, "subject": subject, "body_text": text}
+    mail = await leaving(office, {**outgoing_mail, "attachments": attachments})
     if mail is None:
         return
 
@@ -162,8 +162,8 @@ def digest(content: object) -> str:
 async def test_an_address_says_one_command_to_the_relay_or_none(
     office: Office, address: str
 ) -> None:
-    letter = {"to": [address], "subject": "x", "body_text": "x"}
-    mail = await leaving(office, letter)
+    outgoing_mail = {"to": [address], "subject": "x", "body_text": "x"}
+    mail = await leaving(office, outgoing_mail)
 
     verbs = [line.split()[0].upper() for line in office.relay.lines]
     expected = ["MAIL", "RCPT", "DATA"] if mail else []

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from postroom.app import App
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.model.key import OWNER
-from postroom.operations.context import Context
 from postroom.operations.drafts import create_draft, send_draft
-from postroom.operations.operation import call
 from postroom.operations.outbox import list_outbox
-from postroom.pipeline.attendance import REMEMBERED, attending
+from postroom.pipeline.heartbeats import RELAY_REMEMBERED, heartbeat
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.posting import LETTER, are_out, send, statuses, types, unable, until, working
 from tests.servers.relay import CUT, HANG, relaying
 
 
-async def test_a_mail_is_queued_and_then_handed_over(post: Context) -> None:
+async def test_a_mail_is_queued_and_then_handed_over(post: RequestContext) -> None:
     async with relaying() as relay, working(post, relay):
         sent = await send(post, bcc=["hidden@example.com"], wait_s=10)
 
@@ -40,7 +40,7 @@ async def test_a_mail_is_queued_and_then_handed_over(post: Context) -> None:
 
 
 async def test_local_inboxes_get_theirs_at_once_and_the_relay_never_sees_them(
-    post: Context,
+    post: RequestContext,
 ) -> None:
     await new_inbox(post, "bo")
     async with relaying() as relay, working(post, relay):
@@ -54,10 +54,10 @@ async def test_local_inboxes_get_theirs_at_once_and_the_relay_never_sees_them(
 
 
 async def test_a_relay_that_hangs_holds_up_no_mail_of_the_house(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     await new_inbox(post, "bo")
-    letter = {**LETTER, "to": ["bo@postroom.localhost"], "from": "me@postroom.localhost"}
+    outgoing_mail = {**LETTER, "to": ["bo@postroom.localhost"], "from": "me@postroom.localhost"}
     begun = asyncio.Semaphore(0)
 
     def hang(_: str) -> object:
@@ -70,7 +70,7 @@ async def test_a_relay_that_hangs_holds_up_no_mail_of_the_house(
         for _ in range(outbox.at_once):
             await asyncio.wait_for(begun.acquire(), 10)
         at = (clock() + timedelta(seconds=10)).isoformat()
-        draft = await call(post, create_draft, {**letter, "send_at": at})
+        draft = await call(post, create_draft, {**outgoing_mail, "send_at": at})
         sent = await call(post, send_draft, {"draft_id": draft.id})
         clock.now += timedelta(seconds=10)
         await post.store.pause_outbox(paused=False)
@@ -83,7 +83,7 @@ async def test_a_relay_that_hangs_holds_up_no_mail_of_the_house(
     assert outbox.at_once == len(relay.mails)
 
 
-async def test_a_refusal_is_final(post: Context) -> None:
+async def test_a_refusal_is_final(post: RequestContext) -> None:
     async with relaying({"RCPT": b"550 5.1.1 no such user"}) as relay, working(post, relay):
         sent = await send(post, wait_s=10)
 
@@ -93,9 +93,9 @@ async def test_a_refusal_is_final(post: Context) -> None:
 
 @pytest.mark.parametrize("end", [CUT, HANG, b"354 what?"])
 async def test_an_ambiguous_end_is_said_and_never_sent_again_by_itself(
-    post: Context, clock: Clock, end: Any
+    post: RequestContext, clock: Clock, end: Any
 ) -> None:
-    async with relaying({"DOT": end}) as relay, working(post, relay, final_answer_s=0.5):
+    async with relaying({"DOT": end}) as relay, working(post, relay, final_response_s=0.5):
         sent = await send(post, wait_s=10)
         relay.script = {}
         clock.now += timedelta(days=1)
@@ -103,11 +103,11 @@ async def test_an_ambiguous_end_is_said_and_never_sent_again_by_itself(
         other = await send(post, subject="Other", wait_s=10)
 
     assert ("unknown", "sent") == (sent.status, other.status)
-    assert "not sent again" in (sent.recipients[0].detail or "")
+    assert "not retried" in (sent.recipients[0].detail or "")
     assert 2 == len(relay.mails)
 
 
-async def test_who_waits_waits_for_those_who_are_queued(post: Context) -> None:
+async def test_who_waits_waits_for_those_who_are_queued(post: RequestContext) -> None:
     async with relaying() as relay, working(post, relay):
         sent = await send(post, to=["gone@postroom.localhost", "ana@example.com"], wait_s=10)
 
@@ -115,10 +115,10 @@ async def test_who_waits_waits_for_those_who_are_queued(post: Context) -> None:
 
 
 async def test_a_process_without_a_relay_leaves_mail_to_one_that_has_it(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     poor = replace(post, has_relay=False)
-    async with attending(post, ["relaying"]), unable(poor):
+    async with heartbeat(post, ["relaying"]), unable(poor):
         sent = await send(poor)
         at = (clock() + timedelta(seconds=10)).isoformat()
         draft = await call(poor, create_draft, {**LETTER, "subject": "Later", "send_at": at})
@@ -134,7 +134,7 @@ async def test_a_process_without_a_relay_leaves_mail_to_one_that_has_it(
         async with relaying() as relay, working(post, relay):
             await until(post, lambda: are_out(post, [sent, later]))
     restarting = await send(poor, subject="Whoever relays restarts")
-    clock.now += REMEMBERED
+    clock.now += RELAY_REMEMBERED
     after = await send(poor, subject="Nobody relays")
 
     assert ([0, 0], 2) == (attempts, len(relay.mails))
@@ -145,7 +145,7 @@ async def test_a_process_without_a_relay_leaves_mail_to_one_that_has_it(
     ]
 
 
-async def test_fifty_callers_with_one_key_are_one_mail(post: Context) -> None:
+async def test_fifty_callers_with_one_key_are_one_mail(post: RequestContext) -> None:
     async with relaying() as relay, working(post, relay):
         answers = await asyncio.gather(
             *(send(post, idempotency_key="k", wait_s=10) for _ in range(50))
@@ -154,7 +154,7 @@ async def test_fifty_callers_with_one_key_are_one_mail(post: Context) -> None:
     assert 1 == len(relay.mails) == len({answer.message_id for answer in answers})
 
 
-async def test_who_waits_is_told_at_once_that_it_takes_longer(post: Context) -> None:
+async def test_who_waits_is_told_at_once_that_it_takes_longer(post: RequestContext) -> None:
     """The relay has spoken: there is nothing more to wait for."""
     async with relaying({"RCPT": b"450 4.7.1 later"}) as relay, working(post, relay):
         async with asyncio.timeout(20):
@@ -164,11 +164,11 @@ async def test_who_waits_is_told_at_once_that_it_takes_longer(post: Context) -> 
 
 
 async def test_a_command_that_sends_waits_for_the_relay(app: App, tmp_path: Path) -> None:
-    await new_inbox(app.house, "me")
+    await new_inbox(app.services, "me")
     async with relaying() as relay:
         settings = replace(app.settings, relay_url=relay.url)
-        house = replace(app.house, has_relay=True)
-        with_relay = replace(app, settings=settings, house=house)
+        services = replace(app.services, has_relay=True)
+        with_relay = replace(app, settings=settings, services=services)
         async with with_relay.sending():
             await send(with_relay.context(OWNER))
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.errors import MailError, StorageFull
 from postroom.model.message import Recipient
-from postroom.model.outbox import Claimed
-from postroom.operations.context import Context
+from postroom.model.sending import Claimed
 from postroom.operations.drafts import create_draft, send_draft
-from postroom.operations.operation import call
 from postroom.operations.outbox import cancel_message, list_outbox
 from postroom.operations.sending import send_message
-from postroom.pipeline.outbox import Outbox, claim_again_s
+from postroom.pipeline.outbox import Outbox, claim_retry_s
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from tests.mails import SOME
@@ -26,11 +26,11 @@ from tests.servers.relay import relaying
 
 
 async def test_a_worker_that_died_before_the_mail_went_out_is_replaced(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     sent = await send(post)
     await post.store.claim_mail(
-        "dead", now=clock(), until=clock() + timedelta(30), free=SOME, most_per_domain=9
+        "dead", now=clock(), until=clock() + timedelta(30), free=SOME, max_per_domain=9
     )
     clock.now += timedelta(days=31)
     async with relaying() as relay, working(post, relay):
@@ -44,14 +44,14 @@ async def test_a_worker_that_died_before_the_mail_went_out_is_replaced(
 
 
 async def test_a_worker_that_died_while_the_mail_went_out_leaves_it_unknown(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     sent = await send(post, to=["a@x.org", "b@x.org"])
     claimed = await post.store.claim_mail(
-        "dead", now=clock(), until=clock() + timedelta(seconds=30), free=SOME, most_per_domain=9
+        "dead", now=clock(), until=clock() + timedelta(seconds=30), free=SOME, max_per_domain=9
     )
     [job] = claimed.jobs
-    assert await post.store.begin_handing_over(job, ["a@x.org"])
+    assert await post.store.begin_transmission(job, ["a@x.org"])
     clock.now += timedelta(seconds=31)
     async with relaying() as relay, working(post, relay):
 
@@ -65,22 +65,22 @@ async def test_a_worker_that_died_while_the_mail_went_out_leaves_it_unknown(
 
 
 async def test_a_claim_that_was_lost_stops_the_mail_before_it_goes_out(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     await send(post)
     slow = await post.store.claim_mail(
-        "slow", now=clock(), until=clock(), free=SOME, most_per_domain=9
+        "slow", now=clock(), until=clock(), free=SOME, max_per_domain=9
     )
     quick = await post.store.claim_mail(
-        "quick", now=clock(), until=clock() + timedelta(1), free=SOME, most_per_domain=9
+        "quick", now=clock(), until=clock() + timedelta(1), free=SOME, max_per_domain=9
     )
 
-    assert not await post.store.begin_handing_over(slow.jobs[0], ["ana@example.com"])
-    assert await post.store.begin_handing_over(quick.jobs[0], ["ana@example.com"])
+    assert not await post.store.begin_transmission(slow.jobs[0], ["ana@example.com"])
+    assert await post.store.begin_transmission(quick.jobs[0], ["ana@example.com"])
 
 
 async def test_an_outcome_is_written_down_when_the_database_is_back(
-    post: Context, monkeypatch: pytest.MonkeyPatch
+    post: RequestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle, failures = post.store.settle_mail, iter([MailError("away"), StorageFull("full")])
 
@@ -90,7 +90,7 @@ async def test_an_outcome_is_written_down_when_the_database_is_back(
         await settle(*given, **named)
 
     monkeypatch.setattr(post.store, "settle_mail", settle_late)
-    monkeypatch.setattr("postroom.pipeline.outbox.SETTLE_AGAIN_S", 0.01)
+    monkeypatch.setattr("postroom.pipeline.outbox.SETTLE_RETRY_S", 0.01)
     async with relaying() as relay, working(post, relay):
         sent = await send(post, wait_s=10)
 
@@ -98,7 +98,7 @@ async def test_an_outcome_is_written_down_when_the_database_is_back(
 
 
 async def test_a_full_disk_is_told_once_and_mail_goes_on_after_it(
-    post: Context, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    post: RequestContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim, failures = post.store.claim_mail, iter([StorageFull("full")] * 5)
 
@@ -108,7 +108,7 @@ async def test_a_full_disk_is_told_once_and_mail_goes_on_after_it(
         return await claim(*given, **named)
 
     monkeypatch.setattr(post.store, "claim_mail", claim_late)
-    monkeypatch.setattr("postroom.pipeline.outbox.CLAIM_AGAIN_S", 0.01)
+    monkeypatch.setattr("postroom.pipeline.outbox.CLAIM_RETRY_S", 0.01)
     async with relaying() as relay, working(post, relay):
         sent = await send(post, wait_s=10)
 
@@ -117,15 +117,15 @@ async def test_a_full_disk_is_told_once_and_mail_goes_on_after_it(
 
 
 def test_a_claim_that_fails_is_made_again_later_and_later() -> None:
-    assert [1, 2, 4, 8, 10, 10] == [claim_again_s(failures) for failures in range(1, 7)]
+    assert [1, 2, 4, 8, 10, 10] == [claim_retry_s(failures) for failures in range(1, 7)]
 
 
 async def test_a_worker_takes_up_again_what_it_could_not_give_back(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     """A claim of its own that it no longer works on is as stale as that of a dead one."""
     await send(post)
-    lease = {"until": clock() + timedelta(seconds=30), "free": SOME, "most_per_domain": 9}
+    lease = {"until": clock() + timedelta(seconds=30), "free": SOME, "max_per_domain": 9}
     first = await post.store.claim_mail("one", now=clock(), **lease)
     clock.now += timedelta(seconds=30)
     lease["until"] = clock() + timedelta(seconds=30)
@@ -137,13 +137,13 @@ async def test_a_worker_takes_up_again_what_it_could_not_give_back(
 
 
 async def test_a_worker_that_lost_a_scheduled_mail_does_not_deliver_it_again(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     at = (clock() + timedelta(minutes=1)).isoformat()
     draft = await call(post, create_draft, {**LETTER, "send_at": at})
     sent = await call(post, send_draft, {"draft_id": draft.id})
     clock.now += timedelta(minutes=1)
-    lease = {"now": clock(), "free": SOME, "most_per_domain": 9}
+    lease = {"now": clock(), "free": SOME, "max_per_domain": 9}
     slow = await post.store.claim_mail("slow", until=clock(), **lease)
     queued = {"ana@example.com": Recipient("ana@example.com", "queued")}
     async with relaying() as relay, working(post, relay):
@@ -155,7 +155,7 @@ async def test_a_worker_that_lost_a_scheduled_mail_does_not_deliver_it_again(
 
 
 async def test_who_is_stopped_while_it_claims_gives_back_what_it_gets(
-    post: Context, monkeypatch: pytest.MonkeyPatch
+    post: RequestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = await call(post, send_message, LETTER)
     claim, begun, may_end = type(post.store).claim_mail, asyncio.Event(), asyncio.Event()
@@ -184,7 +184,7 @@ async def test_who_is_stopped_while_it_claims_gives_back_what_it_gets(
     assert "failed" == (await call(post, cancel_message, {"message_id": sent.message_id})).status
 
 
-async def test_many_workers_hand_each_mail_over_once(post: Context) -> None:
+async def test_many_workers_hand_each_mail_over_once(post: RequestContext) -> None:
     async with (
         relaying() as relay,
         working(post, relay),

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from postroom.app import App
+from postroom.calls.operation import call
 from postroom.model.key import OWNER
-from postroom.model.stored import MessageQuery
-from postroom.operations.operation import call
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.operations.message_wait import wait_for_message
 from postroom.operations.sending import send_message
-from postroom.operations.waiting import wait_for_message
 from postroom.pipeline.outbox import Outbox
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
@@ -30,14 +31,14 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.may_skip("Postfix is started by root only")
-async def test_mail_goes_out_by_postfix_and_comes_back_by_it(app: App, tmp_path: Path) -> None:
+async def test_mail_goes_out_by_postfix_and_comes_back_by_it(app: App) -> None:
     settings = replace(app.settings, smtp_listen="127.0.0.1:0")
-    opened = replace(app, settings=settings, house=replace(app.house, has_relay=True))
+    opened = replace(app, settings=settings, services=replace(app.services, has_relay=True))
     ctx = opened.context(OWNER)
     inbox = await new_inbox(ctx)
     async with listening(opened) as listener:
         assert listener is not None
-        with postfix(tmp_path / "postfix", listener.port) as port:
+        with postfix(listener.port) as port:
 
             def submit() -> None:
                 with smtplib.SMTP("127.0.0.1", port) as client:
@@ -49,8 +50,12 @@ async def test_mail_goes_out_by_postfix_and_comes_back_by_it(app: App, tmp_path:
             )
             relay = SmtpRelay(parse_relay_url(f"smtp://127.0.0.1:{port}"), "postroom.localhost")
             task = asyncio.create_task(Outbox(ctx, relay).run())
-            letter = {"to": ["ana@elsewhere.example"], "subject": "Out", "body_text": "Grüße"}
-            sent = await call(ctx, send_message, {**letter, "wait_s": 30})
+            outgoing_mail = {
+                "to": ["ana@elsewhere.example"],
+                "subject": "Out",
+                "body_text": "Grüße",
+            }
+            sent = await call(ctx, send_message, {**outgoing_mail, "wait_s": 30})
             # Postfix brings it to us, who do not take it; so it tells us that it bounced.
             second = await call(
                 ctx,
@@ -63,7 +68,7 @@ async def test_mail_goes_out_by_postfix_and_comes_back_by_it(app: App, tmp_path:
     assert first.message is not None
     assert second.message is not None
     assert ("By Postfix", "sent") == (first.message.subject, sent.status)
-    after = await ctx.store.message(sent.message_id, None)
+    after = await ctx.store.message(sent.message_id, EVERYTHING)
     assert after is not None
     assert "bounced" == after.status, second.message.subject
-    assert 3 == (await ctx.store.messages(MessageQuery())).total
+    assert 3 == (await ctx.store.messages(MessageQuery(visible=EVERYTHING))).total

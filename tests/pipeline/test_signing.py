@@ -9,11 +9,10 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from postroom.operations.context import Context
-from postroom.operations.operation import call
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.operations.sending import reply_to_message
-from postroom.providers.smtp.relay import SmtpRelay
-from postroom.providers.smtp.signing import load_signer
+from postroom.providers.smtp.relay import SmtpRelay, load_signer
 from postroom.providers.smtp.url import parse_relay_url
 from tests.mails import deliver, mail
 from tests.pipeline.posting import send, working
@@ -41,7 +40,9 @@ def signing(folder: Path) -> tuple[Callable[[bytes], bytes], bytes]:
     return signer, b"v=DKIM1; k=rsa; p=" + b64encode(public)
 
 
-async def test_mail_is_signed_so_that_others_can_check_it(post: Context, tmp_path: Path) -> None:
+async def test_mail_is_signed_so_that_others_can_check_it(
+    post: RequestContext, tmp_path: Path
+) -> None:
     signer, record = signing(tmp_path)
     async with relaying() as relay, working(post, relay, sign=signer):
         await send(post, body_text="Grüße.\n\n.dot\n\n\n", body_html="<p>x  y</p>", wait_s=10)
@@ -55,7 +56,7 @@ async def test_mail_is_signed_so_that_others_can_check_it(post: Context, tmp_pat
 
 
 async def test_who_wrote_from_an_international_address_gets_a_signed_reply(
-    post: Context, tmp_path: Path
+    post: RequestContext, tmp_path: Path
 ) -> None:
     signer, record = signing(tmp_path)
     raw = mail(to="me@postroom.localhost", sender="x@example.com")
@@ -72,7 +73,9 @@ async def test_who_wrote_from_an_international_address_gets_a_signed_reply(
     assert dkimpy.verify(data, dnsfunc=lambda name, timeout=5: record)
 
 
-async def test_tls_is_used_and_the_certificate_must_fit(post: Context, tmp_path: Path) -> None:
+async def test_tls_is_used_and_the_certificate_must_fit(
+    post: RequestContext, tmp_path: Path
+) -> None:
     good = certificate(tmp_path / "good")
     other = certificate(tmp_path / "other")
     script = {"EHLO": b"250-x\r\n250-STARTTLS\r\n250 AUTH PLAIN", "STARTTLS": b"220 go"}
@@ -80,7 +83,7 @@ async def test_tls_is_used_and_the_certificate_must_fit(post: Context, tmp_path:
     for trusted in (good, other):
         async with relaying(script, tls=good.server()) as relay:
             url = f"smtp://u:p@localhost:{relay.port}?ca_file={trusted.cert}"
-            sender = SmtpRelay(parse_relay_url(url), "x", answer_s=5)
+            sender = SmtpRelay(parse_relay_url(url), "x", response_s=5)
             outcomes = await sender.hand_over(ONE, RAW, nothing)
             await sender.close()
             verdicts.append(outcomes["a@example.com"].verdict)

@@ -6,26 +6,27 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
+from postroom.calls.context import RequestContext
 from postroom.model.sending import Sent
-from postroom.operations.context import Context
-from postroom.pipeline.attendance import attending
-from postroom.pipeline.untaken import NO_RELAY, Untaken
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.heartbeats import heartbeat
+from postroom.pipeline.outbox import NO_RELAY, Undeliverable
 from tests.pipeline.clock import Clock
 from tests.pipeline.posting import send, statuses, types, unable, until, working
 from tests.servers.relay import relaying
 
 
-async def details(ctx: Context, sent: Sent) -> list[str | None]:
-    message = await ctx.store.message(sent.message_id, None)
+async def details(ctx: RequestContext, sent: Sent) -> list[str | None]:
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     return [recipient.detail for recipient in message.recipients or ()]
 
 
 async def test_mail_that_nobody_has_the_relay_for_says_so_and_bounces_after_two_days(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     poor = replace(post, has_relay=False)
-    async with attending(post, ["relaying"]):
+    async with heartbeat(post, ["relaying"]):
         sent = await send(poor)
     async with unable(poor):
 
@@ -50,23 +51,23 @@ async def test_mail_that_nobody_has_the_relay_for_says_so_and_bounces_after_two_
 
 
 async def test_a_worker_without_a_relay_says_nothing_while_another_has_one(
-    post: Context,
+    post: RequestContext,
 ) -> None:
     poor = replace(post, has_relay=False)
-    async with attending(post, ["relaying"]):
+    async with heartbeat(post, ["relaying"]):
         sent = await send(poor)
-        looked = await Untaken(poor).look()
+        looked = await Undeliverable(poor).check()
 
     assert ({}, [None]) == (looked, await details(post, sent))
 
 
 async def test_how_long_mail_waited_for_a_relay_takes_no_attempt_from_it(
-    post: Context, clock: Clock
+    post: RequestContext, clock: Clock
 ) -> None:
     poor = replace(post, has_relay=False)
-    async with attending(post, ["relaying"]):
+    async with heartbeat(post, ["relaying"]):
         sent = await send(poor)
-    await Untaken(poor).look()
+    await Undeliverable(poor).check()
     assert [NO_RELAY] == await details(post, sent)
 
     async def is_grey() -> bool:

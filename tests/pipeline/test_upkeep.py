@@ -9,25 +9,32 @@ from unittest.mock import AsyncMock, patch
 
 import pytest
 
-from postroom.operations.context import Context
-from postroom.pipeline.upkeep import TIDY_STEPS, chores, keep_up, tidy_some
+from postroom.calls.context import RequestContext
+from postroom.pipeline.maintenance import (
+    COMPACT_STEPS,
+    background_tasks,
+    compact_some,
+    run_maintenance,
+)
 
 NOW, LATER = timedelta(0), timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
-    ("more", "steps"), [([True] * 99, TIDY_STEPS), ([True, False], 2), ([False], 1)]
+    ("more", "steps"), [([True] * 99, COMPACT_STEPS), ([True, False], 2), ([False], 1)]
 )
 async def test_a_batch_of_mail_gives_rise_to_so_much_work_and_no_more(
-    post: Context, more: list[bool], steps: int
+    post: RequestContext, more: list[bool], steps: int
 ) -> None:
-    with patch.object(type(post.store), "tidy", AsyncMock(side_effect=more)) as tidy:
-        await tidy_some(post)
+    with patch.object(type(post.store), "compact_index", AsyncMock(side_effect=more)) as tidy:
+        await compact_some(post)
 
     assert steps == tidy.await_count
 
 
-async def test_one_who_tidies_does_not_wait_for_another_who_takes_long(post: Context) -> None:
+async def test_one_who_tidies_does_not_wait_for_another_who_takes_long(
+    post: RequestContext,
+) -> None:
     second = asyncio.Event()
     calls = 0
 
@@ -39,9 +46,13 @@ async def test_one_who_tidies_does_not_wait_for_another_who_takes_long(post: Con
         second.set()
         return False
 
-    with patch.object(type(post.store), "tidy", tidy):
-        at_once = [replace(c, first=NOW, every=LATER) for c in chores(post) if "tidy" in c.name]
-        keeping = asyncio.create_task(keep_up(at_once))
+    with patch.object(type(post.store), "compact_index", tidy):
+        at_once = [
+            replace(c, first=NOW, every=LATER)
+            for c in background_tasks(post)
+            if "compact" in c.name
+        ]
+        keeping = asyncio.create_task(run_maintenance(at_once))
         await asyncio.wait_for(second.wait(), 10)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)

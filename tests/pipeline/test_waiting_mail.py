@@ -7,12 +7,13 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.errors import Conflict, NotFound
 from postroom.model.sending import PAUSED
-from postroom.model.stored import MessageQuery
-from postroom.operations.context import Context
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
 from postroom.operations.drafts import create_draft, send_draft
-from postroom.operations.operation import call
 from postroom.operations.outbox import (
     cancel_message,
     list_outbox,
@@ -26,7 +27,7 @@ from tests.pipeline.posting import LETTER, are_out, send, statuses, types, until
 from tests.servers.relay import CUT, relaying
 
 
-async def test_whoever_wants_an_unknown_mail_sent_again_says_so(post: Context) -> None:
+async def test_whoever_wants_an_unknown_mail_sent_again_says_so(post: RequestContext) -> None:
     async with relaying({"DOT": CUT}) as relay, working(post, relay):
         sent = await send(post, wait_s=10)
         relay.script = {}
@@ -37,13 +38,13 @@ async def test_whoever_wants_an_unknown_mail_sent_again_says_so(post: Context) -
 
         await until(post, is_out)
 
-    with pytest.raises(Conflict, match="everyone has got"):
+    with pytest.raises(Conflict, match="all recipients have"):
         await call(post, retry_message, {"message_id": sent.message_id})
     with pytest.raises(NotFound):
         await call(post, retry_message, {"message_id": "msg_none"})
 
 
-async def test_a_mail_that_failed_at_once_is_seen_and_can_be_helped(post: Context) -> None:
+async def test_a_mail_that_failed_at_once_is_seen_and_can_be_helped(post: RequestContext) -> None:
     """Its address is ours: a retry brings it to the inbox, never to the relay."""
     sent = await send(post, to=["bo@postroom.localhost"])
     listed = await call(post, list_outbox, {"status": "failed"})
@@ -58,13 +59,13 @@ async def test_a_mail_that_failed_at_once_is_seen_and_can_be_helped(post: Contex
 
     assert ("failed", "queued", []) == (sent.status, again.status, relay.mails)
     assert [sent.message_id] == [entry.message_id for entry in listed.results]
-    assert 1 == (await post.store.messages(MessageQuery(inbox_id=bo.id))).total
+    assert 1 == (await post.store.messages(MessageQuery(visible=EVERYTHING, inbox_id=bo.id))).total
     assert ["failed", "queued", "delivered"] == [
         kind.removeprefix("message.") for kind in await types(post, sent)
     ]
 
 
-async def test_what_was_captured_leaves_when_there_is_a_relay(post: Context) -> None:
+async def test_what_was_captured_leaves_when_there_is_a_relay(post: RequestContext) -> None:
     sent = await send(replace(post, has_relay=False))
     async with relaying() as relay, working(post, relay):
         await call(post, retry_message, {"message_id": sent.message_id})
@@ -73,7 +74,7 @@ async def test_what_was_captured_leaves_when_there_is_a_relay(post: Context) -> 
     assert ("captured", 1) == (sent.status, len(relay.mails))
 
 
-async def test_a_paused_outbox_holds_mail_back_until_it_is_resumed(post: Context) -> None:
+async def test_a_paused_outbox_holds_mail_back_until_it_is_resumed(post: RequestContext) -> None:
     async with relaying() as relay, working(post, relay):
         state = await call(post, pause_outbox, {})
         sent = await send(post, wait_s=1)
@@ -88,7 +89,7 @@ async def test_a_paused_outbox_holds_mail_back_until_it_is_resumed(post: Context
     assert (True, "queued", 0) == (state.is_paused, sent.status, before)
 
 
-async def test_a_pause_is_said_wherever_mail_waits_for_its_end(post: Context) -> None:
+async def test_a_pause_is_said_wherever_mail_waits_for_its_end(post: RequestContext) -> None:
     await call(post, pause_outbox, {})
     sent = await send(post)
     failed = await send(post, to=["gone@postroom.localhost"])
@@ -102,7 +103,9 @@ async def test_a_pause_is_said_wherever_mail_waits_for_its_end(post: Context) ->
     assert [False, False] == free
 
 
-async def test_mail_that_is_dated_for_later_is_not_hurried(post: Context, clock: Clock) -> None:
+async def test_mail_that_is_dated_for_later_is_not_hurried(
+    post: RequestContext, clock: Clock
+) -> None:
     at = (clock() + timedelta(days=1)).isoformat()
     draft = await call(post, create_draft, {**LETTER, "send_at": at})
     sent = await call(post, send_draft, {"draft_id": draft.id})
@@ -113,7 +116,7 @@ async def test_mail_that_is_dated_for_later_is_not_hurried(post: Context, clock:
     assert "queued" == (await call(post, retry_message, {"message_id": sent.message_id})).status
 
 
-async def test_what_waits_can_be_cancelled(post: Context) -> None:
+async def test_what_waits_can_be_cancelled(post: RequestContext) -> None:
     sent = await send(post)
     listed = await call(post, list_outbox, {"status": "queued"})
     cancelled = await call(post, cancel_message, {"message_id": sent.message_id})

@@ -7,9 +7,9 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.model.webhook import Posted
-from postroom.providers.webhooks.guard import Guard, parse_target
-from postroom.providers.webhooks.poster import HttpPoster
+from postroom.model.event import Posted
+from postroom.providers.allowed_hosts import Guard, parse_target
+from postroom.providers.webhooks import HttpPoster
 
 PRIVATE = [
     "127.0.0.1", "127.1", "127.0.0.2", "0.0.0.0", "0", "10.0.0.1", "10.255.255.255", "172.16.0.1",
@@ -53,7 +53,7 @@ def test_a_url_that_is_none_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "2606:4700:4700::1111"])
 def test_the_world_is_open(address: str) -> None:
-    assert Guard().is_open(ip_address(address))
+    assert Guard().is_allowed(ip_address(address))
 
 
 async def test_nobody_at_the_url_is_said_in_plain_words() -> None:
@@ -61,7 +61,7 @@ async def test_nobody_at_the_url_is_said_in_plain_words() -> None:
         "http://127.0.0.1:1/", {}, b""
     )
 
-    assert Posted(None, "no answer: connection refused") == posted
+    assert Posted(None, "no response: connection refused") == posted
 
 
 async def test_a_name_that_leads_into_the_house_is_refused_when_it_is_called() -> None:

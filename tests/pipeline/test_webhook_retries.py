@@ -10,33 +10,33 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
+from postroom.model.event import Posted, Webhook
 from postroom.model.inbox import Inbox
-from postroom.model.webhook import Posted, Webhook
-from postroom.operations.context import Context
-from postroom.operations.operation import call
 from postroom.operations.webhooks import create_webhook, list_deliveries, redeliver
 from postroom.pipeline.webhooks import Webhooks, wait_after
-from postroom.providers.webhooks.guard import Guard
-from postroom.providers.webhooks.poster import HttpPoster
+from postroom.providers.allowed_hosts import Guard
+from postroom.providers.webhooks import HttpPoster
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.receiver import LOOPBACK, Receiver, settled, telling
 
 
-async def tried(ctx: Context, webhook: Webhook, attempts: int) -> None:
+async def tried(ctx: RequestContext, webhook: Webhook, attempts: int) -> None:
     """Wait until the oldest delivery was attempted so often."""
-    bell = ctx.store.bell
+    notifier = ctx.store.notifier
     async with asyncio.timeout(10):
-        rung = bell.rung("webhooks")
+        position = notifier.position("webhooks")
         while True:
             page = await call(ctx, list_deliveries, {"webhook_id": webhook.id})
             if page.results[-1].attempts == attempts:
                 return
-            rung = await bell.wait("webhooks", rung)
+            position = await notifier.wait("webhooks", position)
 
 
 async def test_what_fails_is_told_again_and_the_rest_waits_its_turn(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver, clock: Clock
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver, clock: Clock
 ) -> None:
     receiver.answer = lambda count: b"500 Oops" if count <= 2 else b"200 OK"
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
@@ -58,16 +58,16 @@ async def test_what_fails_is_told_again_and_the_rest_waits_its_turn(
     ids=["redirect", "missing", "not HTTP", "endless line"],
 )
 async def test_other_answers_are_failures_and_redirects_are_not_followed(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver, answer: bytes
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver, answer: bytes
 ) -> None:
     receiver.answer = lambda _: answer
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail())
     async with telling(open_ctx):
         await receiver.has(1)
-        rung = open_ctx.store.bell.rung("webhooks")
+        position = open_ctx.store.notifier.position("webhooks")
         await asyncio.wait(
-            [asyncio.create_task(open_ctx.store.bell.wait("webhooks", rung))], timeout=1
+            [asyncio.create_task(open_ctx.store.notifier.wait("webhooks", position))], timeout=1
         )
 
     [delivery] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
@@ -76,7 +76,7 @@ async def test_other_answers_are_failures_and_redirects_are_not_followed(
 
 
 async def test_an_answer_that_is_still_to_come_is_waited_for(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
     early = b"103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\nHTTP/1.1 "
     receiver.answer = lambda _: b"100 Continue\r\n\r\nHTTP/1.1 " + early + b"200 OK"
@@ -89,7 +89,7 @@ async def test_an_answer_that_is_still_to_come_is_waited_for(
 
 
 async def test_whatever_goes_wrong_is_a_failed_attempt(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
     @dataclass(frozen=True)
     class Broken(HttpPoster):
@@ -106,9 +106,9 @@ async def test_whatever_goes_wrong_is_a_failed_attempt(
 
 
 async def test_a_receiver_that_never_answers_holds_up_itself_alone(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
-    patient = replace(open_ctx, poster=HttpPoster(Guard(LOOPBACK), patience_s=60))
+    patient = replace(open_ctx, poster=HttpPoster(Guard(LOOPBACK), timeout_s=60))
     others = [await new_inbox(open_ctx, f"other{number}") for number in range(70)]
     async with silent() as (url, held):
         await call(open_ctx, create_webhook, {"url": url})
@@ -137,7 +137,7 @@ async def silent() -> AsyncIterator[tuple[str, list[asyncio.StreamWriter]]]:
 
 
 async def test_after_a_day_it_is_given_up_and_can_be_told_by_hand(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver, clock: Clock
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver, clock: Clock
 ) -> None:
     receiver.answer = lambda count: b"500 Oops" if count == 1 else b"200 OK"
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
@@ -153,7 +153,7 @@ async def test_after_a_day_it_is_given_up_and_can_be_told_by_hand(
 
 
 async def test_what_is_told_again_by_hand_begins_anew_and_holds_nothing_up(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
     receiver.answer = lambda count: b"500 Oops" if count == 2 else b"200 OK"
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
@@ -174,7 +174,7 @@ async def test_what_is_told_again_by_hand_begins_anew_and_holds_nothing_up(
 
 
 async def test_what_is_retried_by_hand_keeps_its_turn(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
     receiver.answer = lambda count: b"500 Oops" if count == 1 else b"200 OK"
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
@@ -192,7 +192,7 @@ async def test_what_is_retried_by_hand_keeps_its_turn(
 
 
 async def test_a_delivery_whose_worker_died_is_made_by_another(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver, clock: Clock
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver, clock: Clock
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail())

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from postroom.app import App
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.errors import NotFound
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
-from postroom.model.key import Caller
-from postroom.operations.context import Context
-from postroom.operations.operation import call
+from postroom.model.view import EVERYTHING, only
 from postroom.operations.webhooks import (
     create_webhook,
     delete_webhook,
@@ -25,13 +25,14 @@ from postroom.operations.webhooks import (
     renew_webhook,
 )
 from postroom.pipeline.webhooks import payload
-from postroom.surfaces.shapes import to_json
+from postroom.surfaces.to_json import to_json
+from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.receiver import Receiver, settled, telling
 
 
 async def test_an_event_is_told_and_signed(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     async with telling(open_ctx):
@@ -39,7 +40,7 @@ async def test_an_event_is_told_and_signed(
         await receiver.has(1)
         await settled(open_ctx, webhook, "delivered")
 
-    [event] = (await open_ctx.store.events(EventQuery())).rows
+    [event] = (await open_ctx.store.events(EventQuery(visible=EVERYTHING))).rows
     [(headers, body)] = receiver.got
     assert payload(event) == body
     assert {"untrusted": True, **to_json(event)} == json.loads(body)["data"]
@@ -50,7 +51,7 @@ async def test_an_event_is_told_and_signed(
 
 
 async def test_types_and_inboxes_choose_what_is_told(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
     other = await new_inbox(open_ctx, "other")
     await call(open_ctx, create_webhook, {"url": receiver.url, "types": ["message.failed"]})
@@ -64,7 +65,7 @@ async def test_types_and_inboxes_choose_what_is_told(
 
 
 async def test_both_secrets_sign_for_a_day(
-    open_ctx: Context, inbox: Inbox, receiver: Receiver
+    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     renewed = await call(open_ctx, renew_webhook, {"webhook_id": webhook.id})
@@ -76,8 +77,8 @@ async def test_both_secrets_sign_for_a_day(
     assert 2 == len(receiver.got[0][0]["webhook-signature"].split())
 
 
-async def test_an_import_tells_no_webhook(open_ctx: Context, inbox: Inbox) -> None:
-    from postroom.pipeline.receive import Arrival, receive
+async def test_an_import_tells_no_webhook(open_ctx: RequestContext, inbox: Inbox) -> None:
+    from postroom.pipeline.ingest import Arrival, receive
 
     webhook = await call(open_ctx, create_webhook, {"url": "http://127.0.0.1:1/"})
     await receive(open_ctx, Arrival(mail(), inbox.id, is_imported=True))
@@ -86,13 +87,13 @@ async def test_an_import_tells_no_webhook(open_ctx: Context, inbox: Inbox) -> No
 
 
 async def test_a_webhook_is_seen_by_those_who_see_its_inboxes(
-    app: App, open_ctx: Context, inbox: Inbox
+    app: App, open_ctx: RequestContext, inbox: Inbox
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": "http://127.0.0.1:1/"})
-    limited = replace(open_ctx, caller=Caller("key_1", inboxes=frozenset({inbox.id})))
+    limited = replace(open_ctx, caller=a_caller("key_1", inboxes=only(inbox.id)))
     own = await call(limited, create_webhook, {"url": "http://127.0.0.1:1/"})
 
-    assert (inbox.id,) == own.inboxes
+    assert only(inbox.id) == own.inboxes
     assert [own.id] == [w.id for w in (await call(limited, list_webhooks, {})).results]
     with pytest.raises(NotFound):
         await call(limited, delete_webhook, {"webhook_id": webhook.id})

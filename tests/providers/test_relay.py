@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from postroom.config import ConfigError, Settings
-from postroom.model.outbox import Envelope
-from postroom.parts import make_sender
+from postroom.model.sending import Envelope
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
+from postroom.wiring import make_sender
 from tests.servers.relay import CUT, HANG, Part, Relay, relaying
 
 ONE = Envelope("me@postroom.localhost", ("a@example.com",))
@@ -25,7 +25,7 @@ async def nothing(_: Sequence[str]) -> None:
 
 
 def sender_to(relay: Relay, url: str | None = None, **changes: Any) -> SmtpRelay:
-    options = {"answer_s": 1.0, "final_answer_s": 1.0, **changes}
+    options = {"response_s": 1.0, "final_response_s": 1.0, **changes}
     return SmtpRelay(parse_relay_url(url or relay.url), "postroom.localhost", **options)
 
 
@@ -189,8 +189,11 @@ async def test_nothing_is_sent_before_it_is_written_down_that_it_may_be() -> Non
 
 
 async def test_a_relay_that_is_not_there_is_named_with_what_is_wrong() -> None:
-    for host, wrong in (("127.0.0.1:1", "connection refused"), ("no.invalid:25", "no such host")):
-        sender = SmtpRelay(parse_relay_url(f"smtp://{host}"), "postroom.localhost", answer_s=5)
+    for host, wrong in (
+        ("127.0.0.1:1", "connection refused"),
+        ("no.invalid:25", "host does not exist"),
+    ):
+        sender = SmtpRelay(parse_relay_url(f"smtp://{host}"), "postroom.localhost", response_s=5)
         [outcome] = (await sender.hand_over(ONE, RAW, nothing)).values()
 
         assert D == outcome.verdict

@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from postroom.model.outbox import Outcome
+from postroom.model.sending import Outcome
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from tests.providers.test_relay import ONE, RAW, nothing
@@ -38,7 +38,7 @@ async def verdict(relay: Relay, trusted: Path | None, scheme: str = "smtp") -> s
 async def outcome(relay: Relay, trusted: Path | None, scheme: str = "smtp") -> Outcome:
     option = f"?ca_file={trusted}" if trusted else ""
     url = f"{scheme}://user:canary@localhost:{relay.port}{option}"
-    sender = SmtpRelay(parse_relay_url(url), "x", answer_s=2)
+    sender = SmtpRelay(parse_relay_url(url), "x", response_s=2)
     outcomes = await sender.hand_over(ONE, RAW, nothing)
     await sender.close()
     return outcomes["a@example.com"]

@@ -10,7 +10,9 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -22,7 +24,7 @@ from tests.servers.ports import free_port, wait_for_greeting
 USERS = ("alice", "bob", "carol", "dave")
 PASSWORD = "correct horse"
 _TOKEN_SECRET = b"test-oauth-secret"
-_MOST_NAMES = 50_000
+_MAX_NAMES = 50_000
 """A file has at most 65,000 names on some systems."""
 
 _CONFIGURATION = """
@@ -149,18 +151,26 @@ class Dovecot:
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
+        self._kill_processes()
         self.process.wait(60)
         shutil.rmtree(self.home, ignore_errors=True)
+
+    def _kill_processes(self) -> None:
+        """It would give its processes a second to end, and there is nothing to save."""
+        pid = self.process.pid
+        with suppress(OSError):
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
 
     def fill(self, user: str, mailbox: str, count: int, raw: bytes) -> None:
         """Make a mailbox of many messages that are all the same, faster than any delivery."""
         box = self.home / "home" / user / "mail" / f".{mailbox}"
-        firsts = [box / "cur" / f"{n}.0.x:2," for n in range(0, count, _MOST_NAMES)]
+        firsts = [box / "cur" / f"{n}.0.x:2," for n in range(0, count, _MAX_NAMES)]
         for name in ("cur", "new", "tmp"):
             (box / name).mkdir(parents=True)
         for number in range(count):
-            first = firsts[number // _MOST_NAMES]
-            if number % _MOST_NAMES:
+            first = firsts[number // _MAX_NAMES]
+            if number % _MAX_NAMES:
                 os.link(first, box / "cur" / f"{number}.0.x:2,")
             else:
                 first.write_bytes(raw)

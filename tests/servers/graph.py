@@ -31,7 +31,7 @@ from urllib.parse import urlencode
 from tests.servers.web import Answer, Asked, WebServer
 
 TOKEN = "graph-token"
-MOST_BYTES = 4 * 2**20
+MAX_BYTES = 4 * 2**20
 WELL_KNOWN = ("inbox", "sentitems", "drafts", "archive", "junkemail", "deleteditems")
 _UNSENT = 8
 _NAMES = ("Inbox", "Sent Items", "Drafts", "Archive", "Junk Email", "Deleted Items")
@@ -144,7 +144,7 @@ class Graph:
                 return Answer(
                     429, {"error": {"code": "TooManyRequests"}}, {"Retry-After": str(wait)}
                 )
-            if len(asked.body) > MOST_BYTES:
+            if len(asked.body) > MAX_BYTES:
                 return _error(413, "RequestEntityTooLarge")
             for method, pattern, handle in _ROUTES:
                 found = re.fullmatch(pattern, asked.path.removeprefix("/v1.0"))
@@ -326,7 +326,7 @@ class Graph:
         return Answer(201, {"uploadUrl": f"{self.web.url}/upload/{number}"})
 
     def _upload(self, asked: Asked) -> Answer:
-        if "authorization" in asked.headers or len(asked.body) > MOST_BYTES:
+        if "authorization" in asked.headers or len(asked.body) > MAX_BYTES:
             return _error(400, "InvalidRequest")
         key, item, content = self.uploads[asked.path.rpartition("/")[2]]
         found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", asked.headers["content-range"])

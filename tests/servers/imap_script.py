@@ -23,7 +23,7 @@ _SECTION = re.compile(rb"BODY\.PEEK\[([^\]]*)\](?:<(\d+)\.(\d+)>)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WatchedEvent:
     """A command: its tag, its name in upper case, and all that follows, literals included."""
 
     tag: bytes
@@ -31,7 +31,7 @@ class Told:
     rest: bytes
 
 
-Reply = bytes | Callable[[Told], bytes | Iterable[bytes]]
+Reply = bytes | Callable[[WatchedEvent], bytes | Iterable[bytes]]
 
 
 @dataclass
@@ -58,7 +58,7 @@ class ScriptedImap:
     replies: Mapping[str, Reply] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     is_dead_in_idle: bool = False
-    spoil: Callable[[Told, bytes], bytes] | None = None
+    spoil: Callable[[WatchedEvent, bytes], bytes] | None = None
     port: int = 0
     lines: list[bytes] = field(default_factory=list)
     connections: int = 0
@@ -110,7 +110,7 @@ class _Talk:
             if told.name == "LOGOUT":
                 return
 
-    async def _read(self) -> Told | None:
+    async def _read(self) -> WatchedEvent | None:
         """The next command with its literals; None at the end."""
         whole = await self.reader.readline()
         if not whole:
@@ -126,9 +126,9 @@ class _Talk:
         if name.upper() == b"UID":
             second, _, rest = rest.partition(b" ")
             name += b" " + second
-        return Told(tag, name.decode("latin-1").upper(), rest)
+        return WatchedEvent(tag, name.decode("latin-1").upper(), rest)
 
-    def _answer(self, told: Told) -> bytes:
+    def _answer(self, told: WatchedEvent) -> bytes:
         method = getattr(self, "_do_" + told.name.lower().replace(" ", "_"), None)
         if method is None:
             return b"{tag} BAD unknown command\r\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.servers.folders import open_folder
 from tests.servers.ports import free_port
 
 MAIN = """\
@@ -61,13 +61,15 @@ postlog unix-dgram n - n - 1 postlogd
 
 
 @contextmanager
-def postfix(home: Path, target: int) -> Iterator[int]:
-    """Start one that hands everything to the target port; gives its own port."""
+def postfix(target: int) -> Iterator[int]:
+    """Start one that hands everything to the target port; gives its own port.
+
+    Its folder has a short name: the paths of its sockets have at most 107 characters.
+    """
+    home = open_folder()
+    home.chmod(0o755)
     for name in ("etc", "queue", "data"):
-        (home / name).mkdir(parents=True)
-    for folder in (home, *home.parents):
-        if folder.stat().st_uid == os.getuid() and len(folder.parts) > 2:
-            folder.chmod(folder.stat().st_mode | 0o055)
+        (home / name).mkdir()
     shutil.chown(home / "data", "postfix")
     port = free_port()
     (home / "etc" / "main.cf").write_text(MAIN.format(home=home, target=target))
@@ -79,6 +81,7 @@ def postfix(home: Path, target: int) -> Iterator[int]:
         yield port
     finally:
         subprocess.run([*words, "abort"], check=False, capture_output=True)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def _wait_for(port: int, home: Path) -> None:

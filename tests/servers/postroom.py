@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,11 @@ class Running:
     data: Path
     process: subprocess.Popen[bytes]
     extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> str:
+        """What it has said so far."""
+        return _log_of(self.data).read_text(errors="replace")
 
     @property
     def env(self) -> dict[str, str]:
@@ -49,15 +54,20 @@ def environment(data: Path, extra: Mapping[str, str] | None = None) -> dict[str,
 
 
 @contextmanager
-def running(data: Path, *, workers: int = 1, **extra: str) -> Iterator[Running]:
+def running(
+    data: Path, *, workers: int = 1, options: Sequence[str] = (), **extra: str
+) -> Iterator[Running]:
     """Start a server and stop it in the end."""
     key = "pk_" + secrets.token_urlsafe(24)
     port = free_port()
     env = environment(data, {"POSTROOM_API_KEY": key, "POSTROOM_PORT": str(port), **extra})
-    log = data.parent / f"{data.name}.log"
+    log = _log_of(data)
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command("serve", "--workers", str(workers)), env=env, stdout=output, stderr=output
+            command("serve", "--workers", str(workers), *options),
+            env=env,
+            stdout=output,
+            stderr=output,
         )
     try:
         url = f"http://127.0.0.1:{port}"
@@ -66,6 +76,10 @@ def running(data: Path, *, workers: int = 1, **extra: str) -> Iterator[Running]:
     finally:
         process.terminate()
         process.wait(60)
+
+
+def _log_of(data: Path) -> Path:
+    return data.parent / f"{data.name}.log"
 
 
 def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -4,39 +4,38 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from postroom.model.account import Account
-from postroom.model.remote import RemoteMessage, RemoteRef
-from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, put_away
+from postroom.model.account import Account, RemoteMessage, RemoteRef
+from postroom.pipeline.ingest import Arrival
+from postroom.pipeline.services import Services
+from tests.mails import prepare
 
 
-async def new_account(house: House, name: str = "work", provider: str = "imap") -> Account:
+async def new_account(services: Services, name: str = "work", provider: str = "imap") -> Account:
     account = Account(
         name,
         provider,  # type: ignore[arg-type]
         f"{name}@example.com",
-        house.new_id("inb"),
+        services.new_id("inb"),
         "new",
         "",
         0,
         None,
         None,
-        house.clock().replace(microsecond=0),
+        services.clock().replace(microsecond=0),
         {"host": "imap.example.com"},
     )
-    await house.store.add_account(account, "Ana")
+    await services.store.add_account(account, "Ana")
     return account
 
 
 async def arrive(
-    house: House, account: Account, raw: bytes, ref: RemoteRef, mailbox: str = "Inbox"
+    services: Services, account: Account, raw: bytes, ref: RemoteRef, mailbox: str = "Inbox"
 ) -> str:
     """Let a mail come from the provider; the id of the message."""
     remote = RemoteMessage(ref, (mailbox,), (), ())
-    (parsed,) = await house.parser.parse([raw])
-    async with put_away(house, [(Arrival(raw, account.inbox_id), parsed)]) as (message,):
-        pair = (replace(message, mailboxes=(mailbox,)), remote)
-        (added,) = await house.store.add_remote(account.id, [pair])
+    message = await prepare(services, Arrival(raw, account.inbox_id))
+    pair = (replace(message, mailboxes=(mailbox,)), remote)
+    (added,) = await services.store.add_remote(account.id, [pair])
     return added.message_id
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.blobs.files import FileBlobs
 from postroom.model.inbox import Inbox
-from postroom.pipeline.house import House
+from postroom.pipeline.services import Services
 from postroom.ports.store import Store
 from postroom.store import postgres, sqlite
 from postroom.store.postgres.engine import PostgresEngine
@@ -59,14 +59,14 @@ def clock_from(start: datetime) -> Iterator[datetime]:
 
 
 @pytest.fixture
-def house(store: Store, tmp_path: Path) -> House:
+def services(store: Store, tmp_path: Path) -> Services:
     times = clock_from(datetime(2026, 5, 1, tzinfo=UTC))
-    return House(store=store, blobs=FileBlobs(tmp_path / "blobs"), clock=lambda: next(times))
+    return Services(store=store, blobs=FileBlobs(tmp_path / "blobs"), clock=lambda: next(times))
 
 
 @pytest.fixture
-async def inbox(house: House) -> Inbox:
-    return await new_inbox(house)
+async def inbox(services: Services) -> Inbox:
+    return await new_inbox(services)
 
 
 @pytest.fixture

@@ -6,10 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from postroom.model.memory import Author, Link, Memory, MemoryChange
+from postroom.model.view import EVERYTHING
 from postroom.ports.store import Store
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
-OWNER, AGENT = Author(is_owner=True), Author(is_owner=False)
+OWNER, AGENT = (
+    Author(visible=EVERYTHING, namespaces=EVERYTHING, is_owner=True),
+    Author(visible=EVERYTHING, namespaces=EVERYTHING, is_owner=False),
+)
 
 
 async def put(

@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Sequence
 
-from postroom.mail.terms import question_terms
+from postroom.mail.text.terms import question_terms
 from postroom.model.memory import MemoryHit, MemoryQuery
 from postroom.model.page import Found, Slice
 from postroom.ports.store import Store
@@ -49,10 +49,10 @@ async def ask(
     return await store.recall(query, question_terms(question), vector=meaning, model="test")
 
 
-async def learn(store: Store, **meanings: bytes) -> None:
+async def store_vectors(store: Store, **meanings: bytes) -> None:
     """Give each memory whose text is a name its vector."""
-    found = await store.unlearnt(None, limit=10_000)
-    await store.learn("test", [(leaf, meanings[leaf.text]) for leaf in found])
+    found = await store.unembedded(None, limit=10_000)
+    await store.store_vectors("test", [(document, meanings[document.text]) for document in found])
 
 
 def keys(found: Found[MemoryHit]) -> list[str]:

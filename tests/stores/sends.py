@@ -5,26 +5,25 @@ from __future__ import annotations
 import dataclasses
 from datetime import UTC, datetime
 
-from postroom.mail.parse import parse_message
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
-from postroom.model.stored import NewSend
-from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, as_sent, put_away
+from postroom.model.storage import NewSend
+from postroom.pipeline.ingest import parse_mails, write_blobs
+from postroom.pipeline.services import Services
+from postroom.sending.submission import build_sent_message
 from tests.mails import mail
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
-async def a_send(house: House, inbox: Inbox, **changes: object) -> NewSend:
+async def a_send(services: Services, inbox: Inbox, **changes: object) -> NewSend:
     raw = mail("Sent", sender=inbox.address, to="x@example.com")
-    arrival = Arrival(raw, inbox.id)
-    async with put_away(house, [(arrival, parse_message(raw))]) as messages:
-        message = dataclasses.replace(
-            as_sent(messages[0], ["hidden@example.com"]),
-            recipients=(Recipient("x@example.com", "captured"),),
-            received_at=NOW,
-        )
+    (parsed,) = await write_blobs(services, await parse_mails(services, [raw]))
+    message = dataclasses.replace(
+        await build_sent_message(services, parsed, inbox.id, ["hidden@example.com"]),
+        recipients=(Recipient("x@example.com", "captured"),),
+        received_at=NOW,
+    )
     send = NewSend(
         message=message,
         deliveries=(),

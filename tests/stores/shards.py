@@ -20,22 +20,22 @@ HEAD = """\
 # Every test of a store that runs on PostgreSQL looks for others. To write the list anew, remove it
 # and run `pytest tests/stores --update-golden`.
 """
-_CLAIMED = r"(outbox( o\b.*)?|errands( e .*)?|webhook_deliveries( d .*)?) WHERE .*(state|status) "
-_INDEXED = r"search_tail|messages ORDER BY number DESC|m\.number IN .*BY m\.number$"
+_CLAIMED = r"(outbox( o\b.*)?|rule_jobs( e .*)?|webhook_deliveries( d .*)?) WHERE .*(state|status) "
+_INDEXED = r"search_buffer|messages ORDER BY number DESC|m\.number IN .*BY m\.number$"
 _CHECKED = r"NOT EXISTS \(SELECT|LEFT JOIN \(SELECT thread|FROM messages$|parser_version = |BETWEEN"
 REASONS = (
-    ("`verify` looks at everything", _CHECKED),
+    ("`verify` reads everything", _CHECKED),
     ("a blob belongs to no inbox", r"\braw (IN|>)"),
-    ("each account is asked for the size of its own inbox", r"m WHERE m\.inbox = a\.inbox"),
-    ("an id alone is given", r"\b(id|message) (= \?|IN \(…\))"),
-    ("events have one order in the whole house", r"FROM events e"),
-    ("a webhook hears of several inboxes", r"FROM webhook_deliveries .*webhook = \?"),
-    ("work is found for whoever does it next", f"{_CLAIMED}|{_INDEXED}|parser_version <"),
+    ("each account reports the size of its own inbox", r"m WHERE m\.inbox = a\.inbox"),
+    ("only an id is given", r"\b(id|message) (= \?|IN \(…\))"),
+    ("events have one order in the whole installation", r"FROM events e"),
+    ("a webhook receives events of several inboxes", r"FROM webhook_deliveries .*webhook = \?"),
+    ("jobs are claimed across all inboxes", f"{_CLAIMED}|{_INDEXED}|parser_version <"),
     (
-        "mail by its meaning has one shelf for the whole house",
-        r"m\.number = \?|messages WHERE number [<>] \? ORDER",
+        "ranked mail is one collection for the whole installation",
+        r"m\.number = \?|messages WHERE number ([<>] \? ORDER|IN)",
     ),
-    ("all inboxes are meant", r"1 = 1|IS NOT NULL|m\.number IN|message IN"),
+    ("the request covers all inboxes", r"1 = 1|IS NOT NULL|m\.number IN|message IN"),
 )
 """Why a query may look everywhere, and how such a query is told; the first that fits counts."""
 

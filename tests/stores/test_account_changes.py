@@ -7,29 +7,36 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.model.account import RefusedChange
-from postroom.model.remote import Pushed, Refusal, RemoteChanges, RemoteMessage, RemoteRef
-from postroom.model.stored import Change
-from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, put_away
-from tests.mails import mail, new_inbox
+from postroom.model.account import (
+    Pushed,
+    Refusal,
+    RefusedChange,
+    RemoteChanges,
+    RemoteMessage,
+    RemoteRef,
+)
+from postroom.model.storage import Change
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.ingest import Arrival
+from postroom.pipeline.services import Services
+from tests.mails import mail, new_inbox, prepare
 from tests.stores.accounts import ONE, TWO, arrive, new_account
 
 
 async def test_a_change_here_waits_for_the_provider_and_keeps_what_it_says_out(
-    house: House,
+    services: Services,
 ) -> None:
-    account = await new_account(house)
-    message_id = await arrive(house, account, mail(), ONE)
+    account = await new_account(services)
+    message_id = await arrive(services, account, mail(), ONE)
     change = Change(flags=("seen",), add_labels=("Work",), move_to="Archive")
-    await house.store.change_messages([message_id], change, None)
+    await services.store.change_messages([message_id], change, EVERYTHING)
     told = RemoteMessage(ONE, ("Inbox",), ("flagged",), ("Old",))
-    await house.store.apply_changes(account.id, RemoteChanges({}, (told,)))
-    (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
+    await services.store.apply_changes(account.id, RemoteChanges({}, (told,)))
+    (push,) = await services.store.due_pushes(account.id, services.clock(), 10)
 
     assert (("seen",), ("Work",), "Archive") == (push.add_flags, push.add_labels, push.move_to)
     assert ((ONE, ("Inbox",)),) == push.refs
-    message = await house.store.message(message_id, None)
+    message = await services.store.message(message_id, EVERYTHING)
     assert message is not None
     assert (("seen",), ("Work",), ("Archive",)) == (
         message.flags,
@@ -37,78 +44,75 @@ async def test_a_change_here_waits_for_the_provider_and_keeps_what_it_says_out(
         message.mailboxes,
     )
     pushed = Pushed(left=(ONE,), entered=((TWO, ("Archive",)),))
-    await house.store.settle_push(account.id, push, pushed)
-    await house.store.sweep_gone(account.id, 10)
+    await services.store.settle_push(account.id, push, pushed)
+    await services.store.sweep_gone(account.id, 10)
     told = RemoteMessage(TWO, ("Archive",), ("seen", "flagged"), ("work",))
-    await house.store.apply_changes(account.id, RemoteChanges({}, (told,)))
-    message = await house.store.message(message_id, None)
+    await services.store.apply_changes(account.id, RemoteChanges({}, (told,)))
+    message = await services.store.message(message_id, EVERYTHING)
     assert message is not None
     assert (("seen", "flagged"), ("Work",)) == (message.flags, message.labels)
 
 
-async def test_a_change_of_a_local_message_is_told_to_nobody(house: House) -> None:
-    account, inbox = await new_account(house), await new_inbox(house)
+async def test_a_change_of_a_local_message_is_told_to_nobody(services: Services) -> None:
+    account, inbox = await new_account(services), await new_inbox(services)
     from tests.mails import deliver
 
-    added = await deliver(house, inbox, mail())
-    await house.store.change_messages([added.message_id], Change(flags=("seen",)), None)
+    added = await deliver(services, inbox, mail())
+    await services.store.change_messages([added.message_id], Change(flags=("seen",)), EVERYTHING)
 
-    assert [] == await house.store.due_pushes(account.id, house.clock(), 10)
+    assert [] == await services.store.due_pushes(account.id, services.clock(), 10)
 
 
-async def test_what_failed_is_tried_again_in_order(house: House) -> None:
-    account = await new_account(house)
-    message_id = await arrive(house, account, mail(), ONE)
+async def test_what_failed_is_tried_again_in_order(services: Services) -> None:
+    account = await new_account(services)
+    message_id = await arrive(services, account, mail(), ONE)
     for flags in (("seen",), ("seen", "flagged")):
-        await house.store.change_messages([message_id], Change(flags=flags), None)
-    first, _ = await house.store.due_pushes(account.id, house.clock(), 10)
-    later = house.clock() + timedelta(minutes=5)
-    await house.store.defer_push(first, later)
+        await services.store.change_messages([message_id], Change(flags=flags), EVERYTHING)
+    first, _ = await services.store.due_pushes(account.id, services.clock(), 10)
+    later = services.clock() + timedelta(minutes=5)
+    await services.store.defer_push(first, later)
 
-    assert [] == await house.store.due_pushes(account.id, house.clock(), 10)
-    due = await house.store.due_pushes(account.id, later + timedelta(seconds=1), 10)
+    assert [] == await services.store.due_pushes(account.id, services.clock(), 10)
+    due = await services.store.due_pushes(account.id, later + timedelta(seconds=1), 10)
     assert [first.number, first.number + 1] == [push.number for push in due]
 
 
-async def test_a_refusal_is_kept_with_the_account(house: House) -> None:
-    account = await new_account(house)
-    message_id = await arrive(house, account, mail(), ONE)
-    await house.store.change_messages([message_id], Change(flags=("seen",)), None)
-    (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
-    at = house.clock().replace(microsecond=0)
-    await house.store.give_up_push(account.id, push, Refusal("it said no", at))
+async def test_a_refusal_is_kept_with_the_account(services: Services) -> None:
+    account = await new_account(services)
+    message_id = await arrive(services, account, mail(), ONE)
+    await services.store.change_messages([message_id], Change(flags=("seen",)), EVERYTHING)
+    (push,) = await services.store.due_pushes(account.id, services.clock(), 10)
+    at = services.clock().replace(microsecond=0)
+    await services.store.abandon_push(account.id, push, Refusal("it said no", at))
 
-    found = await house.store.account(account.id, None)
+    found = await services.store.account(account.id, EVERYTHING)
     assert found is not None
     refused = RefusedChange(at, message_id, {"add_flags": ["seen"]}, "it said no")
     assert refused == found.last_refusal
 
 
-async def test_in_gmail_a_move_to_a_mailbox_of_ones_own_is_a_label(house: House) -> None:
-    account = await new_account(house, provider="gmail")
-    message_id = await arrive(house, account, mail(), RemoteRef("", "a"))
-    await house.store.change_messages([message_id], Change(move_to="Projects"), None)
+async def test_in_gmail_a_move_to_a_mailbox_of_ones_own_is_a_label(services: Services) -> None:
+    account = await new_account(services, provider="gmail")
+    message_id = await arrive(services, account, mail(), RemoteRef("", "a"))
+    await services.store.change_messages([message_id], Change(move_to="Projects"), EVERYTHING)
 
-    message = await house.store.message(message_id, None)
+    message = await services.store.message(message_id, EVERYTHING)
     assert message is not None
     assert (("Projects",), ("Archive",)) == (message.labels, message.mailboxes)
 
 
 @pytest.mark.parametrize("provider", ["imap", "gmail"])
 async def test_what_rules_did_at_arrival_is_told_to_the_provider(
-    house: House, provider: str
+    services: Services, provider: str
 ) -> None:
-    account = await new_account(house, provider=provider)
+    account = await new_account(services, provider=provider)
     remote = RemoteMessage(ONE, ("Inbox",), ("flagged",), ("Old",))
-    (parsed,) = await house.parser.parse([mail()])
-    async with put_away(house, [(Arrival(mail(), account.inbox_id), parsed)]) as (message,):
-        ruled = replace(
-            message, flags=("flagged", "seen"), labels=("New",), mailboxes=("Projects",)
-        )
-        (added,) = await house.store.add_remote(account.id, [(ruled, remote)])
+    message = await prepare(services, Arrival(mail(), account.inbox_id))
+    ruled = replace(message, flags=("flagged", "seen"), labels=("New",), mailboxes=("Projects",))
+    (added,) = await services.store.add_remote(account.id, [(ruled, remote)])
 
-    (push,) = await house.store.due_pushes(account.id, house.clock(), 10)
-    stored = await house.store.message(added.message_id, None)
+    (push,) = await services.store.due_pushes(account.id, services.clock(), 10)
+    stored = await services.store.message(added.message_id, EVERYTHING)
     assert stored is not None
     is_gmail = provider == "gmail"
     labels, place = (("New", "Projects"), "Archive") if is_gmail else (("New",), "Projects")
@@ -126,8 +130,8 @@ async def test_what_rules_did_at_arrival_is_told_to_the_provider(
     )
 
 
-async def test_mail_that_rules_leave_alone_is_told_to_nobody(house: House) -> None:
-    account = await new_account(house)
-    await arrive(house, account, mail(), ONE)
+async def test_mail_that_rules_leave_alone_is_told_to_nobody(services: Services) -> None:
+    account = await new_account(services)
+    await arrive(services, account, mail(), ONE)
 
-    assert [] == await house.store.due_pushes(account.id, house.clock(), 10)
+    assert [] == await services.store.due_pushes(account.id, services.clock(), 10)

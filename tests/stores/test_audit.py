@@ -6,27 +6,28 @@ from datetime import UTC, datetime
 
 import pytest
 
+from postroom.calls.operation import call
 from postroom.errors import NotFound
-from postroom.model.audit import AuditQuery, Deed
-from postroom.model.key import Caller
+from postroom.model.audit import AuditQuery, AuditRecord
+from postroom.model.view import EVERYTHING, NOTHING, only
 from postroom.operations import (
     audit,
     drafts,
     inboxes,
     keys,
     memories,
+    message_changes,
     messages,
-    organising,
     sending,
 )
-from postroom.operations.operation import call
-from postroom.operations.receiving import receive_message
+from postroom.operations.inbound import receive_message
+from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
 
 
 async def test_a_first_attempt_that_came_to_nothing_marks_nothing(app, ctx, monkeypatch):
     inbox = await new_inbox(ctx)
-    engine = app.house.store._engine
+    engine = app.services.store.engine
     write = engine.write
 
     async def again(work):
@@ -42,7 +43,7 @@ async def test_a_first_attempt_that_came_to_nothing_marks_nothing(app, ctx, monk
     for number in range(3):
         await call(ctx, inboxes.rename_inbox, {"inbox_id": inbox.id, "name": f"N{number}"})
 
-    assert () == (await app.house.store.check_audit()).problems
+    assert () == (await app.services.store.check_audit()).problems
 
 
 async def done(ctx, **filters):
@@ -53,11 +54,14 @@ async def done(ctx, **filters):
 async def test_every_act_of_a_key_is_in_the_log(app, ctx):
     inbox = await new_inbox(ctx)
     added = await deliver(ctx, inbox, mail())
-    agent = app.context(Caller("key_7"))
+    agent = app.context(a_caller("key_7"))
     acts = [
-        (organising.apply_label, {"message_ids": [added.message_id, "msg_no"], "label": "Work"}),
-        (organising.move_message, {"message_id": added.message_id, "destination": "Archive"}),
-        (organising.update_message, {"message_id": added.message_id, "flags": ["seen"]}),
+        (
+            message_changes.apply_label,
+            {"message_ids": [added.message_id, "msg_no"], "label": "Work"},
+        ),
+        (message_changes.move_message, {"message_id": added.message_id, "destination": "Archive"}),
+        (message_changes.update_message, {"message_id": added.message_id, "flags": ["seen"]}),
         (
             sending.send_message,
             {"to": ["x@y.example"], "subject": "S", "body_text": "secret words"},
@@ -66,7 +70,7 @@ async def test_every_act_of_a_key_is_in_the_log(app, ctx):
         (keys.create_key, {"name": "k"}),
         (inboxes.rename_inbox, {"inbox_id": inbox.id, "name": "Bo"}),
         (receive_message, {"recipient": inbox.address, "raw": mail("Third")}),
-        (organising.delete_message, {"message_id": added.message_id, "permanent": True}),
+        (message_changes.delete_message, {"message_id": added.message_id, "permanent": True}),
     ]
     for operation, arguments in acts:
         await call(agent, operation, arguments)
@@ -85,8 +89,10 @@ async def test_what_is_only_read_or_refused_is_not_in_the_log(ctx):
     added = await deliver(ctx, inbox, mail())
 
     await call(ctx, messages.get_message, {"message_id": added.message_id})
-    await call(ctx, organising.move_message, {"message_id": "msg_no", "destination": "Archive"})
-    await call(ctx, organising.delete_message, {"message_id": "msg_no", "permanent": True})
+    await call(
+        ctx, message_changes.move_message, {"message_id": "msg_no", "destination": "Archive"}
+    )
+    await call(ctx, message_changes.delete_message, {"message_id": "msg_no", "permanent": True})
     with pytest.raises(NotFound):
         await call(ctx, keys.delete_key, {"key_id": "key_no"})
 
@@ -99,12 +105,12 @@ async def test_a_key_sees_of_the_log_what_is_about_its_inboxes(app, ctx):
         added = await deliver(ctx, inbox, mail())
         for text in ("a", "b"):
             label = {"message_ids": [added.message_id], "label": text}
-            await call(ctx, organising.apply_label, label)
+            await call(ctx, message_changes.apply_label, label)
         await call(
-            ctx, organising.delete_message, {"message_id": added.message_id, "permanent": True}
+            ctx, message_changes.delete_message, {"message_id": added.message_id, "permanent": True}
         )
     await call(ctx, keys.create_key, {"name": "k"})
-    limited = app.context(Caller("key_1", inboxes=frozenset({own.id})))
+    limited = app.context(a_caller("key_1", inboxes=only(own.id)))
 
     page = await call(limited, audit.list_audit, {"limit": 2})
     rest = await call(limited, audit.list_audit, {"limit": 2, "cursor": page.next_cursor})
@@ -123,7 +129,7 @@ async def test_a_key_sees_of_the_log_what_is_about_its_namespaces(app, ctx):
         await call(ctx, memories.memory_add, {**memory, "text": "T.", "tags": [name]})
         await call(ctx, memories.memory_update, {**memory, "text": "U."})
         await call(ctx, memories.memory_delete, memory)
-    limited = app.context(Caller("key_1", namespaces=frozenset({"team"})))
+    limited = app.context(a_caller("key_1", namespaces=only("team")))
 
     page = await call(limited, audit.list_audit, {"limit": 3})
     rest = await call(limited, audit.list_audit, {"limit": 3, "cursor": page.next_cursor})
@@ -131,7 +137,7 @@ async def test_a_key_sees_of_the_log_what_is_about_its_namespaces(app, ctx):
     assert (4, 4) == (page.total, rest.total)
     seen = [(entry.target, entry.action) for entry in (*page.results, *rest.results)]
     deeds = ("memory_delete", "memory_update", "memory_add")
-    assert [*(("team/pay", deed) for deed in deeds), (inbox.id, "rename_inbox")] == seen
+    assert [*(("team/pay", record) for record in deeds), (inbox.id, "rename_inbox")] == seen
     assert [] == await done(limited, target="hr/pay")
     assert {"namespace": "hr", "tags": ["hr"]} == (await done(ctx, target="hr/pay"))[-1][3]
 
@@ -139,32 +145,32 @@ async def test_a_key_sees_of_the_log_what_is_about_its_namespaces(app, ctx):
 async def test_a_deed_to_a_memory_of_no_known_namespace_is_for_who_sees_all(store):
     now = datetime(2026, 5, 1, tzinfo=UTC)
     for action in ("memory_add", "rename_inbox"):
-        await store.by(Deed("key_1", action, now, ("x",))).put_down()
-    await store.by(Deed("key_1", "memory_add", now, ("x",), namespace="team")).put_down()
+        await store.by(AuditRecord("key_1", action, now, ("x",))).record_audit()
+    await store.by(AuditRecord("key_1", "memory_add", now, ("x",), namespace="team")).record_audit()
 
     async def seen(namespaces):
-        found = await store.audit(AuditQuery(namespaces=namespaces))
+        found = await store.audit(AuditQuery(visible=EVERYTHING, namespaces=namespaces))
         assert found.total == len(found.rows)
         return [entry.action for entry in found.rows]
 
-    assert ["memory_add", "rename_inbox", "memory_add"] == await seen(None)
-    assert ["memory_add", "rename_inbox"] == await seen(frozenset({"team", "other"}))
-    assert ["rename_inbox"] == await seen(frozenset({"other"}))
-    assert ["rename_inbox"] == await seen(frozenset())
+    assert ["memory_add", "rename_inbox", "memory_add"] == await seen(EVERYTHING)
+    assert ["memory_add", "rename_inbox"] == await seen(only("team", "other"))
+    assert ["rename_inbox"] == await seen(only("other"))
+    assert ["rename_inbox"] == await seen(NOTHING)
     assert (await store.check_audit()).is_whole
 
 
 async def test_an_act_that_fails_leaves_no_entry_and_one_that_works_always_does(app, ctx):
-    store = ctx.store.by(Deed("key_1", "test", ctx.clock()))
+    store = ctx.store.by(AuditRecord("key_1", "test", ctx.clock()))
 
     def fail(tx):
-        tx.run("INSERT INTO facts (name, value) VALUES ('x', x'00')")
+        tx.run("INSERT INTO metadata (name, value) VALUES ('x', x'00')")
         raise NotFound("x")
 
     with pytest.raises(NotFound):
-        await store._write(fail)
+        await store.write(fail)
 
     assert [] == await done(ctx)
-    assert None is await app.house.store._engine.read(
-        lambda tx: tx.one("SELECT 1 FROM facts WHERE name = 'x'")
+    assert None is await app.services.store.engine.read(
+        lambda tx: tx.one("SELECT 1 FROM metadata WHERE name = 'x'")
     )

@@ -13,13 +13,13 @@ import apsw
 import pytest
 
 from postroom.app import open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import Conflict, Unstorable
 from postroom.model.key import OWNER
-from postroom.operations import audit, inboxes, memories, organising
-from postroom.operations.operation import call
+from postroom.operations import audit, inboxes, memories, message_changes
 from postroom.store import postgres
-from postroom.store.seal import START, Seal, load_key
+from postroom.store.audit_hmac import START, AuditHmac, load_key
 from tests.mails import deliver, mail, new_inbox
 
 TAMPERINGS = 1000
@@ -32,7 +32,7 @@ def settings_of(folder: Path):
 
 async def problems_of(folder: Path) -> tuple[str, ...]:
     async with open_app(settings_of(folder)) as app:
-        return (await app.house.store.check_audit()).problems
+        return (await app.services.store.check_audit()).problems
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def folder(tmp_path):
         added = await deliver(ctx, inbox, mail())
         for number in range(ENTRIES):
             label = {"message_ids": [added.message_id], "label": f"L{number}"}
-            await call(ctx, organising.apply_label, label)
+            await call(ctx, message_changes.apply_label, label)
     return data
 
 
@@ -86,8 +86,8 @@ def cut_with_the_head(db: apsw.Connection, source: random.Random, last: int) -> 
     kept = source.randint(1, last - 1)
     db.execute("DELETE FROM audit WHERE number > ?", (kept,))
     ((link,),) = db.execute("SELECT hash FROM audit WHERE number = ?", (kept,))
-    proof = Seal(KEYS[0]).head(kept, link)
-    db.execute("UPDATE audit_head SET number = ?, hash = ?, proof = ?", (kept, link, proof))
+    proof = AuditHmac(KEYS[0]).head(kept, link)
+    db.execute("UPDATE audit_head SET number = ?, hash = ?, hmac = ?", (kept, link, proof))
 
 
 def empty(db: apsw.Connection, source: random.Random, last: int) -> None:
@@ -98,14 +98,14 @@ def empty(db: apsw.Connection, source: random.Random, last: int) -> None:
 def forge(db: apsw.Connection, source: random.Random, last: int) -> None:
     """An entry at the end, with a key that is not ours."""
     ((link,),) = db.execute("SELECT hash FROM audit WHERE number = ?", (last,))
-    seal = Seal(source.randbytes(32))
+    seal = AuditHmac(source.randbytes(32))
     new = seal.link(link, b"entry")
     db.execute(
         "INSERT INTO audit VALUES (?, 'aud_x', 1, 'owner', 'no', 'msg_x', NULL, '{}', ?, NULL)",
         (last + 1, new),
     )
     proof = seal.head(last + 1, new)
-    db.execute("UPDATE audit_head SET number = ?, hash = ?, proof = ?", (last + 1, new, proof))
+    db.execute("UPDATE audit_head SET number = ?, hash = ?, hmac = ?", (last + 1, new, proof))
 
 
 def copy_over(db: apsw.Connection, source: random.Random, last: int) -> None:
@@ -120,7 +120,7 @@ def copy_over(db: apsw.Connection, source: random.Random, last: int) -> None:
 
 
 def touch_the_head(db: apsw.Connection, source: random.Random, last: int) -> None:
-    column = source.choice(("number", "hash", "proof"))
+    column = source.choice(("number", "hash", "hmac"))
     value = source.randint(1, 10**6) + last if column == "number" else source.randbytes(32)
     db.execute(f"UPDATE audit_head SET {column} = ?", (value,))
 
@@ -141,7 +141,7 @@ async def test_a_thousand_tamperings_are_found(folder, tmp_path):
     shutil.copytree(folder, copy)
     async with open_app(settings_of(copy)) as app:
         db = apsw.Connection(str(copy / "postroom.db"))
-        db.execute("DROP TRIGGER audit_stays; DROP TRIGGER audit_remains")
+        db.execute("DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete")
         saved = (
             list(db.execute("SELECT * FROM audit")),
             list(db.execute("SELECT * FROM audit_head")),
@@ -151,10 +151,10 @@ async def test_a_thousand_tamperings_are_found(folder, tmp_path):
             db.execute("BEGIN")
             way(db, source, len(saved[0]))
             db.execute("COMMIT")
-            if not (await app.house.store.check_audit()).problems:
+            if not (await app.services.store.check_audit()).problems:
                 unnoticed.append((number, way.__name__))
             _restore(db, *saved)
-        assert () == (await app.house.store.check_audit()).problems
+        assert () == (await app.services.store.check_audit()).problems
         db.close()
 
     assert [] == unnoticed
@@ -170,15 +170,15 @@ def _restore(db: apsw.Connection, rows: list, heads: list) -> None:
 async def test_what_was_cut_off_is_found_after_new_entries_too(folder):
     """So it is after the database was brought back to an earlier moment."""
     db = apsw.Connection(str(folder / "postroom.db"))
-    db.execute("DROP TRIGGER audit_stays; DROP TRIGGER audit_remains")
+    db.execute("DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete")
     KEYS[:] = [load_key(folder / "audit.key")]
     [(last,)] = db.execute("SELECT number FROM audit_head")
     [(link,)] = db.execute("SELECT hash FROM audit WHERE number = ?", (last - 1,))
     db.execute("DELETE FROM audit WHERE number = ?", (last,))
-    proof = Seal(KEYS[0]).head(last - 1, link)
-    db.execute("UPDATE audit_head SET number = ?, hash = ?, proof = ?", (last - 1, link, proof))
+    proof = AuditHmac(KEYS[0]).head(last - 1, link)
+    db.execute("UPDATE audit_head SET number = ?, hash = ?, hmac = ?", (last - 1, link, proof))
     db.close()
-    assert [f"audit: the log ends at {last - 1}, but it went to {last} once"] == list(
+    assert [f"audit: the log ends at {last - 1}, but audit.mark names entry {last}"] == list(
         await problems_of(folder)
     )
 
@@ -186,7 +186,7 @@ async def test_what_was_cut_off_is_found_after_new_entries_too(folder):
         for key in ("one", "two", "three"):
             await call(app.context(OWNER), memories.memory_add, {"key": key, "text": "T."})
 
-    told = (f"audit: entry {last} is not the one that was marked",)
+    told = (f"audit: entry {last} is not the one in audit.mark",)
     assert told == await problems_of(folder)
     (folder / "audit.mark").unlink()
     assert () == await problems_of(folder)
@@ -203,7 +203,7 @@ async def test_a_damaged_mark_and_another_key_are_found(folder):
     with pytest.raises(Conflict, match="another key"):
         await problems_of(folder)
     db = apsw.Connection(str(folder / "postroom.db"))
-    db.execute("DELETE FROM facts WHERE name = 'seal'")
+    db.execute("DELETE FROM metadata WHERE name = 'audit_key'")
     db.close()
     assert await problems_of(folder)
 
@@ -233,7 +233,7 @@ async def test_two_machines_that_share_a_database_must_share_the_key(tmp_path, d
 async def test_a_log_from_before_namespaces_is_whole_and_goes_on(tmp_path):
     data = tmp_path / "data"
     assert () == await problems_of(data)
-    seal = Seal(load_key(data / "audit.key"), data / "audit.mark")
+    seal = AuditHmac(load_key(data / "audit.key"), data / "audit.mark")
     old = ("aud_1", 1, "owner", "memory_add", "k", None, "{}")
     link = seal.link(START, json.dumps([1, *old], separators=(",", ":")).encode())
     db = apsw.Connection(str(data / "postroom.db"))
@@ -253,7 +253,7 @@ async def test_a_log_from_before_namespaces_is_whole_and_goes_on(tmp_path):
 async def test_the_log_cannot_be_changed_by_a_statement(app, ctx):
     inbox = await new_inbox(ctx)
     await call(ctx, inboxes.rename_inbox, {"inbox_id": inbox.id, "name": "New"})
-    engine = app.house.store._engine
+    engine = app.services.store.engine
 
     for sql in ("UPDATE audit SET actor = 'x'", "DELETE FROM audit"):
         with pytest.raises(Unstorable, match="audit log"):
@@ -263,12 +263,12 @@ async def test_the_log_cannot_be_changed_by_a_statement(app, ctx):
 async def test_two_processes_write_one_chain(tmp_path):
     settings = settings_of(tmp_path / "data")
     async with open_app(settings) as one, open_app(settings) as other:
-        inbox = await new_inbox(one.house)
-        added = await deliver(one.house, inbox, mail())
+        inbox = await new_inbox(one.services)
+        added = await deliver(one.services, inbox, mail())
         labels = [
             call(
                 app.context(OWNER),
-                organising.apply_label,
+                message_changes.apply_label,
                 {"message_ids": [added.message_id], "label": f"{app is one}{n}"},
             )
             for n in range(25)
@@ -276,7 +276,7 @@ async def test_two_processes_write_one_chain(tmp_path):
         ]
         await asyncio.gather(*labels)
 
-        check = await other.house.store.check_audit()
+        check = await other.services.store.check_audit()
 
     assert (50, ()) == (check.entries, check.problems)
     assert () == await problems_of(tmp_path / "data")

@@ -1,4 +1,4 @@
-"""The same mail, the same questions: PostgreSQL answers as SQLite does, in order and in total.
+"""PostgreSQL and SQLite give the same results for the same mail and queries.
 
 `DIFFERENTIAL_SEEDS=10` asks some 2,000 questions; the normal run asks fewer.
 """
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.model.view import EVERYTHING
 from postroom.store.postgres.engine import PostgresEngine
-from tests.unit.store.search.test_answers import wrong_answers
+from tests.unit.store.search.test_results import wrong_results
 from tests.unit.store.search.world import World
 
 SEEDS = int(os.environ.get("DIFFERENTIAL_SEEDS", "2"))
@@ -31,7 +32,7 @@ async def test_both_databases_give_the_same_answers(
     for _ in range(5):
         answers = [await live(world) for world in worlds]
         differences += [pair for pair in zip(*answers, strict=True) if pair[0] != pair[1]]
-    wrong = await wrong_answers(worlds[1], QUESTIONS)
+    wrong = await wrong_results(worlds[1], QUESTIONS)
     problems = [await world.store.problems() for world in worlds]
     for world in worlds:
         await world.engine.close()
@@ -42,7 +43,7 @@ async def test_both_databases_give_the_same_answers(
 
 
 async def live(world: World) -> list[object]:
-    """Let things happen, ask, and return what was asked and answered."""
+    """Change mail, search, and return queries and results."""
     await world.arrive(world.random.randrange(40, 90))
     await world.change(15)
     if world.random.random() < 0.8:
@@ -50,23 +51,23 @@ async def live(world: World) -> list[object]:
     await world.change(5)
     look = await world.look()
     look.rows.sort(key=lambda row: int(row[0]))
-    asked = [world.wanted(look) for _ in range(QUESTIONS)]
+    asked = [world.query(look) for _ in range(QUESTIONS)]
     return [(wanted, await world.find(wanted)) for wanted in asked]
 
 
-async def test_on_postgresql_too_a_wrong_index_is_made_anew_and_what_was_removed_goes(
+async def test_on_postgresql_a_wrong_index_is_rebuilt_and_removed_messages_are_purged(
     database_url: str,
 ) -> None:
     world = await World.on(PostgresEngine.open(database_url), 3)
     await world.arrive(80)
     await world.merge()
     for message_id in world.ids[:3]:
-        await world.store.remove_message(message_id, None)
+        await world.store.remove_message(message_id, EVERYTHING)
     await world.store.purge()
     removed = await world.engine.read(lambda tx: tx.all(REMOVED))
     await world.engine.write(lambda tx: tx.run("DELETE FROM search_rows WHERE kind = 1"))
     repaired = await world.store.repair()
-    wrong = await wrong_answers(world, QUESTIONS)
+    wrong = await wrong_results(world, QUESTIONS)
     problems = await world.store.problems()
     await world.engine.close()
 

@@ -8,13 +8,14 @@ import dataclasses
 import pytest
 
 from postroom.errors import Conflict, NotFound
-from postroom.model.draft import StoredDraft
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.page import Found, Slice
-from postroom.model.stored import MessageQuery, NewSend
-from postroom.pipeline.house import House
-from postroom.store.sql.drafts import list_drafts
+from postroom.model.sending import StoredDraft
+from postroom.model.storage import MessageQuery, NewSend
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.services import Services
+from postroom.store.sql.outbox.drafts import list_drafts
 from postroom.store.transaction import Row, Transaction
 from tests.mails import SOME
 from tests.stores.conftest import OpenAgain
@@ -23,19 +24,21 @@ from tests.stores.sends import NOW, a_send
 DRAFT = "drf_1"
 
 
-async def keep_draft(house: House, inbox: Inbox, draft_id: str = DRAFT) -> StoredDraft:
+async def keep_draft(services: Services, inbox: Inbox, draft_id: str = DRAFT) -> StoredDraft:
     """A draft as it is read."""
     draft = StoredDraft(draft_id, inbox.id, {"subject": "x"}, None, NOW, NOW)
-    await house.store.save_draft(draft)
-    read = await house.store.draft(draft_id, None)
+    await services.store.save_draft(draft)
+    read = await services.store.draft(draft_id, EVERYTHING)
     assert read is not None
     return read
 
 
-async def a_draft_send(house: House, inbox: Inbox, draft: StoredDraft, caller: str) -> NewSend:
+async def a_draft_send(
+    services: Services, inbox: Inbox, draft: StoredDraft, caller: str
+) -> NewSend:
     """The send of a draft to one who waits then."""
     it = {"draft_id": draft.id, "draft_revision": draft.revision, "caller": caller}
-    send = await a_send(house, inbox, **it)
+    send = await a_send(services, inbox, **it)
     queued = (Recipient("x@example.com", "queued"),)
     message = dataclasses.replace(
         send.message, recipients=queued, internet_message_id=f"{caller}@example.com"
@@ -44,16 +47,16 @@ async def a_draft_send(house: House, inbox: Inbox, draft: StoredDraft, caller: s
 
 
 async def test_a_draft_is_one_mail_and_comes_back_when_it_is_cancelled(
-    house: House, inbox: Inbox
+    services: Services, inbox: Inbox
 ) -> None:
-    draft = await keep_draft(house, inbox)
-    waiting = [await a_draft_send(house, inbox, draft, f"key_{n}") for n in range(5)]
-    told = await asyncio.gather(*map(house.store.record_send, waiting))
-    sent = await house.store.draft(DRAFT, None)
+    draft = await keep_draft(services, inbox)
+    waiting = [await a_draft_send(services, inbox, draft, f"key_{n}") for n in range(5)]
+    told = await asyncio.gather(*map(services.store.record_send, waiting))
+    sent = await services.store.draft(DRAFT, EVERYTHING)
     with pytest.raises(NotFound, match=told[0].message_id):
-        await house.store.save_draft(draft)
-    await house.store.cancel_mail(told[0].message_id, None, NOW)
-    back = await house.store.draft(DRAFT, None)
+        await services.store.save_draft(draft)
+    await services.store.cancel_mail(told[0].message_id, EVERYTHING, NOW)
+    back = await services.store.draft(DRAFT, EVERYTHING)
 
     assert sent is not None
     assert back is not None
@@ -62,64 +65,68 @@ async def test_a_draft_is_one_mail_and_comes_back_when_it_is_cancelled(
 
 
 async def test_a_cancelled_mail_that_is_retried_is_its_draft_sent(
-    house: House, inbox: Inbox
+    services: Services, inbox: Inbox
 ) -> None:
-    draft = await keep_draft(house, inbox)
-    first = await house.store.record_send(await a_draft_send(house, inbox, draft, "key_1"))
-    await house.store.cancel_mail(first.message_id, None, NOW)
-    back = await house.store.draft(DRAFT, None)
+    draft = await keep_draft(services, inbox)
+    first = await services.store.record_send(await a_draft_send(services, inbox, draft, "key_1"))
+    await services.store.cancel_mail(first.message_id, EVERYTHING, NOW)
+    back = await services.store.draft(DRAFT, EVERYTHING)
     assert back is not None
-    await house.store.retry_mail(first.message_id, None, NOW)
-    again = await house.store.record_send(await a_draft_send(house, inbox, back, "key_2"))
-    await house.store.cancel_mail(first.message_id, None, NOW)
-    last = await house.store.draft(DRAFT, None)
+    await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
+    again = await services.store.record_send(await a_draft_send(services, inbox, back, "key_2"))
+    await services.store.cancel_mail(first.message_id, EVERYTHING, NOW)
+    last = await services.store.draft(DRAFT, EVERYTHING)
 
     assert last is not None
     assert (first.message_id, None) == (again.message_id, last.message_id)
-    assert 1 == (await house.store.messages(MessageQuery())).total
+    assert 1 == (await services.store.messages(MessageQuery(visible=EVERYTHING))).total
 
 
-async def test_a_cancelled_mail_is_not_retried_beside_its_draft(house: House, inbox: Inbox) -> None:
-    draft = await keep_draft(house, inbox)
-    first = await house.store.record_send(await a_draft_send(house, inbox, draft, "key_1"))
-    await house.store.cancel_mail(first.message_id, None, NOW)
-    back = await house.store.draft(DRAFT, None)
+async def test_a_cancelled_mail_is_not_retried_beside_its_draft(
+    services: Services, inbox: Inbox
+) -> None:
+    draft = await keep_draft(services, inbox)
+    first = await services.store.record_send(await a_draft_send(services, inbox, draft, "key_1"))
+    await services.store.cancel_mail(first.message_id, EVERYTHING, NOW)
+    back = await services.store.draft(DRAFT, EVERYTHING)
     assert back is not None
-    await house.store.save_draft(dataclasses.replace(back, arguments={"subject": "y"}))
+    await services.store.save_draft(dataclasses.replace(back, arguments={"subject": "y"}))
     with pytest.raises(Conflict, match=f"{DRAFT} was changed since; send_draft"):
-        await house.store.retry_mail(first.message_id, None, NOW)
-    changed = await house.store.draft(DRAFT, None)
+        await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
+    changed = await services.store.draft(DRAFT, EVERYTHING)
     assert changed is not None
-    second = await house.store.record_send(await a_draft_send(house, inbox, changed, "key_2"))
+    second = await services.store.record_send(await a_draft_send(services, inbox, changed, "key_2"))
     with pytest.raises(Conflict, match=f"{DRAFT} was sent as {second.message_id} since"):
-        await house.store.retry_mail(first.message_id, None, NOW)
-    await house.store.cancel_mail(second.message_id, None, NOW)
+        await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
+    await services.store.cancel_mail(second.message_id, EVERYTHING, NOW)
     with pytest.raises(Conflict, match="send_draft"):
-        await house.store.retry_mail(first.message_id, None, NOW)
-    assert await house.store.remove_draft(DRAFT, None)
-    await house.store.retry_mail(first.message_id, None, NOW)
+        await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
+    assert await services.store.remove_draft(DRAFT, EVERYTHING)
+    await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
 
-    message = await house.store.message(first.message_id, None)
+    message = await services.store.message(first.message_id, EVERYTHING)
     assert message is not None
     assert "queued" == message.status
 
 
-async def test_a_draft_is_changed_and_sent_only_as_it_was_read(house: House, inbox: Inbox) -> None:
-    draft = await keep_draft(house, inbox)
+async def test_a_draft_is_changed_and_sent_only_as_it_was_read(
+    services: Services, inbox: Inbox
+) -> None:
+    draft = await keep_draft(services, inbox)
     changes = [dataclasses.replace(draft, arguments={"subject": f"{n}"}) for n in range(5)]
-    told = await asyncio.gather(*map(house.store.save_draft, changes), return_exceptions=True)
+    told = await asyncio.gather(*map(services.store.save_draft, changes), return_exceptions=True)
     with pytest.raises(Conflict, match="read it again"):
-        await house.store.record_send(await a_draft_send(house, inbox, draft, "key_1"))
-    changed = await house.store.draft(DRAFT, None)
+        await services.store.record_send(await a_draft_send(services, inbox, draft, "key_1"))
+    changed = await services.store.draft(DRAFT, EVERYTHING)
     assert changed is not None
-    await house.store.remove_draft(DRAFT, None)
+    await services.store.remove_draft(DRAFT, EVERYTHING)
     with pytest.raises(NotFound):
-        await house.store.save_draft(changed)
+        await services.store.save_draft(changed)
 
     assert 4 == sum(isinstance(one, Conflict) for one in told)
     assert {"subject": f"{told.index(None)}"} == changed.arguments
-    assert await house.store.draft(DRAFT, None) is None
-    assert 0 == (await house.store.messages(MessageQuery())).total
+    assert await services.store.draft(DRAFT, EVERYTHING) is None
+    assert 0 == (await services.store.messages(MessageQuery(visible=EVERYTHING))).total
 
 
 class Counting:
@@ -139,23 +146,23 @@ class Counting:
 
 
 async def test_drafts_are_counted_and_only_those_shown_are_read(
-    house: House, inbox: Inbox, open_again: OpenAgain
+    services: Services, inbox: Inbox, open_again: OpenAgain
 ) -> None:
     for number in range(7):
-        await keep_draft(house, inbox, f"drf_{number}")
+        await keep_draft(services, inbox, f"drf_{number}")
     store = await open_again()
     read: list[int] = []
 
     def listed(tx: Transaction, page: Slice) -> Found[StoredDraft]:
         counting = Counting(tx)
-        found = list_drafts(counting, None, inbox.id, page)  # type: ignore[arg-type]
+        found = list_drafts(counting, EVERYTHING, inbox.id, page)  # type: ignore[arg-type]
         read.append(counting.rows)
         return found
 
-    first = await store._engine.read(lambda tx: listed(tx, Slice(2, 1)))
-    second = await store._engine.read(lambda tx: listed(tx, Slice(3, after=first.next)))
-    last = await store._engine.read(lambda tx: listed(tx, Slice(3, after=second.next)))
-    beyond = await store._engine.read(lambda tx: listed(tx, Slice(3, 9)))
+    first = await store.engine.read(lambda tx: listed(tx, Slice(2, 1)))
+    second = await store.engine.read(lambda tx: listed(tx, Slice(3, after=first.next)))
+    last = await store.engine.read(lambda tx: listed(tx, Slice(3, after=second.next)))
+    beyond = await store.engine.read(lambda tx: listed(tx, Slice(3, 9)))
     await store.close()
 
     pages = [first, second, last, beyond]
@@ -165,19 +172,19 @@ async def test_drafts_are_counted_and_only_those_shown_are_read(
 
 
 async def test_who_was_unknown_is_unknown_again_when_the_retry_is_cancelled(
-    house: House, inbox: Inbox
+    services: Services, inbox: Inbox
 ) -> None:
-    draft = await keep_draft(house, inbox)
-    sent = await house.store.record_send(await a_draft_send(house, inbox, draft, "key_1"))
-    lease = {"now": NOW, "until": NOW, "free": SOME, "most_per_domain": 9}
-    (job,) = (await house.store.claim_mail("worker", **lease)).jobs
+    draft = await keep_draft(services, inbox)
+    sent = await services.store.record_send(await a_draft_send(services, inbox, draft, "key_1"))
+    lease = {"now": NOW, "until": NOW, "free": SOME, "max_per_domain": 9}
+    (job,) = (await services.store.claim_mail("worker", **lease)).jobs
     lost = Recipient("x@example.com", "unknown", "who knows")
-    await house.store.settle_mail(job, {lost.address: lost}, now=NOW, next_at=NOW)
+    await services.store.settle_mail(job, {lost.address: lost}, now=NOW, next_at=NOW)
     for _ in range(2):
-        await house.store.retry_mail(sent.message_id, None, NOW)
-    await house.store.cancel_mail(sent.message_id, None, NOW)
-    message = await house.store.message(sent.message_id, None)
-    after = await house.store.draft(DRAFT, None)
+        await services.store.retry_mail(sent.message_id, EVERYTHING, NOW)
+    await services.store.cancel_mail(sent.message_id, EVERYTHING, NOW)
+    message = await services.store.message(sent.message_id, EVERYTHING)
+    after = await services.store.draft(DRAFT, EVERYTHING)
 
     assert message is not None
     assert after is not None

@@ -11,20 +11,20 @@ import pytest
 
 from postroom.errors import Unavailable
 from postroom.store.postgres import connection as connections
-from postroom.store.postgres import frozen
+from postroom.store.postgres import health
 from postroom.store.postgres import writer as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
 
-PUT = "INSERT INTO facts (name, value) VALUES (:name, :value)"
-NAMES = "SELECT name FROM facts WHERE name <> 'secret' ORDER BY name"
+PUT = "INSERT INTO metadata (name, value) VALUES (:name, :value)"
+NAMES = "SELECT name FROM metadata WHERE name <> 'secret' ORDER BY name"
 UNTIL_LOCKED = """
     DO $$ BEGIN
         WHILE NOT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711)
         LOOP PERFORM pg_sleep(0.02); END LOOP;
     END $$
 """
-_MOST_S = 60
+_MAX_S = 60
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def engines(
 ) -> AsyncIterator[tuple[PostgresEngine, PostgresEngine]]:
     """Two processes that wait less long for each other than in life, and have no patience."""
     monkeypatch.setattr(connections, "_SESSION", "SET lock_timeout = '50ms'")
-    monkeypatch.setattr(frozen, "FROZEN_S", 0.3)
+    monkeypatch.setattr(health, "STUCK_S", 0.3)
     monkeypatch.setattr(writers, "PATIENCE_S", 0.0)
     both = PostgresEngine.open(database_url), PostgresEngine.open(database_url)
     yield both
@@ -56,11 +56,11 @@ class Holder:
         tx.one("SELECT 1")
         self.is_inside.set()
         self._meanwhile(tx, self)
-        return str(tx.one("SELECT name FROM facts WHERE name = 'slow'"))
+        return str(tx.one("SELECT name FROM metadata WHERE name = 'slow'"))
 
 
 def is_silent(tx: Transaction, holder: Holder) -> None:
-    assert holder.is_free.wait(_MOST_S)
+    assert holder.is_free.wait(_MAX_S)
 
 
 def asks_on(tx: Transaction, holder: Holder) -> None:
@@ -81,10 +81,10 @@ async def test_a_frozen_writer_is_ended_and_its_job_is_done_once_it_wakes(
     engines: tuple[PostgresEngine, PostgresEngine],
 ) -> None:
     holder = Holder(engines[0], is_silent)
-    assert await asyncio.to_thread(holder.is_inside.wait, _MOST_S)
+    assert await asyncio.to_thread(holder.is_inside.wait, _MAX_S)
     refused = 0
 
-    async with asyncio.timeout(_MOST_S):
+    async with asyncio.timeout(_MAX_S):
         while True:
             try:
                 await engines[1].write(put)
@@ -106,7 +106,7 @@ async def test_a_writer_that_is_slow_is_let_be(
     meanwhile: Callable[[Transaction, Holder], object],
 ) -> None:
     holder = Holder(engines[0], meanwhile)
-    assert await asyncio.to_thread(holder.is_inside.wait, _MOST_S)
+    assert await asyncio.to_thread(holder.is_inside.wait, _MAX_S)
 
     for _ in range(12):
         with pytest.raises(Unavailable, match="busy"):
@@ -134,4 +134,4 @@ def test_a_holder_of_another_database_is_nobody(database_url: str) -> None:
     with psycopg.connect(other, autocommit=True) as holder, connections.connect(database_url) as us:
         holder.execute(writers.LOCK)
 
-        assert us.execute(frozen.HOLDER).fetchone() is None
+        assert us.execute(health.HOLDER).fetchone() is None

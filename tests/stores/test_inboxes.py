@@ -9,56 +9,57 @@ import pytest
 from postroom.errors import Conflict
 from postroom.model.inbox import Inbox
 from postroom.model.page import Slice
-from postroom.model.stored import MessageQuery
-from postroom.pipeline.house import House
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING, only
+from postroom.pipeline.services import Services
 from tests.mails import deliver, mail, new_inbox
 
 
-async def test_an_inbox_is_found_by_id_and_by_address_without_case(house: House) -> None:
-    inbox = await new_inbox(house, "bo")
+async def test_an_inbox_is_found_by_id_and_by_address_without_case(services: Services) -> None:
+    inbox = await new_inbox(services, "bo")
 
-    found = await house.store.inboxes_at(["BO@Postroom.localhost", "nobody@postroom.localhost"])
+    found = await services.store.inboxes_at(["BO@Postroom.localhost", "nobody@postroom.localhost"])
 
-    assert {"bo@postroom.localhost": await house.store.inbox(inbox.id, None)} == found
+    assert {"bo@postroom.localhost": await services.store.inbox(inbox.id, EVERYTHING)} == found
 
 
-async def test_a_taken_address_is_a_conflict(house: House, inbox: Inbox) -> None:
+async def test_a_taken_address_is_a_conflict(services: Services, inbox: Inbox) -> None:
     with pytest.raises(Conflict, match="taken"):
-        await new_inbox(house, "bo")
+        await new_inbox(services, "bo")
 
 
-async def test_the_same_client_id_and_payload_give_the_same_inbox(house: House) -> None:
-    first = Inbox("inb_1", "a@postroom.localhost", "", None, house.clock())
+async def test_the_same_client_id_and_payload_give_the_same_inbox(services: Services) -> None:
+    first = Inbox("inb_1", "a@postroom.localhost", "", None, services.clock())
     second = dataclasses.replace(first, id="inb_2", address="b@postroom.localhost")
 
-    made = await house.store.add_inbox(first, client_id="agent-7", payload=b"x")
-    again = await house.store.add_inbox(second, client_id="agent-7", payload=b"x")
+    made = await services.store.add_inbox(first, client_id="agent-7", payload=b"x")
+    again = await services.store.add_inbox(second, client_id="agent-7", payload=b"x")
 
     assert made.id == again.id
     with pytest.raises(Conflict, match="agent-7"):
-        await house.store.add_inbox(second, client_id="agent-7", payload=b"y")
+        await services.store.add_inbox(second, client_id="agent-7", payload=b"y")
 
 
-async def test_a_caller_sees_only_its_inboxes(house: House) -> None:
-    mine, other = await new_inbox(house, "mine"), await new_inbox(house, "other")
-    visible = frozenset({mine.id})
+async def test_a_caller_sees_only_its_inboxes(services: Services) -> None:
+    mine, other = await new_inbox(services, "mine"), await new_inbox(services, "other")
+    visible = only(mine.id)
 
-    found = await house.store.inboxes(visible, Slice())
+    found = await services.store.inboxes(visible, Slice())
 
     assert [mine.id] == [inbox.id for inbox in found.rows]
     assert 1 == found.total
-    assert await house.store.inbox(other.id, visible) is None
-    assert await house.store.rename_inbox(other.id, "x", visible) is None
-    assert await house.store.remove_inbox(other.id, visible, force=True) is None
+    assert await services.store.inbox(other.id, visible) is None
+    assert await services.store.rename_inbox(other.id, "x", visible) is None
+    assert await services.store.remove_inbox(other.id, visible, force=True) is None
 
 
-async def test_pages_of_inboxes_follow_each_other(house: House) -> None:
-    ids = [(await new_inbox(house, f"box{number}")).id for number in range(5)]
+async def test_pages_of_inboxes_follow_each_other(services: Services) -> None:
+    ids = [(await new_inbox(services, f"box{number}")).id for number in range(5)]
 
-    first = await house.store.inboxes(None, Slice(limit=2))
-    await new_inbox(house, "late")
-    second = await house.store.inboxes(None, Slice(limit=2, after=first.next))
-    skipped = await house.store.inboxes(None, Slice(limit=2, offset=4))
+    first = await services.store.inboxes(EVERYTHING, Slice(limit=2))
+    await new_inbox(services, "late")
+    second = await services.store.inboxes(EVERYTHING, Slice(limit=2, after=first.next))
+    skipped = await services.store.inboxes(EVERYTHING, Slice(limit=2, offset=4))
 
     assert ids[:2] == [inbox.id for inbox in first.rows]
     assert ids[2:4] == [inbox.id for inbox in second.rows]
@@ -67,21 +68,21 @@ async def test_pages_of_inboxes_follow_each_other(house: House) -> None:
 
 
 async def test_an_inbox_with_mail_needs_force_and_takes_everything_along(
-    house: House, inbox: Inbox
+    services: Services, inbox: Inbox
 ) -> None:
-    kept = await new_inbox(house, "kept")
+    kept = await new_inbox(services, "kept")
     shared = mail("Both", attachments=[("a.txt", "text/plain", b"shared")])
-    await deliver(house, inbox, shared)
-    await deliver(house, kept, shared)
-    own = await deliver(house, inbox, mail("Only here"))
-    raw = await house.store.message(own.message_id, None)
+    await deliver(services, inbox, shared)
+    await deliver(services, kept, shared)
+    own = await deliver(services, inbox, mail("Only here"))
+    raw = await services.store.message(own.message_id, EVERYTHING)
     assert raw is not None
 
     with pytest.raises(Conflict, match="force"):
-        await house.store.remove_inbox(inbox.id, None, force=False)
-    unused = await house.store.remove_inbox(inbox.id, None, force=True)
+        await services.store.remove_inbox(inbox.id, EVERYTHING, force=False)
+    unused = await services.store.remove_inbox(inbox.id, EVERYTHING, force=True)
 
     assert (raw.raw,) == unused
-    assert await house.store.inbox(inbox.id, None) is None
-    assert 1 == (await house.store.messages(MessageQuery())).total
-    assert () == await house.store.problems()
+    assert await services.store.inbox(inbox.id, EVERYTHING) is None
+    assert 1 == (await services.store.messages(MessageQuery(visible=EVERYTHING))).total
+    assert () == await services.store.problems()

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import random
-from functools import partial
-from pathlib import Path
 
-import apsw
-import psycopg
 import pytest
 
-from postroom.mail.keying import MOST_KEY_BYTES, as_key
+from postroom.mail.text.fold import MAX_KEY_BYTES, as_key
 from postroom.model.inbox import Inbox
-from postroom.pipeline.house import House
-from postroom.store import sqlite
-from postroom.store.postgres.schema import translate
-from postroom.store.sqlite import engine
-from postroom.store.sqlite.migrations import STEPS, migrate
+from postroom.pipeline.services import Services
 from tests.mails import deliver
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-BEFORE = next(n for n, step in enumerate(STEPS) if any("as_key(" in said for said in step))
 WIDE = "".join(map(chr, range(0x4E00, 0x9000)))
 
 
@@ -51,12 +42,14 @@ def raw(**headers: str) -> bytes:
     ids=lambda headers: "-".join(f"{k}{len(v)}" for k, v in headers.items()),
 )
 async def test_a_long_one_is_stored_and_recognised(
-    house: House, inbox: Inbox, headers: dict[str, str]
+    services: Services, inbox: Inbox, headers: dict[str, str]
 ) -> None:
-    first = await deliver(house, inbox, raw(**headers))
-    again = await deliver(house, inbox, b"Received: by another route\r\n" + raw(**headers))
+    first = await deliver(services, inbox, raw(**headers))
+    again = await deliver(services, inbox, b"Received: by another route\r\n" + raw(**headers))
     others = [
-        await deliver(house, inbox, raw(**{"Message-ID": f"<{n}@b>", **headers}, X_Number=f"{n}"))
+        await deliver(
+            services, inbox, raw(**{"Message-ID": f"<{n}@b>", **headers}, X_Number=f"{n}")
+        )
         for n in range(3)
     ]
 
@@ -64,13 +57,13 @@ async def test_a_long_one_is_stored_and_recognised(
     assert 3 == len(others)
 
 
-async def test_a_reply_finds_its_thread_by_a_long_id(house: House, inbox: Inbox) -> None:
+async def test_a_reply_finds_its_thread_by_a_long_id(services: Services, inbox: Inbox) -> None:
     long_id = f"<{noise(4_000)}@b>"
-    first = await deliver(house, inbox, raw(**{"Message-ID": long_id}))
+    first = await deliver(services, inbox, raw(**{"Message-ID": long_id}))
 
-    reply = await deliver(house, inbox, raw(**{"Message-ID": "<r@b>", "In-Reply-To": long_id}))
+    reply = await deliver(services, inbox, raw(**{"Message-ID": "<r@b>", "In-Reply-To": long_id}))
     other = await deliver(
-        house, inbox, raw(**{"Message-ID": "<o@b>", "In-Reply-To": f"{long_id[:-5]}@c>"})
+        services, inbox, raw(**{"Message-ID": "<o@b>", "In-Reply-To": f"{long_id[:-5]}@c>"})
     )
 
     assert first.thread_id == reply.thread_id != other.thread_id
@@ -82,31 +75,5 @@ def test_a_key_fits_and_differs_where_its_text_does() -> None:
 
     assert texts[0] == keys[0]
     assert len(set(keys)) == len(texts)
-    assert all(len(key.encode()) <= MOST_KEY_BYTES for key in keys)
+    assert all(len(key.encode()) <= MAX_KEY_BYTES for key in keys)
     assert keys == [as_key(key) for key in keys]
-
-
-async def test_long_ones_of_before_are_keys_after_an_upgrade(tmp_path: Path) -> None:
-    path, long_id = tmp_path / "postroom.db", noise(4_000, WIDE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "migrate", partial(migrate, steps=STEPS[:BEFORE]))
-        await (await sqlite.open_store(path)).close()
-    before = apsw.Connection(str(path))
-    before.execute("INSERT INTO thread_ids VALUES (1, ?, 1), (1, 'short@b', 1)", (long_id,))
-    before.execute("INSERT INTO contacts VALUES (1, ?, 1, 1)", (f"{long_id}@b",))
-    before.close()
-
-    await (await sqlite.open_store(path)).close()
-
-    after = apsw.Connection(str(path))
-    ids = after.execute("SELECT internet_id FROM thread_ids ORDER BY 1").fetchall()
-    assert sorted([(as_key(long_id),), ("short@b",)]) == ids
-    assert [(as_key(f"{long_id}@b"),)] == after.execute("SELECT address FROM contacts").fetchall()
-
-
-def test_both_databases_make_the_same_key(database_url: str) -> None:
-    texts = [noise(999), noise(4_000, WIDE)]
-    [said] = translate("SELECT as_key(t) FROM (SELECT CAST($1 AS VARCHAR) AS t) x", 1)
-    with psycopg.connect(database_url, cursor_factory=psycopg.RawCursor) as connection:
-        made = [connection.execute(said.encode(), [text]).fetchone() for text in texts]
-    assert [(as_key(text),) for text in texts] == made

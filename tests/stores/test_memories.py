@@ -12,7 +12,8 @@ from postroom.errors import InvalidInput
 from postroom.model.inbox import Inbox
 from postroom.model.memory import Author, MemoryChange, MemoryQuery
 from postroom.model.page import Slice
-from postroom.pipeline.house import House
+from postroom.model.view import EVERYTHING, only
+from postroom.pipeline.services import Services
 from postroom.ports.store import Store
 from tests.mails import deliver, mail
 from tests.stores.memories import AGENT, NOW, OWNER, about, get, put
@@ -121,9 +122,9 @@ async def test_a_memory_ends_when_it_is_said_to(store: Store) -> None:
 
     assert await get(store, now=soon) is None
     assert 1 == (await store.memories(MemoryQuery("default", soon))).total
-    assert await store.has_recall_work(now=soon, learns=False)
+    assert await store.has_ranking_work(now=soon, learns=False)
     assert 1 == await store.remove_expired(now=soon, limit=9)
-    assert not await store.has_recall_work(now=soon, learns=False)
+    assert not await store.has_ranking_work(now=soon, learns=False)
     anew = await put(store, "k", "Again.", now=soon)
     assert (True, 1) == (anew.created, anew.version)
     assert () == await store.problems()
@@ -136,17 +137,19 @@ async def test_a_key_is_compared_with_its_case(store: Store) -> None:
     assert 0 == (await store.memories(query)).total
 
 
-async def test_an_export_is_taken_in_as_it_was(store: Store, house: House, inbox: Inbox) -> None:
-    added = await deliver(house, inbox, mail())
+async def test_an_export_is_taken_in_as_it_was(
+    store: Store, services: Services, inbox: Inbox
+) -> None:
+    added = await deliver(services, inbox, mail())
     await put(store, "a", "One.", author=OWNER, tags=("x",), expires_at=NOW + timedelta(days=1))
     await put(store, "b", "Two.", links=about(added.message_id), namespace="other")
-    exported = [memory async for memory in store.every_memory(None, now=NOW)]
+    exported = [memory async for memory in store.every_memory(EVERYTHING, now=NOW)]
     await store.remove_memory("default", "a", now=NOW)
-    await store.remove_message(added.message_id, None)
+    await store.remove_message(added.message_id, EVERYTHING)
 
     assert (2, 0) == await store.put_memories(exported, OWNER, now=NOW)
     assert (0, 0) == await store.put_memories(exported, OWNER, now=NOW)
 
-    assert exported == [memory async for memory in store.every_memory(None, now=NOW)]
-    only = [memory async for memory in store.every_memory(["other"], now=NOW)]
-    assert ["b"] == [memory.key for memory in only]
+    assert exported == [memory async for memory in store.every_memory(EVERYTHING, now=NOW)]
+    other = [memory async for memory in store.every_memory(only("other"), now=NOW)]
+    assert ["b"] == [memory.key for memory in other]

@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import Forbidden
 from postroom.model.inbox import Inbox
 from postroom.model.memory import Author, Link
-from postroom.pipeline.house import House
+from postroom.pipeline.services import Services
 from postroom.ports.store import Store
 from tests.mails import deliver, mail
 from tests.stores.memories import AGENT, NOW, OWNER, about, put
@@ -39,9 +39,9 @@ async def test_trust_is_that_of_who_wrote_it_last(
 
 
 async def test_what_came_out_of_mail_stays_marked_until_the_owner_vouches(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    added = await deliver(house, inbox, mail())
+    added = await deliver(services, inbox, mail())
     learnt = await put(store, "a", "Pay to account 7.", links=about(added.message_id))
 
     without_link = await put(store, "a", "Pay to account 8.", author=OWNER, links=())
@@ -74,9 +74,9 @@ LEARNT = "The contract with Carol ends in March twenty seven."
     ],
 )
 async def test_words_from_mail_are_known_again_whatever_is_around_them(
-    store: Store, house: House, inbox: Inbox, said: dict[str, Any], expected: str
+    store: Store, services: Services, inbox: Inbox, said: dict[str, Any], expected: str
 ) -> None:
-    added = await deliver(house, inbox, mail())
+    added = await deliver(services, inbox, mail())
     source = about(added.message_id)
     await put(store, "a", LEARNT, summary="The end of a contract", links=source)
     await put(store, "b", "Yes.", links=source)
@@ -90,9 +90,9 @@ async def test_words_from_mail_are_known_again_whatever_is_around_them(
 
 
 async def test_what_is_written_around_words_from_mail_is_not_mail(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    added = await deliver(house, inbox, mail())
+    added = await deliver(services, inbox, mail())
     await put(store, "a", LEARNT, links=about(added.message_id))
     heading = "What the team has learnt on this fine day of spring"
     log = await put(store, "log", f"{heading}: {LEARNT}")
@@ -115,13 +115,13 @@ async def test_what_is_written_around_words_from_mail_is_not_mail(
 )
 async def test_what_the_owner_vouched_for_stays_theirs_as_long_as_they_write(
     store: Store,
-    house: House,
+    services: Services,
     inbox: Inbox,
     author: Author,
     change: dict[str, Any],
     expected: tuple[str, int],
 ) -> None:
-    added = await deliver(house, inbox, mail())
+    added = await deliver(services, inbox, mail())
     await put(store, "k", "Pay to account 7.", links=about(added.message_id))
     await put(store, "k", None, author=OWNER, vouches=True)
 
@@ -131,9 +131,9 @@ async def test_what_the_owner_vouched_for_stays_theirs_as_long_as_they_write(
 
 
 async def test_a_new_link_to_mail_ends_what_the_owner_vouched_for(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    one, two = await deliver(house, inbox, mail()), await deliver(house, inbox, mail("Other"))
+    one, two = await deliver(services, inbox, mail()), await deliver(services, inbox, mail("Other"))
     await put(store, author=OWNER, links=about(one.message_id), vouches=True)
 
     kept = await put(store, "k", None, author=OWNER, links=about(one.message_id), tags=("x",))
@@ -143,14 +143,16 @@ async def test_a_new_link_to_mail_ends_what_the_owner_vouched_for(
 
 
 async def test_only_the_owner_takes_away_where_a_memory_comes_from(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    one, two = await deliver(house, inbox, mail()), await deliver(house, inbox, mail("Other"))
+    one, two = await deliver(services, inbox, mail()), await deliver(services, inbox, mail("Other"))
     links = (*about(one.message_id), Link("about", "ana@example.com"))
     await put(store, links=links)
 
     for fewer in ((), about(two.message_id), links[1:]):
-        with pytest.raises(Forbidden, match=f"links: {one.message_id} is where .* leave links out"):
+        with pytest.raises(
+            Forbidden, match=f"links: {one.message_id} is the source .* leave links out"
+        ):
             await put(store, "k", None, links=fewer)
 
     more = await put(store, "k", None, links=(*about(two.message_id), *links[:1]))

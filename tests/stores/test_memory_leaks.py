@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.model.view import EVERYTHING, only
 from postroom.ports.store import Store
-from tests.stores.memories import about, put
+from tests.stores.memories import NOW, about, put
 
 SECRET = "Ana's budget for the kitchen is forty thousand euros, and she will go to fifty."
 
@@ -26,12 +27,14 @@ async def test_a_memory_about_one_is_noticed_on_its_way_to_another(
 ) -> None:
     await put(store, text=SECRET, links=about("Ana@x.org"))
 
-    found = await store.tied_memories(text, recipients, None)
+    found = await store.tied_memories(text, recipients, EVERYTHING, visible=EVERYTHING, now=NOW)
 
     assert ([("k", ("ana@x.org",), ("bo@x.org",))] if is_warned else []) == [
         (tied.key, tied.about, tied.others) for tied in found
     ]
-    assert [] == await store.tied_memories(text, recipients, frozenset({"elsewhere"}))
+    assert [] == await store.tied_memories(
+        text, recipients, only("elsewhere"), visible=EVERYTHING, now=NOW
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,7 @@ async def test_short_and_long_memories_are_noticed_too(
 ) -> None:
     await put(store, text=memory, links=about("ana@x.org"))
 
-    found = await store.tied_memories(sent, ["bob@x.org"], None)
+    found = await store.tied_memories(sent, ["bob@x.org"], EVERYTHING, visible=EVERYTHING, now=NOW)
 
     assert (["k"] if is_warned else []) == [tied.key for tied in found]
 
@@ -66,7 +69,11 @@ async def test_much_that_the_recipient_may_know_hides_nothing(store: Store) -> N
     await put(store, text="Door code 4471", links=about("ana@x.org"))
 
     found = await store.tied_memories(
-        " ".join([*known, "Door code 4471"]), ["bob@x.org"], frozenset({"default"})
+        " ".join([*known, "Door code 4471"]),
+        ["bob@x.org"],
+        only("default"),
+        visible=EVERYTHING,
+        now=NOW,
     )
 
     assert ["k"] == [tied.key for tied in found]

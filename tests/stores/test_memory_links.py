@@ -11,17 +11,18 @@ import pytest
 from postroom.errors import NotFound
 from postroom.model.inbox import Inbox
 from postroom.model.memory import MemoryQuery
-from postroom.pipeline.house import House
+from postroom.model.view import EVERYTHING, only
+from postroom.pipeline.services import Services
 from postroom.ports.store import Store
 from tests.mails import deliver, mail, new_inbox
 from tests.stores.memories import AGENT, NOW, OWNER, about, get, put
 
 
 async def test_a_link_to_mail_must_lead_somewhere_the_author_can_see(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    added = await deliver(house, inbox, mail())
-    stranger = replace(AGENT, visible=frozenset({"inb_other"}))
+    added = await deliver(services, inbox, mail())
+    stranger = replace(AGENT, visible=only("inb_other"))
 
     nowhere = "0" * 26
     for author, to in (
@@ -57,15 +58,15 @@ async def test_what_a_link_leads_to_is_told_by_its_exact_form(
     memory = await put(store, links=about(to))
 
     listed = await store.memories(MemoryQuery("default", NOW, linked_to=same))
-    recalled = await store.recall_about([to], [], None, now=NOW, limit=9)
+    recalled = await store.recall_about([to], [], EVERYTHING, visible=EVERYTHING, now=NOW, limit=9)
 
     assert ("agent", 1, is_address) == (memory.trust, listed.total, len(recalled) == 1)
 
 
 async def test_when_mail_goes_what_was_learnt_from_it_goes_or_is_stale(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    one, two = await deliver(house, inbox, mail()), await deliver(house, inbox, mail("Other"))
+    one, two = await deliver(services, inbox, mail()), await deliver(services, inbox, mail("Other"))
     await put(store, "agents", "A.", links=about(one.message_id))
     await put(store, "owners", "B.", author=OWNER, links=about(one.message_id))
     await put(store, "thread", "C.", links=about(one.thread_id))
@@ -73,7 +74,7 @@ async def test_when_mail_goes_what_was_learnt_from_it_goes_or_is_stale(
     await put(store, "both", "D.", links=both)
     await put(store, "unrelated", "E.", links=about("ana@example.com"))
 
-    await store.remove_message(one.message_id, None)
+    await store.remove_message(one.message_id, EVERYTHING)
 
     left = {row.key: row.stale for row in (await store.memories(MemoryQuery("default", NOW))).rows}
     assert {"owners": True, "both": True, "unrelated": None} == left
@@ -84,15 +85,15 @@ async def test_when_mail_goes_what_was_learnt_from_it_goes_or_is_stale(
     "since", [{"text": None, "tags": ("x",)}, {"text": "Learnt.", "at_most": "mail"}]
 )
 async def test_what_the_owner_ever_wrote_outlives_its_mail(
-    store: Store, house: House, inbox: Inbox, since: dict[str, Any]
+    store: Store, services: Services, inbox: Inbox, since: dict[str, Any]
 ) -> None:
-    one, two = await deliver(house, inbox, mail()), await deliver(house, inbox, mail("Other"))
+    one, two = await deliver(services, inbox, mail()), await deliver(services, inbox, mail("Other"))
     await put(store, author=OWNER, links=about(one.message_id))
     links = about(two.message_id) if since["text"] else None
     await put(store, links=links, **since)
 
     for added in (one, two):
-        await store.remove_message(added.message_id, None)
+        await store.remove_message(added.message_id, EVERYTHING)
 
     read = await get(store)
     assert read is not None
@@ -101,14 +102,17 @@ async def test_what_the_owner_ever_wrote_outlives_its_mail(
 
 
 async def test_a_memory_is_stale_until_its_links_name_nothing_that_is_gone(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    gone, there = await deliver(house, inbox, mail()), await deliver(house, inbox, mail("Other"))
+    gone, there = (
+        await deliver(services, inbox, mail()),
+        await deliver(services, inbox, mail("Other")),
+    )
     await put(store, author=OWNER, links=(*about(gone.message_id), *about(there.message_id)))
-    await store.remove_message(gone.message_id, None)
+    await store.remove_message(gone.message_id, EVERYTHING)
 
     edited = await put(store, "k", "New.", tags=("x",), author=OWNER)
-    exported = [memory async for memory in store.every_memory(None, now=NOW)]
+    exported = [memory async for memory in store.every_memory(EVERYTHING, now=NOW)]
     await store.remove_memory("default", "k", now=NOW)
     assert (1, 0) == await store.put_memories(exported, OWNER, now=NOW)
     assert (0, 0) == await store.put_memories(exported, OWNER, now=NOW)
@@ -120,14 +124,14 @@ async def test_a_memory_is_stale_until_its_links_name_nothing_that_is_gone(
 
 
 async def test_when_an_inbox_goes_its_memories_go_too(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    other = await new_inbox(house, "other")
-    gone, kept = await deliver(house, inbox, mail()), await deliver(house, other, mail())
+    other = await new_inbox(services, "other")
+    gone, kept = await deliver(services, inbox, mail()), await deliver(services, other, mail())
     await put(store, "gone", "A.", links=about(gone.message_id))
     await put(store, "kept", "B.", links=about(kept.message_id))
 
-    await store.remove_inbox(inbox.id, None, force=True)
+    await store.remove_inbox(inbox.id, EVERYTHING, force=True)
 
     rows = (await store.memories(MemoryQuery("default", NOW))).rows
     assert ["kept"] == [row.key for row in rows]
@@ -135,12 +139,15 @@ async def test_when_an_inbox_goes_its_memories_go_too(
 
 
 async def test_a_link_follows_a_thread_into_another(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    one, two = await deliver(house, inbox, mail("One")), await deliver(house, inbox, mail("Two"))
+    one, two = (
+        await deliver(services, inbox, mail("One")),
+        await deliver(services, inbox, mail("Two")),
+    )
     await put(store, links=about(two.thread_id))
 
-    await store.merge_threads([one.thread_id, two.thread_id], None)
+    await store.merge_threads([one.thread_id, two.thread_id], EVERYTHING)
 
     read = await get(store)
     assert read is not None
@@ -148,34 +155,37 @@ async def test_a_link_follows_a_thread_into_another(
 
 
 async def test_a_thread_is_known_by_the_name_it_had_before(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    one, two = await deliver(house, inbox, mail("One")), await deliver(house, inbox, mail("Two"))
-    await store.merge_threads([one.thread_id, two.thread_id], None)
+    one, two = (
+        await deliver(services, inbox, mail("One")),
+        await deliver(services, inbox, mail("Two")),
+    )
+    await store.merge_threads([one.thread_id, two.thread_id], EVERYTHING)
 
     await put(store, links=about(two.thread_id))
 
     for name in (one.thread_id, two.thread_id):
         assert 1 == (await store.memories(MemoryQuery("default", NOW, linked_to=name))).total
-    await store.remove_message(one.message_id, None)
-    await store.remove_message(two.message_id, None)
+    await store.remove_message(one.message_id, EVERYTHING)
+    await store.remove_message(two.message_id, EVERYTHING)
     assert await get(store) is None
 
 
 async def test_memories_about_people_are_recalled_beside_their_mail(
-    store: Store, house: House, inbox: Inbox
+    store: Store, services: Services, inbox: Inbox
 ) -> None:
-    added = await deliver(house, inbox, mail(sender="Ana <ANA@example.com>"))
+    added = await deliver(services, inbox, mail(sender="Ana <ANA@example.com>"))
     await put(store, "direct", "A.", links=about("ana@EXAMPLE.com"))
     await put(store, "by-mail", "B.", links=about(added.message_id), now=NOW + timedelta(hours=1))
     await put(store, "bo", "C.", links=about("bo@example.com"))
     await put(store, "hidden", "D.", links=about("ana@example.com"), namespace="secret")
 
     recalled = await store.recall_about(
-        ["Ana@example.com"], [], frozenset({"default"}), now=NOW, limit=10
+        ["Ana@example.com"], [], only("default"), visible=EVERYTHING, now=NOW, limit=10
     )
     everything = await store.recall_about(
-        ["ana@example.com"], [added.message_id], None, now=NOW, limit=2
+        ["ana@example.com"], [added.message_id], EVERYTHING, visible=EVERYTHING, now=NOW, limit=2
     )
 
     assert [("by-mail", "mail"), ("direct", "agent")] == [(m.key, m.trust) for m in recalled]

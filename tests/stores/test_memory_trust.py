@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from postroom.blobs.files import FileBlobs
 from postroom.errors import Forbidden
 from postroom.model.memory import Author, Link, Memory, MemoryChange
-from postroom.pipeline.house import House
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.services import Services
 from postroom.ports.store import Store
 from postroom.store.sqlite import open_store
 from tests.mails import deliver, mail, new_inbox
 
-AGENT = Author(is_owner=False)
+AGENT = Author(visible=EVERYTHING, namespaces=EVERYTHING, is_owner=False)
 MOST = timedelta(days=366)
 """How long what came out of mail is kept."""
 KEYS = ("a", "b", "c")
@@ -74,18 +75,18 @@ async def _live(history: list[Write | Forget]) -> list[Memory]:
     with TemporaryDirectory() as folder:
         store = await open_store(Path(folder) / "trust.db")
         try:
-            house = House(store=store, blobs=FileBlobs(Path(folder) / "blobs"))
-            received = await deliver(house, await new_inbox(house), mail())
-            return await _raised(store, house, received.message_id, history)
+            services = Services(store=store, blobs=FileBlobs(Path(folder) / "blobs"))
+            received = await deliver(services, await new_inbox(services), mail())
+            return await _raised(store, services, received.message_id, history)
         finally:
             await store.close()
 
 
 async def _raised(
-    store: Store, house: House, message_id: str, history: list[Write | Forget]
+    store: Store, services: Services, message_id: str, history: list[Write | Forget]
 ) -> list[Memory]:
     """The memories that were trusted more, or for longer, than they may be."""
-    now = house.clock()
+    now = services.clock()
     raised: list[Memory] = []
     tainted: set[str] = set()
     keys: set[str] = set()

@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 
 from postroom.model.message import Recipient
-from postroom.pipeline.house import House
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.services import Services
 from tests.mails import SOME
 from tests.stores.accounts import new_account
 from tests.stores.sends import a_send
@@ -22,23 +23,23 @@ READ_BY_ALL = {
 """What every version knows of a change for a provider; one that meets another name stops there."""
 
 
-async def test_an_older_version_can_read_that_a_draft_is_to_go(house: House) -> None:
-    account = await new_account(house, provider="outlook")
-    inbox = await house.store.inbox(account.inbox_id, None)
+async def test_an_older_version_can_read_that_a_draft_is_to_go(services: Services) -> None:
+    account = await new_account(services, provider="outlook")
+    inbox = await services.store.inbox(account.inbox_id, EVERYTHING)
     assert inbox is not None
-    send = await a_send(house, inbox)
+    send = await a_send(services, inbox)
     to = (Recipient("x@example.com", "queued"),)
     message = replace(send.message, recipients=to, internet_message_id="1@example.com")
-    await house.store.record_send(replace(send, message=message))
-    now = house.clock()
-    lease = {"now": now, "until": now, "free": SOME, "most_per_domain": 9}
-    (job,) = (await house.store.claim_mail("worker", **lease)).jobs  # type: ignore[arg-type]
+    await services.store.record_send(replace(send, message=message))
+    now = services.clock()
+    lease = {"now": now, "until": now, "free": SOME, "max_per_domain": 9}
+    (job,) = (await services.store.claim_mail("worker", **lease)).jobs  # type: ignore[arg-type]
     refused = {"x@example.com": Recipient("x@example.com", "failed", "550 no")}
-    await house.store.settle_mail(job, refused, now=now, next_at=now)
+    await services.store.settle_mail(job, refused, now=now, next_at=now)
 
-    engine = house.store._engine  # type: ignore[attr-defined]
+    engine = services.store.engine  # type: ignore[attr-defined]
     ((change,),) = await engine.read(lambda tx: tx.all("SELECT change FROM pushes"))
-    (push,) = await house.store.due_pushes(account.id, now, 10)
+    (push,) = await services.store.due_pushes(account.id, now, 10)
     assert set(json.loads(change)) <= READ_BY_ALL
     assert ("drop_draft", "1@example.com") == (push.kind, push.internet_message_id)
     assert ((), None) == (push.refs, push.move_to)

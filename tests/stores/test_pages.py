@@ -5,25 +5,24 @@ from __future__ import annotations
 import pytest
 
 from postroom.model.page import Found, Slice
-from postroom.pipeline.house import House
-from postroom.store.sql.conditions import Conditions
-from postroom.store.sql.pages import Listing
+from postroom.pipeline.services import Services
+from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.store import SqlStore
 from tests.mails import new_inbox
 
 
 @pytest.mark.parametrize("is_newest_first", [False, True])
 async def test_places_lead_where_offsets_lead(
-    store: SqlStore, house: House, is_newest_first: bool
+    store: SqlStore, services: Services, is_newest_first: bool
 ) -> None:
     for name in "abcdefg":
-        await new_inbox(house, name)
+        await new_inbox(services, name)
     listing = Listing("id, address, number", "inboxes", "number", -1, is_newest_first)
     where = Conditions()
     where.add("address NOT LIKE :not_this", not_this="c@%")
 
     async def page(part: Slice) -> Found[str]:
-        return await store._engine.read(lambda tx: listing.page(tx, where, part, lambda r: r[1][0]))
+        return await store.engine.read(lambda tx: listing.page(tx, where, part, lambda r: r[1][0]))
 
     by_offset = [await page(Slice(2, offset)) for offset in (0, 2, 4)]
     by_place = [await page(Slice(2))]
@@ -32,5 +31,5 @@ async def test_places_lead_where_offsets_lead(
 
     assert by_offset == by_place
     assert [6] * 3 == [part.total for part in by_place]
-    first_letters = [letter for part in by_place for letter in part.rows]
+    first_letters = [outgoing_mail for part in by_place for outgoing_mail in part.rows]
     assert sorted("abdefg", reverse=is_newest_first) == first_letters

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from postroom.blobs.files import FileBlobs
-from postroom.pipeline.house import House
+from postroom.pipeline.services import Services
 from postroom.store.sqlite import open_store
 from postroom.store.sqlite.connection import SqliteTransaction
 from tests.stores.test_shards import use_all_of_it
@@ -45,7 +45,7 @@ async def test_a_thread_or_a_message_is_not_looked_for_in_all_of_its_inbox(
     asked: dict[str, dict[str, object]], tmp_path: Path
 ) -> None:
     store = await open_store(tmp_path / "postroom.db")
-    await use_all_of_it(House(store=store, blobs=FileBlobs(tmp_path)))
+    await use_all_of_it(Services(store=store, blobs=FileBlobs(tmp_path)))
     await store.close()
 
     connection = apsw.Connection(str(tmp_path / "postroom.db"))

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from postroom.store.postgres import connection as connections
-from postroom.store.postgres import hosts
+from postroom.store.postgres import health
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
 from tests.stores.engines import SLEEPERS, names, put
@@ -45,7 +45,7 @@ async def test_a_cut_inside_a_transaction_is_tried_again_and_happens_once(
         put(tx, "once")
         if len(attempts) == 1:
             cut_connections(database_url)
-        row = tx.one("SELECT count(*) FROM facts WHERE name = 'once'")
+        row = tx.one("SELECT count(*) FROM metadata WHERE name = 'once'")
         return int(row[0]) if row else 0
 
     assert 1 == await engine.write(work)
@@ -98,8 +98,8 @@ async def test_the_server_may_end_connections_that_nobody_uses(
 def test_who_was_idle_for_too_long_tries_again() -> None:
     states = ("57P05", "25P03")
 
-    assert [True, True] == [connections.is_passing(psycopg.errors.lookup(s)()) for s in states]
-    assert not connections.is_passing(psycopg.errors.lookup("XX000")())
+    assert [True, True] == [connections.is_transient(psycopg.errors.lookup(s)()) for s in states]
+    assert not connections.is_transient(psycopg.errors.lookup("XX000")())
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
@@ -107,7 +107,7 @@ async def test_a_commit_that_nobody_confirms_happens_once(
     engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
     attempts = []
-    real = hosts.connect
+    real = health.connect
 
     class Deaf:
         """A connection that breaks at its first commit, before or after the server has it."""
@@ -130,7 +130,7 @@ async def test_a_commit_that_nobody_confirms_happens_once(
         attempts.append(url)
         return Deaf(real(url)) if len(attempts) == 1 else real(url)
 
-    monkeypatch.setattr(hosts, "connect", connect)
+    monkeypatch.setattr(health, "connect", connect)
     ran = []
 
     def work(tx: Transaction) -> str:

@@ -55,10 +55,10 @@ async def test_one_job_that_fails_leaves_those_beside_it_alone(engine: PostgresE
 
 async def test_a_reader_sees_one_moment(engine: PostgresEngine, database_url: str) -> None:
     def twice(tx: Transaction) -> tuple[object, object]:
-        before = tx.one("SELECT count(*) FROM facts")
+        before = tx.one("SELECT count(*) FROM metadata")
         with psycopg.connect(database_url, autocommit=True) as other:
-            other.execute("INSERT INTO facts (name, value) VALUES ('new', '')")
-        return before, tx.one("SELECT count(*) FROM facts")
+            other.execute("INSERT INTO metadata (name, value) VALUES ('new', '')")
+        return before, tx.one("SELECT count(*) FROM metadata")
 
     before, after = await engine.read(twice)
 
@@ -68,7 +68,7 @@ async def test_a_reader_sees_one_moment(engine: PostgresEngine, database_url: st
 
 def count(tx: Transaction) -> tuple[int, int]:
     """What is remembered, and what is there."""
-    now = tx.all("SELECT 1 FROM facts WHERE value = ''")
+    now = tx.all("SELECT 1 FROM metadata WHERE value = ''")
     return len(remembered(tx, "facts", lambda: now)), len(now)
 
 
@@ -83,7 +83,12 @@ async def test_what_was_read_is_remembered_until_anybody_commits(
         await engine.write(lambda tx: tx.run(PUT, name="ours", value=b""))
         ours = await counts()
         for number, other in enumerate((first, second)):
-            other.execute("INSERT INTO facts (name, value) VALUES (%s, '')", [f"theirs {number}"])
+            other.execute(
+                """
+                INSERT INTO metadata (name, value) VALUES (%s, '')
+            """,
+                [f"theirs {number}"],
+            )
         under_way = await counts()
         second.commit()
         one = await counts()
@@ -111,7 +116,7 @@ async def test_a_reader_of_an_older_moment_is_told_what_was_true_then(
     def across(tx: Transaction) -> tuple[int, int]:
         tx.all("SELECT 1")
         with psycopg.connect(database_url, autocommit=True) as other:
-            other.execute("INSERT INTO facts (name, value) VALUES ('new', '')")
+            other.execute("INSERT INTO metadata (name, value) VALUES ('new', '')")
             asyncio.run_coroutine_threadsafe(engine.read(count), loop).result(60)
         return count(tx)
 
@@ -159,12 +164,12 @@ async def test_who_waits_while_a_house_moves_writes_nothing_into_it(
         admin.execute(writers.LOCK)
         late = asyncio.create_task(other.write(lambda tx: put(tx, "late")))
         await asyncio.to_thread(until_somebody_waits, admin)
-        admin.execute("INSERT INTO facts (name, value) VALUES ('moved', 'token folder')")
+        admin.execute("INSERT INTO metadata (name, value) VALUES ('migrated', 'token folder')")
         admin.execute("COMMIT")
 
-    with pytest.raises(Conflict, match="moved to another folder"):
+    with pytest.raises(Conflict, match="migrated to another folder"):
         await late
-    assert ["moved"] == await names(other)
+    assert ["migrated"] == await names(other)
     await other.close()
 
 
@@ -194,7 +199,7 @@ async def test_what_the_database_refuses_is_not_explained_by_guessing(
 ) -> None:
     with pytest.raises(InvalidInput, match="too large"):
         await engine.read(lambda tx: tx.one("SELECT 9223372036854775807 + 1"))
-    with pytest.raises(InvalidInput, match="the log says why"):
+    with pytest.raises(InvalidInput, match="see the log"):
         await engine.read(lambda tx: tx.one("SELECT CAST('x' AS date)"))
 
     assert "invalid input syntax" in vars(caplog.records[-1])["error"]

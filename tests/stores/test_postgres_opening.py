@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from postroom.errors import MailError, Unavailable
+from postroom.store import upgrade
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres import engine as engines
 from postroom.store.postgres import migrations
 from postroom.store.postgres import writer as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.postgres.migrations import migrate
+from postroom.store.upgrade import VERSION
 from tests.servers.postgres import Postgres, running
+from tests.stores.old_stores import NEWEST, OldStore
 
 WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
@@ -41,9 +45,8 @@ def test_a_database_of_a_newer_postroom_is_refused(database_url: str) -> None:
             migrate(connection)
 
 
-def test_a_step_waits_for_who_writes(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = (*migrations.steps(), ("UPDATE facts SET value = value",))
-    monkeypatch.setattr(migrations, "steps", lambda partitions: known)
+def test_an_upgrade_waits_for_writers(database_url: str, tmp_path: Path) -> None:
+    OldStore(NEWEST, tmp_path, database_url, rows=False)
     with connections.connect(database_url) as writer, connections.connect(database_url) as other:
         other.execute("SET lock_timeout = '20ms'")
         writer.execute(writers.LOCK)
@@ -53,7 +56,7 @@ def test_a_step_waits_for_who_writes(database_url: str, monkeypatch: pytest.Monk
         migrate(other)
         row = other.execute("SELECT version FROM schema_version").fetchone()
 
-    assert (len(known),) == row
+    assert (VERSION,) == row
 
 
 async def test_who_starts_during_a_migration_waits_until_it_is_over(
@@ -87,11 +90,12 @@ def limit_everything(url: str) -> None:
             admin.execute(f"ALTER DATABASE {name} SET {timeout} = '150ms'".encode())
 
 
-async def test_limits_of_the_database_end_neither_a_step_nor_a_query(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+async def test_limits_of_the_database_end_neither_an_upgrade_nor_a_query(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = (*migrations.steps(), ("SELECT pg_sleep(0.3)", "SELECT pg_sleep(0.1)"))
-    monkeypatch.setattr(migrations, "steps", lambda partitions: known)
+    OldStore(NEWEST, tmp_path, database_url, rows=False)
+    slow = ("SELECT pg_sleep(0.3)", "SELECT pg_sleep(0.1)")
+    monkeypatch.setitem(upgrade.DATA, upgrade.VERSION, (*upgrade.DATA[upgrade.VERSION], *slow))
     limit_everything(database_url)
 
     engine = await asyncio.to_thread(PostgresEngine.open, database_url)

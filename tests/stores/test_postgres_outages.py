@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from postroom.errors import Unavailable
 from postroom.store.postgres import connection as connections
-from postroom.store.postgres import hosts, pulse
+from postroom.store.postgres import health
 from postroom.store.postgres import writer as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
@@ -28,7 +28,7 @@ async def test_a_server_that_stays_away_is_unavailable(
         raise psycopg.OperationalError("connection refused")
 
     monkeypatch.setattr(writers, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(hosts, "connect", away)
+    monkeypatch.setattr(health, "connect", away)
 
     with pytest.raises(Unavailable) as refused:
         await engine.write(lambda tx: put(tx, "never"))
@@ -44,8 +44,8 @@ async def silenced(
     database_url: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[PostgresEngine, Proxy]]:
     """An engine that is told early, and a proxy that can keep from it what the server says."""
-    monkeypatch.setattr(pulse, "LOOK_S", 0.05)
-    monkeypatch.setattr(pulse, "CONNECT_S", 0.5)
+    monkeypatch.setattr(health, "LOOK_S", 0.05)
+    monkeypatch.setattr(health, "CONNECT_S", 0.5)
     async with proxied(postgres_server.port) as proxy:
         through = database_url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
         opened = await asyncio.to_thread(PostgresEngine.open, through)
@@ -59,17 +59,17 @@ async def test_a_server_that_hangs_is_not_waited_for_at_the_end(
     silenced: tuple[PostgresEngine, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without that, the test would wait for ever."""
-    monkeypatch.setattr(pulse, "LOOK_S", 3600)
-    monkeypatch.setattr(pulse, "HURRY_S", 0.3)
+    monkeypatch.setattr(health, "LOOK_S", 3600)
+    monkeypatch.setattr(health, "SHUTDOWN_CHECK_S", 0.3)
     engine, proxy = silenced
     await engine.write(lambda tx: put(tx, "before"))
-    engine.bell.rung("mail")
+    engine.notifier.position("mail")
     proxy.stall_after = 0
     reading = asyncio.create_task(names(engine))
     writing = asyncio.create_task(engine.write(lambda tx: put(tx, "unknown")))
     await asyncio.sleep(0)
 
-    engine.hurry()
+    engine.begin_shutdown()
 
     for attempt in (reading, writing, names(engine)):
         with pytest.raises(Unavailable, match="does not answer"):
@@ -87,8 +87,8 @@ async def test_a_server_that_is_away_is_not_waited_for_at_the_end(
         raise psycopg.OperationalError("connection refused")
 
     monkeypatch.setattr(writers, "PATIENCE_S", 3600)
-    monkeypatch.setattr(hosts, "connect", away)
-    engine.hurry()
+    monkeypatch.setattr(health, "connect", away)
+    engine.begin_shutdown()
 
     with pytest.raises(Unavailable):
         await engine.write(lambda tx: put(tx, "never"))
@@ -101,7 +101,7 @@ async def test_a_server_that_is_slow_is_waited_for_at_the_end(engine: PostgresEn
     all_of_them = asyncio.gather(*writing)
     await asyncio.sleep(0)
 
-    engine.hurry()
+    engine.begin_shutdown()
 
     await all_of_them
     assert ["n0", "n1", "n2"] == await names(engine)
@@ -133,7 +133,7 @@ async def test_a_server_that_hangs_is_unavailable_and_then_work_goes_on(
 async def test_work_that_takes_long_is_let_be_while_the_server_answers_others(
     silenced: tuple[PostgresEngine, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulse, "CONNECT_S", 60)
+    monkeypatch.setattr(health, "CONNECT_S", 60)
     engine, proxy = silenced
     opened = proxy.connections
 
@@ -152,8 +152,8 @@ async def test_a_first_server_that_is_dead_and_silent_hides_no_other(
         both = f"127.0.0.1:{dead.port},127.0.0.1:{postgres_server.port}"
         url = database_url.replace(f"127.0.0.1:{postgres_server.port}", both)
         opened = await asyncio.to_thread(PostgresEngine.open, url)
-        monkeypatch.setattr(pulse, "LOOK_S", 0.05)
-        monkeypatch.setattr(pulse, "CONNECT_S", 2)
+        monkeypatch.setattr(health, "LOOK_S", 0.05)
+        monkeypatch.setattr(health, "CONNECT_S", 2)
 
         await opened.read(lambda tx: tx.one("SELECT 1 FROM pg_sleep(0.5)"))
         asked = dead.connections
@@ -174,7 +174,7 @@ async def test_a_first_server_that_is_dead_and_silent_hides_no_other(
     ],
 )
 def test_the_server_that_answered_is_asked_first(url: str, expected: dict[str, str]) -> None:
-    named = hosts.Hosts(url)
+    named = health.Hosts(url)
 
     named.remember(Answered("b", 5 if "port=5" in url else 2))
 
@@ -198,7 +198,7 @@ async def test_a_server_that_only_reads_is_unavailable_until_it_is_promoted(
     await engine.write(lambda tx: put(tx, "before"))
     set_read_only(database_url, "on")
 
-    with pytest.raises(Unavailable, match="only be read") as refused:
+    with pytest.raises(Unavailable, match="read-only") as refused:
         await engine.write(lambda tx: put(tx, "never"))
 
     assert refused.value.retry_after > 0

@@ -1,4 +1,4 @@
-"""Memories are found by their words, whatever has happened to the index before."""
+"""Memories are found by their terms after any history of the index."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from postroom.mail.terms import count_terms, question_terms, terms_of
+from postroom.mail.text.terms import count_terms, question_terms, terms_of
 from postroom.model.memory import Keyword, MemoryHit, MemoryQuery
 from postroom.model.page import Found, Slice
 from postroom.ports.store import Store
-from postroom.store.recall import ranking, shelves, vectors
+from postroom.store.ranking import documents, scoring, vectors
 from tests.stores.conftest import OpenAgain
 from tests.stores.memories import NOW, put
-from tests.stores.recalling import WORDS, ask, cosine, keys, learn, vector
+from tests.stores.recalling import WORDS, ask, cosine, keys, store_vectors, vector
 
 
 @dataclass
 class Oracle:
-    """BM25 in a few lines of Python, but that great length costs its logarithm."""
+    """BM25 in plain Python; above the average, length counts by its logarithm."""
 
     texts: dict[str, str] = field(default_factory=dict)
 
@@ -49,9 +49,9 @@ class Oracle:
 async def test_the_index_agrees_with_an_oracle_through_any_history(
     store: Store, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Small folds and early burials make a few hundred writes see everything there is."""
-    monkeypatch.setattr(shelves, "TAIL_LEAVES", 8)
-    monkeypatch.setattr(shelves, "FEW_DEAD", 12)
+    """Small segments and few tombstones, so that a few hundred writes cover all paths."""
+    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 8)
+    monkeypatch.setattr(documents, "MAX_TOMBSTONES", 12)
     chance = random.Random(seed)
     oracle = Oracle()
     for step in range(400):
@@ -86,7 +86,7 @@ async def check(store: Store, oracle: Oracle, chance: random.Random) -> None:
 async def test_another_process_sees_what_this_one_writes(
     store: Store, open_again: OpenAgain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelves, "TAIL_LEAVES", 4)
+    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 4)
     other = await open_again()
     try:
         for number in range(30):
@@ -123,10 +123,10 @@ async def test_pages_follow_each_other_without_gap_or_repetition(store: Store) -
     assert 25 == whole.total
 
 
-async def test_a_page_is_full_though_the_best_stand_just_where_a_sample_is_taken(
+async def test_a_page_is_full_if_the_best_documents_are_in_the_sample(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranking, "_SAMPLED", 4)
+    monkeypatch.setattr(scoring, "_SAMPLED", 4)
     for number in range(1, 81):
         await put(store, f"k{number}", "tea tea" if number % 4 == 0 else "tea and much else")
 
@@ -136,18 +136,18 @@ async def test_a_page_is_full_though_the_best_stand_just_where_a_sample_is_taken
     assert 25 == len(found.rows)
 
 
-async def test_few_are_worked_out_and_the_answer_is_that_of_working_out_all(
+async def test_scoring_some_documents_gives_the_same_page_as_scoring_all(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranking, "_BY_WORDS", 5)
-    monkeypatch.setattr(ranking, "_SAMPLED", 2)
+    monkeypatch.setattr(scoring, "_BEST_BY_TERMS", 5)
+    monkeypatch.setattr(scoring, "_SAMPLED", 2)
     chance = random.Random(8)
     asked = [chance.gauss(0, 1) for _ in range(16)]
     texts = {f"k{n}": " ".join(chance.choices(WORDS, k=6)) + f" x{n}" for n in range(120)}
     meant = {text: [chance.gauss(0, 1) for _ in asked] for text in texts.values()}
     for key, text in texts.items():
         await put(store, key, text)
-    await learn(store, **{text: vector(*parts) for text, parts in meant.items()})
+    await store_vectors(store, **{text: vector(*parts) for text, parts in meant.items()})
 
     async def page(**place: Any) -> Found[MemoryHit]:
         return await ask(store, "tea in oslo", meaning=vector(*asked), page=Slice(**place))
@@ -155,9 +155,10 @@ async def test_few_are_worked_out_and_the_answer_is_that_of_working_out_all(
     by_words = Oracle(texts).scores(question_terms("tea in oslo"))
     cosines = {key: cosine(asked, meant[text]) for key, text in texts.items()}
     expected = {
-        key: by_words.get(key, 0) / 2 + (cosines[key] / 2 if cosines[key] >= vectors.NEAR else 0)
+        key: by_words.get(key, 0) / 2
+        + (cosines[key] / 2 if cosines[key] >= vectors.MIN_COSINE else 0)
         for key in texts
-        if key in by_words or cosines[key] >= vectors.NEAR
+        if key in by_words or cosines[key] >= vectors.MIN_COSINE
     }
     whole = await page(limit=200)
     assert {hit.key: hit.relevance for hit in whole.rows} == pytest.approx(expected, abs=5e-3)
@@ -168,7 +169,7 @@ async def test_few_are_worked_out_and_the_answer_is_that_of_working_out_all(
     assert (keys(by_offset[1]), 9, whole.total) == (keys(second), second.offset, second.total)
 
 
-async def test_namespaces_are_walls(store: Store) -> None:
+async def test_a_search_finds_nothing_of_other_namespaces(store: Store) -> None:
     await put(store, "a", "tea", namespace="one")
     await put(store, "a", "coffee", namespace="two")
 
@@ -228,10 +229,10 @@ async def test_near_duplicates_under_other_keys_are_similar(store: Store) -> Non
     assert ("a", 1.0) == (similar.key, similar.similarity)
 
 
-async def test_searches_beside_writes_never_lose_what_was_there(
+async def test_searches_during_writes_find_all_existing_memories(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelves, "TAIL_LEAVES", 4)
+    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 4)
     await put(store, "first", "tea")
 
     async def write() -> None:

@@ -1,4 +1,4 @@
-"""Who reads a ranked list page by page sees all of it once, whatever happens meanwhile."""
+"""Pages of a ranked list show each document once, whatever changes between them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.mail.terms import question_terms
+from postroom.mail.text.terms import question_terms
 from postroom.model.inbox import Inbox
-from postroom.model.memory import MAIL_SHELF, Keyword, MemoryQuery
+from postroom.model.memory import MAIL_COLLECTION, Keyword, MemoryQuery
 from postroom.model.page import Place, Slice
-from postroom.model.stored import MessageQuery
-from postroom.pipeline.house import House
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.services import Services
 from postroom.ports.store import Store
-from postroom.store.recall import mail as mail_shelf
-from postroom.store.recall import ranking, shelves, vectors
+from postroom.store.ranking import documents, scoring, vectors
 from tests.mails import deliver, mail
 from tests.stores.conftest import OpenAgain
 from tests.stores.test_recall import NOW, WORDS, ask, put, vector
@@ -64,12 +64,12 @@ async def remember(store: Store, chance: random.Random, *keys: str) -> None:
 
 
 async def learn_all(store: Store, chance: random.Random, limit: int = 1000) -> None:
-    found = await store.unlearnt(None, limit=limit)
-    await store.learn("test", [(leaf, meaning(chance)) for leaf in found])
+    found = await store.unembedded(None, limit=limit)
+    await store.store_vectors("test", [(document, meaning(chance)) for document in found])
 
 
 async def walk(stores: list[Store], read: Read, happens: Callable[[int], Awaitable[None]]) -> Shown:
-    """Read page by page, each in the next process, while things happen."""
+    """Read page by page, each in the next process, with changes in between."""
     seen: Shown = []
     after, turn = None, 0
     while turn == 0 or after is not None:
@@ -81,7 +81,7 @@ async def walk(stores: list[Store], read: Read, happens: Callable[[int], Awaitab
 
 
 @pytest.mark.parametrize("kind", ["words", "meaning", "meaning among many", "keywords"])
-async def test_a_walk_shows_once_what_was_there_throughout(
+async def test_pages_show_each_lasting_document_once(
     store: Store,
     open_again: OpenAgain,
     monkeypatch: pytest.MonkeyPatch,
@@ -89,11 +89,11 @@ async def test_a_walk_shows_once_what_was_there_throughout(
     asked: bytes,
     kind: str,
 ) -> None:
-    monkeypatch.setattr(shelves, "TAIL_LEAVES", 32)
-    monkeypatch.setattr(ranking, "_BY_WORDS", 10)
+    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 32)
+    monkeypatch.setattr(scoring, "_BEST_BY_TERMS", 10)
     if kind == "meaning among many":
-        monkeypatch.setattr(vectors, "_FEW", 20)
-        monkeypatch.setattr(vectors, "_LOOKED_AT", 40)
+        monkeypatch.setattr(vectors, "_EXHAUSTIVE", 20)
+        monkeypatch.setattr(vectors, "_COMPARED", 40)
     names = [f"k{number}" for number in range(120)]
     await remember(store, chance, *names)
     if kind != "words":
@@ -126,33 +126,37 @@ async def test_a_walk_shows_once_what_was_there_throughout(
     assert {name for name, _ in seen} <= set(names)
 
 
-async def test_mail_that_comes_and_is_learnt_meanwhile_moves_nothing(
-    house: House, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, chance: random.Random, asked: bytes
+async def test_mail_that_arrives_between_pages_does_not_shift_them(
+    services: Services,
+    inbox: Inbox,
+    monkeypatch: pytest.MonkeyPatch,
+    chance: random.Random,
+    asked: bytes,
 ) -> None:
-    """The shelf is full, so that whatever comes drives the oldest away."""
-    monkeypatch.setattr(mail_shelf, "MOST_MAIL", 60)
-    store = house.store
+    """The collection is full, so new mail displaces the oldest."""
+    monkeypatch.setattr(documents, "MAX_MAIL", 60)
+    store = services.store
 
     async def come(count: int) -> None:
         for _ in range(count):
             text = " ".join(chance.choices(WORDS, k=chance.randint(2, 12)))
-            await deliver(house, inbox, mail(text, text))
-        await store.shelve_mail(limit=200, starts=True)
+            await deliver(services, inbox, mail(text, text))
+        await store.index_mail(limit=200, starts=True)
 
     async def read(store: Store, page: Slice) -> tuple[Shown, Place | None, int]:
         terms = question_terms(QUESTION)
-        query = MessageQuery(page=page)
+        query = MessageQuery(visible=EVERYTHING, page=page)
         found = await store.recall_mail(query, terms, vector=asked, model="test")
         return [(row.id, row.relevance or 0.0) for row in found.rows], found.next, found.total
 
     async def happens(turn: int) -> None:
         await come(2)
-        some = await store.unlearnt(MAIL_SHELF, limit=6)
-        await store.learn("test", [(leaf, meaning(chance)) for leaf in some])
+        some = await store.unembedded(MAIL_COLLECTION, limit=6)
+        await store.store_vectors("test", [(document, meaning(chance)) for document in some])
 
     await come(60)
-    some = await store.unlearnt(MAIL_SHELF, limit=30)
-    await store.learn("test", [(leaf, meaning(chance)) for leaf in some])
+    some = await store.unembedded(MAIL_COLLECTION, limit=30)
+    await store.store_vectors("test", [(document, meaning(chance)) for document in some])
     whole, _, _ = await read(store, Slice(limit=100))
     seen = await walk([store], read, happens)
     left, _, _ = await read(store, Slice(limit=100))
@@ -163,20 +167,70 @@ async def test_mail_that_comes_and_is_learnt_meanwhile_moves_nothing(
     assert len(seen) == len({name for name, _ in seen})
 
 
-async def test_a_list_whose_leaves_have_new_numbers_is_to_be_begun_anew(
-    store: Store, monkeypatch: pytest.MonkeyPatch, chance: random.Random
+@pytest.mark.parametrize("kind", ["words", "meaning", "meaning among many", "keywords"])
+async def test_a_cursor_continues_after_most_of_its_collection_is_removed(
+    store: Store,
+    open_again: OpenAgain,
+    monkeypatch: pytest.MonkeyPatch,
+    chance: random.Random,
+    asked: bytes,
+    kind: str,
 ) -> None:
-    monkeypatch.setattr(shelves, "FEW_DEAD", 3)
-    await remember(store, chance, *(f"k{number}" for number in range(30)))
-    _, after, _ = await by_meaning(store, Slice(limit=2), None)
-    for number in range(20):
-        await store.remove_memory("default", f"k{number}", now=NOW)
+    """Segments are dissolved, written and merged again; a new process reads the last page."""
+    monkeypatch.setattr(documents, "MAX_TOMBSTONES", 20)
+    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 6)
+    if kind == "meaning among many":
+        monkeypatch.setattr(vectors, "_EXHAUSTIVE", 20)
+        monkeypatch.setattr(vectors, "_COMPARED", 40)
 
-    with pytest.raises(InvalidInput, match="start again without it"):
-        await by_meaning(store, Slice(limit=2, after=after), None)
+    async def read(store: Store, page: Slice) -> tuple[Shown, Place | None, int]:
+        if kind == "keywords":
+            return await by_keywords(store, page)
+        return await by_meaning(store, page, None if kind == "words" else asked)
+
+    names = [f"k{number}" for number in range(120)]
+    await remember(store, chance, *names)
+    await put(store, "k0", "tea in oslo")
+    await learn_all(store, chance)
+    whole, _, _ = await read(store, Slice(limit=200))
+    first, after, _ = await read(store, Slice(limit=2))
+    kept = set(chance.sample(names, 30)) | {name for name, _ in first}
+    for name in names:
+        if name not in kept:
+            await store.remove_memory("default", name, now=NOW)
+    await remember(store, chance, *(f"n{number}" for number in range(40)))
+
+    other = await open_again()
+    rest, _, total = await read(other, Slice(limit=200, after=after))
+    await other.close()
+
+    assert first + rest == [one for one in whole if one[0] in kept]
+    assert total == len(first + rest) > 5
 
 
-async def test_a_list_that_was_begun_with_meaning_does_not_go_on_without(
+async def test_removed_documents_are_not_counted_after_a_merge(
+    store: Store, open_again: OpenAgain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_TOMBSTONES", 20)
+    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 6)
+    for number in range(18):
+        await put(store, f"k{number}", "tea")
+    for number in range(24):
+        await put(store, f"o{number}", "zebra")
+    for key in ["k0", "k6", "k12", *(f"o{number}" for number in range(24))]:
+        await store.remove_memory("default", key, now=NOW)
+    for number in range(40):
+        await put(store, f"n{number}", "milk")
+
+    other = await open_again()
+    here, there = [await ask(one, "tea", page=Slice(limit=200)) for one in (store, other)]
+    await other.close()
+
+    assert 15 == here.total == there.total
+    assert here.rows == there.rows
+
+
+async def test_a_cursor_with_vectors_is_refused_without_vectors(
     store: Store, chance: random.Random, asked: bytes
 ) -> None:
     await remember(store, chance, *(f"k{number}" for number in range(30)))
@@ -190,12 +244,14 @@ async def test_a_list_that_was_begun_with_meaning_does_not_go_on_without(
     assert (await by_meaning(store, Slice(limit=99), None))[0] == words + rest
 
 
-async def test_what_two_have_learnt_at_once_is_shown_once(store: Store, asked: bytes) -> None:
+async def test_a_document_embedded_by_two_processes_is_shown_once(
+    store: Store, asked: bytes
+) -> None:
     await put(store, "a", "tea")
-    found = await store.unlearnt(None, limit=9)
-    await store.learn("test", [(leaf, asked) for leaf in found])
+    found = await store.unembedded(None, limit=9)
+    await store.store_vectors("test", [(document, asked) for document in found])
     assert 1 == (await ask(store, QUESTION, meaning=asked)).total
 
-    await store.learn("test", [(leaf, asked) for leaf in found])
+    await store.store_vectors("test", [(document, asked) for document in found])
 
     assert ["a"] == [hit.key for hit in (await ask(store, QUESTION, meaning=asked)).rows]

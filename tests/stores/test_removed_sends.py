@@ -10,44 +10,47 @@ import pytest
 from postroom.errors import Conflict
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
-from postroom.model.stored import NewSend
-from postroom.pipeline.house import House
+from postroom.model.storage import NewSend
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.services import Services
 from tests.mails import SOME
 from tests.stores.sends import NOW, a_send
 
-REMOVED = "its copy here was removed since"
-LEASE = {"now": NOW, "until": NOW + timedelta(minutes=1), "free": SOME, "most_per_domain": 9}
+REMOVED = "its message was removed since"
+LEASE = {"now": NOW, "until": NOW + timedelta(minutes=1), "free": SOME, "max_per_domain": 9}
 
 
-async def queued(house: House, inbox: Inbox, **changes: object) -> NewSend:
-    send = await a_send(house, inbox, **changes)
+async def queued(services: Services, inbox: Inbox, **changes: object) -> NewSend:
+    send = await a_send(services, inbox, **changes)
     waiting = (Recipient("x@example.com", "queued"),)
     return dataclasses.replace(send, message=dataclasses.replace(send.message, recipients=waiting))
 
 
 async def test_a_mail_on_its_way_is_cancelled_before_it_is_removed(
-    house: House, inbox: Inbox
+    services: Services, inbox: Inbox
 ) -> None:
-    first = await house.store.record_send(await queued(house, inbox))
+    first = await services.store.record_send(await queued(services, inbox))
     with pytest.raises(Conflict, match="cancel_message"):
-        await house.store.remove_message(first.message_id, None)
-    (job,) = (await house.store.claim_mail("worker", **LEASE)).jobs
-    with pytest.raises(Conflict, match="on its way"):
-        await house.store.remove_message(first.message_id, None)
-    await house.store.release_mail(job)
-    await house.store.cancel_mail(first.message_id, None, NOW)
+        await services.store.remove_message(first.message_id, EVERYTHING)
+    (job,) = (await services.store.claim_mail("worker", **LEASE)).jobs
+    with pytest.raises(Conflict, match="in the outbox"):
+        await services.store.remove_message(first.message_id, EVERYTHING)
+    await services.store.release_mail(job)
+    await services.store.cancel_mail(first.message_id, EVERYTHING, NOW)
 
-    assert await house.store.remove_message(first.message_id, None) is not None
-    again = await house.store.record_send(await queued(house, inbox))
+    assert await services.store.remove_message(first.message_id, EVERYTHING) is not None
+    again = await services.store.record_send(await queued(services, inbox))
     assert (None, "queued") == (again.deduplicated, again.status)
 
 
-async def test_a_key_answers_with_what_became_of_a_removed_mail(house: House, inbox: Inbox) -> None:
-    sends = [await queued(house, inbox, idempotency_key="k") for _ in range(2)]
-    first = await house.store.record_send(sends[0])
-    await house.store.cancel_mail(first.message_id, None, NOW)
-    await house.store.remove_message(first.message_id, None)
-    again = await house.store.record_send(sends[1])
+async def test_a_key_answers_with_what_became_of_a_removed_mail(
+    services: Services, inbox: Inbox
+) -> None:
+    sends = [await queued(services, inbox, idempotency_key="k") for _ in range(2)]
+    first = await services.store.record_send(sends[0])
+    await services.store.cancel_mail(first.message_id, EVERYTHING, NOW)
+    await services.store.remove_message(first.message_id, EVERYTHING)
+    again = await services.store.record_send(sends[1])
 
     assert (first.message_id, "failed", (REMOVED,)) == (
         again.message_id,
@@ -58,14 +61,14 @@ async def test_a_key_answers_with_what_became_of_a_removed_mail(house: House, in
 
 @pytest.mark.parametrize("status", ["failed", "unknown"])
 async def test_mail_that_goes_with_its_inbox_is_not_said_to_be_queued(
-    house: House, inbox: Inbox, status: str
+    services: Services, inbox: Inbox, status: str
 ) -> None:
-    sends = [await queued(house, inbox, idempotency_key="k") for _ in range(2)]
-    await house.store.record_send(sends[0])
+    sends = [await queued(services, inbox, idempotency_key="k") for _ in range(2)]
+    await services.store.record_send(sends[0])
     if status == "unknown":
-        (job,) = (await house.store.claim_mail("worker", **LEASE)).jobs
-        assert await house.store.begin_handing_over(job, ["x@example.com"])
-    await house.store.remove_inbox(inbox.id, None, force=True)
-    again = await house.store.record_send(sends[1])
+        (job,) = (await services.store.claim_mail("worker", **LEASE)).jobs
+        assert await services.store.begin_transmission(job, ["x@example.com"])
+    await services.store.remove_inbox(inbox.id, EVERYTHING, force=True)
+    again = await services.store.record_send(sends[1])
 
     assert (status, (REMOVED,)) == (again.status, again.warnings)

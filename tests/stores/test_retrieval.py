@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bench.memory import retrieval
-from postroom.operations.context import Context
+from postroom.calls.context import RequestContext
 
 
-async def test_questions_in_other_words_and_keywords_find_their_memories(ctx: Context) -> None:
+async def test_questions_in_other_words_and_keywords_find_their_memories(
+    ctx: RequestContext,
+) -> None:
     memories, asked = retrieval.read_set()
     keywords = retrieval.keyword_questions(memories)
     await retrieval.remember(ctx, memories)

@@ -7,9 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from postroom.store.postgres.schema import WHOLE, steps
 from postroom.store.sqlite.connection import Role, connect
-from postroom.store.sqlite.migrations import STEPS, migrate
+from postroom.store.sqlite.migrations import migrate
 
 COLUMNS = """
     SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
@@ -29,6 +28,8 @@ INDEXES = """
 """
 TYPES = {"INTEGER": "bigint", "TEXT": "text", "BLOB": "bytea", "REAL": "double precision"}
 OURS = {"schema_version", "write_marks"}
+WHOLE = {"accounts", "automatic_replies", "drafts", "identities", "plan_items"}
+"""Tables with an inbox that are not partitioned; schema.sql says why."""
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_every_key_of_a_table_in_partitions_names_the_inbox(database_url: str) -
     ]
 
 
-def test_a_table_with_an_inbox_is_cut_or_said_to_be_whole(
+def test_a_table_with_an_inbox_is_partitioned_or_an_exception(
     file: dict[str, dict[str, tuple[str, bool]]], database_url: str
 ) -> None:
     with psycopg.connect(database_url) as connection:
@@ -90,10 +91,6 @@ def test_a_table_with_an_inbox_is_cut_or_said_to_be_whole(
 
     needed = {name for name, columns in file.items() if columns.get("inbox", ("", False))[1]}
     assert needed - WHOLE == cut
-
-
-def test_both_have_the_same_number_of_steps() -> None:
-    assert len(STEPS) == len(steps())
 
 
 def test_every_number_is_given_by_the_database(database_url: str) -> None:

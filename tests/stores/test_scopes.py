@@ -15,13 +15,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from postroom.model.view import EVERYTHING, only
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres.engine import PostgresEngine
-from postroom.store.search.find import Finder
-from postroom.store.search.wanted import Wanted
+from postroom.store.search.index import IndexSearcher, SearchQuery
 from tests.unit.store.search.world import World
 
-TABLES = ("messages", "search_texts", "bodies", "search_tail", "attachments")
+TABLES = ("messages", "search_texts", "bodies", "search_buffer", "attachments")
 PATIENT = "; ".join(
     f"SET enable_{way} = off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin")
 )
@@ -52,7 +52,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def looked_at(connection: psycopg.Connection, statement: bytes, values: list[object]):
-    """How many rows of each table a query reads, those that it leaves out included."""
+    """How many rows of each table a query reads, including those it discards."""
     row = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement, values).fetchone()
     assert row is not None
     [explained] = row[0] if isinstance(row[0], list) else json.loads(row[0])
@@ -65,7 +65,7 @@ def looked_at(connection: psycopg.Connection, statement: bytes, values: list[obj
 
 
 async def prepared(url: str) -> World:
-    """Much mail in several inboxes; most of it indexed, some still in the tail."""
+    """Much mail in several inboxes; most of it in segments, some in the buffer."""
     world = await World.on(PostgresEngine.open(url), 7, inboxes=INBOXES)
     await world.arrive(MAILS)
     await world.merge()
@@ -78,7 +78,7 @@ async def test_a_search_in_one_inbox_reads_nothing_of_the_others(
     database_url: str, asked: Asked, is_indexed: bool
 ) -> None:
     world = await prepared(database_url)
-    world.finder = world.finder if is_indexed else Finder()
+    world.searcher = world.searcher if is_indexed else IndexSearcher()
     look = await world.look()
     sizes = [sum(row[2] == number for row in look.rows) for number in range(1, INBOXES + 1)]
     most: dict[str, float] = defaultdict(float)
@@ -87,7 +87,7 @@ async def test_a_search_in_one_inbox_reads_nothing_of_the_others(
         connection.execute(PATIENT)
         for number in range(QUESTIONS):
             inbox = number % INBOXES + 1
-            wanted = replace(world.wanted(look), inboxes=(inbox,), thread=None)
+            wanted = replace(world.query(look), inboxes=only(inbox), thread=None)
             asked.clear()
             await world.find(wanted)
             for statement, values in list(asked):
@@ -99,11 +99,11 @@ async def test_a_search_in_one_inbox_reads_nothing_of_the_others(
     assert [] == [(table, share) for table, share in most.items() if table in TABLES and share > 1]
 
 
-async def test_a_search_that_leaves_its_scope_is_noticed(database_url: str, asked: Asked) -> None:
+async def test_a_search_outside_its_scope_is_detected(database_url: str, asked: Asked) -> None:
     world = await prepared(database_url)
 
     asked.clear()
-    await world.find(Wanted(q="invoice of", mailbox="*"))
+    await world.find(SearchQuery(inboxes=EVERYTHING, q="invoice of", mailbox="*"))
     with connections.connect(database_url) as connection:
         connection.execute(PATIENT)
         counts = [looked_at(connection, *one)["messages"] for one in asked]

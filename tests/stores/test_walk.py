@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.config import read_settings
-from postroom.store.sql import adding
+from postroom.store.sql.messages import message_insert
 from tests.stores.walk import Walk
 
 STEPS = int(os.environ.get("WALK_STEPS", "150"))
@@ -35,7 +35,9 @@ async def test_a_house_of_several_processes_answers_as_its_model(
 async def test_a_house_that_keeps_every_repeat_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adding, "_known", lambda tx, message, inbox: (None, message.defects))
+    monkeypatch.setattr(
+        message_insert, "_duplicate", lambda tx, message, inbox: (None, message.defects)
+    )
     given = {"POSTROOM_DATA_DIR": str(tmp_path / "data")}
     async with Walk(read_settings(given).settings, 1) as walk:
         await walk.go(STEPS)

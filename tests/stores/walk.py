@@ -16,21 +16,22 @@ from operator import itemgetter
 from typing import Any
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import Settings
 from postroom.model.key import OWNER
+from postroom.model.view import EVERYTHING
+from postroom.operations.inbound import receive_message
 from postroom.operations.inboxes import create_inbox, delete_inbox
-from postroom.operations.messages import search_messages
-from postroom.operations.operation import call
-from postroom.operations.organising import (
+from postroom.operations.message_changes import (
     apply_label,
     delete_message,
     list_labels,
     move_message,
     update_message,
 )
-from postroom.operations.receiving import receive_message
+from postroom.operations.messages import search_messages
 from postroom.operations.threads import get_thread
-from postroom.pipeline.upkeep import tidy_all
+from postroom.pipeline.maintenance import compact_all
 from tests.mails import mail
 
 PROCESSES = 3
@@ -91,7 +92,7 @@ class Walk:
             ((_, step),) = self._chance.choices(ways, weights)
             await step()
         for app in self._apps:
-            self.different += await app.house.store.problems()
+            self.different += await app.services.store.problems()
 
     async def _ask(self, operation: Any, **arguments: object) -> Any:
         """Let one of the processes do something."""
@@ -174,7 +175,7 @@ class Walk:
                 del self._known[message_id]
 
     async def _tidy(self) -> None:
-        await tidy_all(self._chance.choice(self._apps).house)
+        await compact_all(self._chance.choice(self._apps).services)
 
     # What is asked.
 
@@ -219,7 +220,7 @@ class Walk:
 
     async def _thread_of(self, message_id: str) -> str:
         app = self._chance.choice(self._apps)
-        message = await app.house.store.message(message_id, None)
+        message = await app.services.store.message(message_id, EVERYTHING)
         assert message is not None
         return message.thread_id
 

@@ -102,6 +102,11 @@ def test_every_problem_is_reported_at_once_by_its_name(tmp_path):
         ("DOMAIN", "a.example,,b.example"),
         ("DOMAIN", "user@example.com"),
         ("API_KEY", "short"),
+        ("API_KEY", "x" * 8),
+        ("API_KEY", "x" * 19),
+        ("API_KEY", "x" * 257),
+        ("KEY", ""),
+        ("KEY", " "),
         ("RESEND_SIGNING_SECRET", "not!base64!secret"),
         ("RESEND_SIGNING_SECRET", "whsec_"),
         ("RESEND_SIGNING_SECRET", "whsec_c2hvcnQ="),
@@ -174,7 +179,7 @@ def test_an_empty_variable_counts_as_not_set(tmp_path):
 
 
 def test_a_secret_is_shown_nowhere(tmp_path):
-    secret = "canary-0123456789"
+    secret = "canary-0123456789-of-the-owner"
 
     configuration = read_settings({"POSTROOM_API_KEY": secret}, folder=tmp_path)
 
@@ -185,7 +190,7 @@ def test_a_secret_is_shown_nowhere(tmp_path):
 
 def test_a_bad_secret_is_not_repeated_in_the_error(tmp_path):
     with pytest.raises(ConfigError) as error:
-        read_settings({"POSTROOM_API_KEY": "canary 0123456789"}, folder=tmp_path)
+        read_settings({"POSTROOM_API_KEY": "canary 0123456789 of the owner"}, folder=tmp_path)
 
     assert "canary" not in str(error.value)
 
@@ -212,3 +217,69 @@ def test_the_documentation_lists_exactly_the_settings_there_are():
         )
         for s in SETTINGS
     ] == documented
+
+
+@pytest.mark.parametrize("length", [20, 256])
+def test_the_key_of_the_owner_is_long(tmp_path, length):
+    key = "k" * length
+
+    assert key == read_settings({"POSTROOM_API_KEY": key}, folder=tmp_path).settings.api_key
+
+
+def test_a_short_key_is_refused_with_how_to_make_one(tmp_path):
+    with pytest.raises(ConfigError) as error:
+        read_settings({"POSTROOM_API_KEY": "12345678"}, folder=tmp_path)
+
+    assert "20 to 256" in str(error.value)
+    assert "openssl rand" in str(error.value)
+    assert "unset it and run `postroom key reset`" in str(error.value)
+    assert "12345678" not in str(error.value)
+
+
+@pytest.mark.parametrize("way", ["inside", "deep", "itself", "link to the folder", "link inside"])
+def test_the_key_of_logins_is_not_in_the_data_folder(tmp_path, way):
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    for folder in (data / "secrets", elsewhere):
+        folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(data)
+    (elsewhere / "key").symlink_to(data / "key")
+    (data / "link").symlink_to(elsewhere / "other")
+    paths = {
+        "inside": data / "vault.key",
+        "deep": elsewhere / ".." / "data" / "secrets" / "key",
+        "itself": data,
+        "link to the folder": tmp_path / "link" / "key",
+        "link inside": data / "link",
+    }
+    for key in {paths[way], elsewhere / "key"}:
+        given = {"POSTROOM_DATA_DIR": str(data), "POSTROOM_VAULT_KEY_FILE": str(key)}
+        with pytest.raises(ConfigError, match=r"POSTROOM_VAULT_KEY_FILE: .*is in the data folder"):
+            read_settings(given, folder=tmp_path)
+    through_link = {"POSTROOM_DATA_DIR": str(tmp_path / "link")}
+    with pytest.raises(ConfigError, match="is in the data folder"):
+        read_settings({**through_link, "POSTROOM_VAULT_KEY_FILE": str(data / "k")}, folder=tmp_path)
+
+
+@pytest.mark.parametrize("written", ["vault.key", "../vault.key", "./data/key"])
+@pytest.mark.parametrize("is_in_file", [True, False])
+def test_the_key_of_logins_is_named_by_an_absolute_path(tmp_path, written, is_in_file):
+    given = {} if is_in_file else {"POSTROOM_VAULT_KEY_FILE": written}
+    if is_in_file:
+        (tmp_path / "postroom.toml").write_text(f'vault_key_file = "{written}"')
+
+    with pytest.raises(ConfigError, match="must be an absolute path"):
+        read_settings(given, folder=tmp_path)
+
+
+def test_the_key_of_logins_may_be_anywhere_else(tmp_path):
+    data, key = tmp_path / "data", tmp_path / "data.key"
+    given = {"POSTROOM_DATA_DIR": str(data), "POSTROOM_VAULT_KEY_FILE": str(key)}
+
+    assert key == read_settings(given, folder=tmp_path).settings.vault_key_file
+
+
+def test_a_file_that_is_nested_too_deeply_is_refused(tmp_path):
+    (tmp_path / "postroom.toml").write_text("domain = " + "[" * 10_000 + "]" * 10_000)
+
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_settings({}, folder=tmp_path)

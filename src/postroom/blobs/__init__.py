@@ -1,0 +1,1 @@
+"""Blob stores: files in a folder, objects in a bucket."""

@@ -1,4 +1,4 @@
-"""Blobs as files: `ab/cdef…`, named by the SHA-256 of what they hold."""
+"""Blobs as files in a folder."""
 
 from __future__ import annotations
 
@@ -12,32 +12,120 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from postroom.blobs.disk import sync_folder, write_synced
-from postroom.blobs.file_mark import FileMark
 from postroom.blocking import in_thread
 from postroom.errors import MailError, NotFound, StorageFull
-from postroom.model.attachment import BlobKey
+from postroom.model.message import BlobKey
 from postroom.ports.blobs import UsedBlobs
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Write and sync a new file of mode 0600."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync the entries of a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+OWNER_FILES = ("installation.json", ".house")
+"""The name of a mark, and what it was called before schema 40; that one held the id alone."""
+
+
+def owner_mark(installation: str) -> bytes:
+    """The content of a mark."""
+    return b'{"installation":"%s"}\n' % installation.encode()
+
+
+def owner_in(mark: bytes) -> str:
+    """The id of the installation that a mark names, in either format."""
+    text = mark.decode("ascii", "replace").strip()
+    return text.removeprefix('{"installation":"').removesuffix('"}')
+
+
+class FileOwner:
+    """The owner mark: the file `installation.json` of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path, self._old_path = (folder / name for name in OWNER_FILES)
+        self.is_outdated = False
+
+    @property
+    def place(self) -> str:
+        return str(self._folder)
+
+    async def read(self) -> str | None:
+        return await in_thread(self.read_now)
+
+    async def write(self, installation: str) -> None:
+        await in_thread(self._write, installation)
+
+    async def remove(self) -> None:
+        for path in (self._path, self._old_path):
+            await in_thread(path.unlink, missing_ok=True)
+
+    async def has_blobs(self) -> bool:
+        return await in_thread(self._has_blobs)
+
+    def read_now(self) -> str | None:
+        """The id of the installation; None if the folder has no mark."""
+        for path in (self._path, self._old_path):
+            with suppress(FileNotFoundError):
+                owner = owner_in(path.read_bytes())
+                self.is_outdated = path == self._old_path
+                return owner
+        return None
+
+    def _write(self, installation: str) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = self._folder / f".new-{secrets.token_hex(8)}"
+        try:
+            write_synced(new, owner_mark(installation))
+            os.rename(new, self._path)
+            self._old_path.unlink(missing_ok=True)
+            self.is_outdated = False
+            sync_folder(self._folder)
+        except OSError as error:
+            new.unlink(missing_ok=True)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageFull("the disk is full; free some space and try again") from error
+            raise
+
+    def _has_blobs(self) -> bool:
+        return any(len(path.name) >= 62 for path in self._folder.glob("??/*"))
+
 
 _CHUNK_BYTES = 256 * 1024
 _GONE = ".gone"
-_SWEEP_AT_ONCE = 500
+_BATCH = 500
 _PROBE_BYTES = 1024 * 1024
-"""Room for an ordinary mail."""
+"""The size of an ordinary mail."""
 
-_BROKEN = "the disk failed; restart once it is well"
+_BROKEN = "the disk failed; restart after it is repaired"
 
 
 class FileBlobs:
     """A folder of content-addressed files.
 
-    A file appears under its name only when it is whole and on disk. Removal first sets a file
-    aside and then looks at it again: one that was put once more in the meantime comes back.
+    A file gets its name after it is synced. A removal first renames a file and then checks again
+    whether it is in use: one that was put again in the meantime is restored.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.mark = FileMark(folder)
+        self.mark = FileOwner(folder)
         self._is_broken = False
 
     async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
@@ -70,46 +158,41 @@ class FileBlobs:
             await in_thread(self._set_aside, self._path(key))
         in_use = await used(keys) if keys else frozenset()
         for key in keys:
-            await in_thread(self._settle, key, in_use, started)
+            await in_thread(self._finish_removal, key, in_use, started)
 
     async def sweep(self, used: UsedBlobs, *, older_than: timedelta) -> int:
-        started = time.time()
-        before = started - older_than.total_seconds()
+        before = time.time() - older_than.total_seconds()
         await self._recover(used, before)
         removed = 0
-        batch: list[BlobKey] = []
-        for key in await in_thread(self._keys_before, before):
-            batch.append(key)
-            if len(batch) == _SWEEP_AT_ONCE:
-                removed += await self._sweep(batch, used)
-                batch = []
-        return removed + await self._sweep(batch, used)
+        keys = await in_thread(self._keys_before, before)
+        for start in range(0, len(keys), _BATCH):
+            removed += await self._sweep(keys[start : start + _BATCH], used)
+        return removed
 
     async def check(self) -> None:
         await self.discard(await self.put([secrets.token_bytes(_PROBE_BYTES)]), _unused)
 
     async def _sweep(self, keys: Sequence[BlobKey], used: UsedBlobs) -> int:
-        in_use = await used(keys) if keys else frozenset()
+        in_use = await used(keys)
         unused = [key for key in keys if key not in in_use]
         await self.discard(unused, used)
-        gone = [key for key in unused if not self._path(key).exists()]
-        return len(gone)
+        return sum(not self._path(key).exists() for key in unused)
 
     async def _recover(self, used: UsedBlobs, before: float) -> None:
-        """Finish what a removal that was killed has left set aside."""
+        """Finish interrupted removals."""
         aside = await in_thread(lambda: list(self._folder.glob(f"??/*{_GONE}")))
         keys = [path.parent.name + path.name.removesuffix(_GONE) for path in aside]
-        for start in range(0, len(keys), _SWEEP_AT_ONCE):
-            part = keys[start : start + _SWEEP_AT_ONCE]
+        for start in range(0, len(keys), _BATCH):
+            part = keys[start : start + _BATCH]
             in_use = await used(part)
             for key in part:
-                await in_thread(self._settle, key, in_use, before)
+                await in_thread(self._finish_removal, key, in_use, before)
 
     def _path(self, key: BlobKey) -> Path:
         return self._folder / key[:2] / key[2:]
 
     def _put_all(self, contents: Sequence[bytes], *, anew: bool) -> list[BlobKey]:
-        """Write and sync every new file, then give each its name, then sync the folders."""
+        """Write and sync every new file, then rename it, then sync the folders."""
         keys = [hashlib.sha256(content).hexdigest() for content in contents]
         new = {
             key: content
@@ -119,17 +202,17 @@ class FileBlobs:
         with self._disk_errors():
             for key, content in new.items():
                 self._write(key, content)
-            # Also for what was there: whoever wrote it may not have come to this yet.
+            # Also those of existing blobs: their writer may not have synced them yet.
             for folder in {self._path(key).parent for key in keys}:
                 sync_folder(folder)
         return keys
 
     @contextmanager
     def _disk_errors(self) -> Iterator[None]:
-        """A full disk may have room again; after a failed sync nobody knows what is there.
+        """Translate disk errors. After EIO, nothing more is written until a restart.
 
-        What the operating system has dropped cannot be synced again: a second try would succeed
-        and mean nothing. So nothing more is kept until a restart.
+        The operating system drops pages that it could not write, so a second fsync would succeed
+        without effect.
         """
         if self._is_broken:
             raise MailError(_BROKEN)
@@ -144,7 +227,7 @@ class FileBlobs:
             raise
 
     def _touch(self, key: BlobKey, size: int) -> bool:
-        """Make an existing blob new again, so that no sweep takes it. False if there is none."""
+        """Renew the time of a blob, so that no sweep removes it. False if it does not exist."""
         if self._size(key) != size:
             return False
         try:
@@ -203,8 +286,8 @@ class FileBlobs:
         with suppress(FileNotFoundError):
             os.rename(path, path.with_name(path.name + _GONE))
 
-    def _settle(self, key: BlobKey, in_use: frozenset[BlobKey], before: float) -> None:
-        """Remove a blob that was set aside, or bring it back if it is needed after all."""
+    def _finish_removal(self, key: BlobKey, in_use: frozenset[BlobKey], before: float) -> None:
+        """Delete a blob that was set aside, or restore it if it is in use."""
         path = self._path(key)
         aside = path.with_name(path.name + _GONE)
         with suppress(FileNotFoundError):

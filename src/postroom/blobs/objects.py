@@ -1,7 +1,7 @@
-"""Blobs as objects in a bucket: `ab/cdef…`, named by the SHA-256 of what they hold.
+"""Blobs as objects in a bucket: `ab/cdef…`, named by the SHA-256 of their content.
 
-The bucket's own words (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT_URL`, …) say how it is
-reached, or the role of the machine does.
+Access is configured by the environment (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT_URL`, …)
+or by the role of the machine.
 """
 
 from __future__ import annotations
@@ -20,64 +20,64 @@ from typing import TYPE_CHECKING, Any
 import obstore
 from obstore.store import S3Store
 
-from postroom.blobs.line import Line
-from postroom.blobs.object_errors import Silent, no_bucket, object_errors
-from postroom.blobs.object_mark import ObjectMark
+from postroom.blobs.object_requests import (
+    NoResponse,
+    ObjectOwner,
+    RequestQueue,
+    no_bucket,
+    object_errors,
+)
 from postroom.errors import NotFound, Unavailable
-from postroom.model.attachment import BlobKey
+from postroom.model.message import BlobKey
 from postroom.ports.blobs import UsedBlobs
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
 
-_PATIENCE: dict[str, Any] = {
+_TIMEOUTS: dict[str, Any] = {
     "timeout": "60s",
     "connect_timeout": "5s",
     "retry_config": {"max_retries": 4, "retry_timeout": timedelta(seconds=15)},
 }
-"""Not as `client_options`: those would hide `AWS_ALLOW_HTTP` and its like in the environment."""
+"""Not as `client_options`, which would override `AWS_ALLOW_HTTP` and others in the environment."""
 
-_IMPATIENCE: dict[str, Any] = {
-    **_PATIENCE,
+_READ_TIMEOUTS: dict[str, Any] = {
+    **_TIMEOUTS,
     "read_timeout": "5s",
     "retry_config": {"max_retries": 4, "retry_timeout": timedelta(seconds=9)},
 }
-"""For what is only read: so long a silence, twice, and nobody waits any more.
-
-Not for what is written: there, the server is silent until it has got all of it.
-"""
+"""For reads. Not for writes: a server does not respond until it has received everything."""
 
 _WRITE_S = 15.0
 _WRITE_BYTES_PER_S = 16 * 1024
-"""What takes longer than that, and this many bytes a second, is silence."""
+"""A write times out after this, plus its size at this rate."""
 
 _CHUNK_BYTES = 1024 * 1024
 _PART_BYTES = 8 * 1024 * 1024
-"""What is larger is sent in parts of this size."""
+"""Larger blobs are uploaded in parts of this size."""
 
 _FRESH = timedelta(hours=6)
-"""A sweep leaves newer blobs alone, by far: to put one of them again need not renew it."""
+"""A newer blob need not be renewed when it is put again: no sweep removes it for long."""
 
 _GONE = "gone/"
 _NOTHING = "nothing"
-"""There is never anything below this."""
+"""A prefix without objects."""
 
 _PROBE_BYTES = 16
 _PROBE_S = 10.0
 _PROBED_S = 60.0
-"""What was written so long ago still shows that the bucket takes what we write."""
+"""A write within this time shows that the bucket is writable."""
 
-_AT_ONCE = 500
-_IN_FLIGHT = 8
-_EMPTY_IN_FLIGHT = 32
-"""More, of each kind, where no bytes pass through us."""
+_BATCH = 500
+_CONCURRENT_WRITES = 8
+_CONCURRENT_REQUESTS = 32
+"""Copies and HEAD requests transfer no content, so more of each can run."""
 
 
 class ObjectBlobs:
     """Content-addressed objects of one bucket.
 
-    Removal first sets an object aside and then looks again, like that of files: one that was put
-    once more in the meantime stays, and one that is needed after all comes back.
+    A removal first moves an object and then checks again whether it is in use, as with files.
     """
 
     def __init__(
@@ -88,29 +88,29 @@ class ObjectBlobs:
         place: str = "the bucket",
     ) -> None:
         self._store, self._public, self._reading = store, public or store, reading or store
-        self.mark = ObjectMark(self._store, self._reading, place)
-        self._writers = Line(_IN_FLIGHT)
-        self._copies = asyncio.Semaphore(_EMPTY_IN_FLIGHT)
-        self._heads = asyncio.Semaphore(_EMPTY_IN_FLIGHT)
+        self.mark = ObjectOwner(self._store, self._reading, place)
+        self._writers = RequestQueue(_CONCURRENT_WRITES)
+        self._copies = asyncio.Semaphore(_CONCURRENT_REQUESTS)
+        self._heads = asyncio.Semaphore(_CONCURRENT_REQUESTS)
         self._written_s = -math.inf
 
     @classmethod
     def at(cls, url: str, public_url: str | None = None) -> ObjectBlobs:
-        """The blobs under `s3://bucket/prefix`; links lead to the server at *public_url*."""
+        """The blobs under `s3://bucket/prefix`; links use the server at *public_url*."""
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
-        reached = partial(S3Store, bucket, prefix=prefix or None)
-        store, reading = reached(**_PATIENCE), reached(**_IMPATIENCE)
+        open_store = partial(S3Store, bucket, prefix=prefix or None)
+        store, reading = open_store(**_TIMEOUTS), open_store(**_READ_TIMEOUTS)
         public = store
         if public_url is not None:
-            public = reached(aws_endpoint_url_s3=public_url, **_PATIENCE)
+            public = open_store(aws_endpoint_url_s3=public_url, **_TIMEOUTS)
         return cls(store, public, reading, url.rstrip("/"))
 
     async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
         pairs = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
         left = iter(dict(pairs).items())
-        with self._writers.asking():
-            lines = min(_IN_FLIGHT, len(pairs))
-            await asyncio.gather(*(self._put_each(left, anew=anew) for _ in range(lines)))
+        with self._writers.circuit():
+            writers = min(_CONCURRENT_WRITES, len(pairs))
+            await asyncio.gather(*(self._put_each(left, anew=anew) for _ in range(writers)))
         return [key for key, _ in pairs]
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
@@ -119,16 +119,16 @@ class ObjectBlobs:
     async def sizes(self, keys: Sequence[BlobKey]) -> dict[BlobKey, int]:
         found = await asyncio.gather(*(self._head(_path(key)) for key in keys))
         if None in found:
-            await self._look_for_bucket()
+            await self._check_bucket()
         return {key: meta["size"] for key, meta in zip(keys, found, strict=True) if meta}
 
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
         for path in (_path(key), _GONE + _path(key), _path(key)):
             with suppress(FileNotFoundError):
-                async with self._worded():
+                async with self._with_reason():
                     return await self._read(path, offset, size)
-        await self._look_for_bucket()
-        raise _is_missing(key)
+        await self._check_bucket()
+        raise _missing_error(key)
 
     async def stream(self, key: BlobKey) -> AsyncIterator[bytes]:
         offset = 0
@@ -149,14 +149,14 @@ class ObjectBlobs:
         return None
 
     async def discard(self, keys: Sequence[BlobKey], used: UsedBlobs) -> None:
-        for start in range(0, len(keys), _AT_ONCE):
-            await self._discard(keys[start : start + _AT_ONCE], used)
+        for start in range(0, len(keys), _BATCH):
+            await self._discard(keys[start : start + _BATCH], used)
 
     async def sweep(self, used: UsedBlobs, *, older_than: timedelta) -> int:
         before = datetime.now(UTC) - older_than
         removed = 0
         async for keys in self._listed(_GONE, datetime.max.replace(tzinfo=UTC)):
-            await self._settle(keys, await used(keys))
+            await self._finish_removal(keys, await used(keys))
         async for keys in self._listed("", before):
             in_use = await used(keys)
             removed += await self._discard([key for key in keys if key not in in_use], used)
@@ -165,7 +165,7 @@ class ObjectBlobs:
     async def check(self) -> None:
         if time.monotonic() - self._written_s < _PROBED_S:
             return
-        with self._writers.asking(), object_errors():
+        with self._writers.circuit(), object_errors():
             async with asyncio.timeout(_PROBE_S):
                 content = secrets.token_bytes(_PROBE_BYTES)
                 key = hashlib.sha256(content).hexdigest()
@@ -174,9 +174,9 @@ class ObjectBlobs:
                     await self._delete([_path(key)])
 
     async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
-        """An address under which the content can be fetched for a while, without us."""
+        """A signed URL of the content that is valid for a limited time."""
         if await self.missing([key]):
-            raise _is_missing(key)
+            raise _missing_error(key)
         with object_errors():
             return await obstore.sign_async(self._public, "GET", _path(key), lasting)
 
@@ -185,8 +185,8 @@ class ObjectBlobs:
             await self._put(key, content, anew=anew)
 
     async def _put(self, key: BlobKey, content: bytes, *, anew: bool) -> None:
-        """Write a blob that is not there; to write it over another of its name does no harm."""
-        async with self._writers.turn():
+        """Write a blob unless a fresh one exists."""
+        async with self._writers.slot():
             with self._writing():
                 meta = None if anew else await self._head(_path(key))
                 if meta is None or not _is_fresh(meta, len(content)):
@@ -205,7 +205,7 @@ class ObjectBlobs:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Forget that the bucket took something if it does not; only a bucket can be missing."""
+        """Reset the time of the last write on errors; FileNotFoundError means a missing bucket."""
         try:
             with object_errors():
                 yield
@@ -218,24 +218,24 @@ class ObjectBlobs:
     async def _head(self, path: str) -> ObjectMeta | None:
         async with self._heads:
             with suppress(FileNotFoundError):
-                async with self._worded():
+                async with self._with_reason():
                     return await obstore.head_async(self._reading, path)
         return None
 
     @asynccontextmanager
-    async def _worded(self) -> AsyncIterator[None]:
-        """Ask for the reason if a HEAD is refused."""
+    async def _with_reason(self) -> AsyncIterator[None]:
+        """Find the reason of a refused HEAD, whose response has no body."""
         try:
             with object_errors():
                 yield
-        except Silent:
+        except NoResponse:
             raise
         except Unavailable:
-            await self._look_for_bucket()
+            await self._check_bucket()
             raise
 
-    async def _look_for_bucket(self) -> None:
-        """Raise what is wrong with the bucket, if something is: a HEAD has no words for that."""
+    async def _check_bucket(self) -> None:
+        """Raise the error of the bucket, if it has one."""
         with object_errors():
             await obstore.list_with_delimiter_async(self._reading, _NOTHING)
 
@@ -248,22 +248,22 @@ class ObjectBlobs:
         return bytes(found)
 
     async def _discard(self, keys: Sequence[BlobKey], used: UsedBlobs) -> int:
-        """Set blobs aside, look again, and return how many went."""
+        """Remove blobs that are not in use, and return how many."""
         copied = await asyncio.gather(*(self._copy(_path(key), _GONE + _path(key)) for key in keys))
         aside = [key for key, is_there in zip(keys, copied, strict=True) if is_there]
         await self._delete([_path(key) for key in aside])
         in_use = await used(aside) if aside else frozenset()
-        await self._settle(aside, in_use)
+        await self._finish_removal(aside, in_use)
         return len(frozenset(aside) - in_use)
 
-    async def _settle(self, keys: Sequence[BlobKey], in_use: frozenset[BlobKey]) -> None:
-        """Remove blobs that were set aside, and bring those back that are needed after all."""
+    async def _finish_removal(self, keys: Sequence[BlobKey], in_use: frozenset[BlobKey]) -> None:
+        """Delete blobs that were set aside, and restore those in use."""
         lost = await self.missing([key for key in keys if key in in_use])
         await asyncio.gather(*(self._copy(_GONE + _path(key), _path(key)) for key in lost))
         await self._delete([_GONE + _path(key) for key in keys])
 
     async def _copy(self, path: str, to: str) -> bool:
-        """Copy an object; false if there is none."""
+        """Copy an object; False if it does not exist."""
         async with self._copies:
             with suppress(FileNotFoundError), object_errors():
                 await obstore.copy_async(self._store, path, to)
@@ -276,9 +276,9 @@ class ObjectBlobs:
                 await obstore.delete_async(self._store, paths)
 
     async def _listed(self, prefix: str, before: datetime) -> AsyncIterator[list[BlobKey]]:
-        """The keys of blobs that are older, some at a time."""
+        """The keys of older blobs, in batches."""
         with object_errors():
-            async for part in obstore.list(self._store, prefix or None, chunk_size=_AT_ONCE):
+            async for part in obstore.list(self._store, prefix or None, chunk_size=_BATCH):
                 keys = [
                     key
                     for entry in part
@@ -292,7 +292,7 @@ def _is_fresh(meta: ObjectMeta, size: int) -> bool:
     return meta["size"] == size and datetime.now(UTC) - meta["last_modified"] < _FRESH
 
 
-def _is_missing(key: BlobKey) -> NotFound:
+def _missing_error(key: BlobKey) -> NotFound:
     return NotFound(f"the content {key[:12]}… is missing from the blob store")
 
 
@@ -301,6 +301,6 @@ def _path(key: BlobKey) -> str:
 
 
 def _key(path: str, prefix: str) -> BlobKey | None:
-    """The key of an object; None if it is not one of ours, or set aside."""
+    """The key of an object; None if it is not a blob."""
     folder, _, name = path.removeprefix(prefix).partition("/")
     return folder + name if len(folder) == 2 and len(name) == 62 else None

@@ -1,8 +1,8 @@
-"""The doors for work that blocks: threads for what is ours, a thread of its own for whoever waits
-for the world, a process for what may go wrong.
+"""Running blocking work: in a pool of threads, in a thread of its own if it may hang, or in a
+process that can be killed.
 
-What is ours never shares threads with the lookups of names: asyncio does those in its default pool,
-and a few names whose servers are silent fill it for as long as the system is patient.
+Our work does not share threads with DNS lookups: asyncio runs those in its default pool, and a few
+names whose servers do not answer would fill it.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from weakref import WeakKeyDictionary
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MOST_THREADS = min(32, (os.cpu_count() or 1) + 4)
+_MAX_THREADS = min(32, (os.cpu_count() or 1) + 4)
 _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
-"""One for each loop, as with asyncio's own: a process that was forked has another loop."""
+"""One pool per event loop, because a forked process has another loop."""
 
 
 async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run blocking *work* in a thread, so that the event loop goes on."""
+    """Run blocking *work* in a thread of the pool."""
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop)
     if pool is None:
-        pool = _pools[loop] = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="postroom")
+        pool = _pools[loop] = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="postroom")
     run = partial(copy_context().run, work, *args, **kwargs)
     return await loop.run_in_executor(pool, run)
 
 
 async def finish_threads() -> None:
-    """Wait until what was begun in threads is done, also what nobody waits for any more."""
+    """Wait until all work in threads is done, including abandoned work."""
     pool = _pools.pop(asyncio.get_running_loop(), None)
     if pool is not None:
         await asyncio.to_thread(pool.shutdown)
 
 
 async def in_own_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run *work* that waits for others in a thread that nobody else needs.
+    """Run *work* that may hang in a thread of its own.
 
-    Whoever gives up waiting leaves it behind, where it keeps neither other work waiting nor the
-    process from ending.
+    A cancelled call leaves the thread behind; it blocks neither other work nor the end of the
+    process.
     """
     done: Future[T] = Future()
     run = partial(_settle, done, partial(copy_context().run, work, *args, **kwargs))
@@ -55,7 +55,7 @@ async def in_own_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwar
 
 
 def _settle(done: Future[T], work: Callable[[], T]) -> None:
-    """Note what comes of the work, unless nobody waits for it any more."""
+    """Set the result of the work, unless the caller was cancelled."""
     try:
         result = work()
     except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for

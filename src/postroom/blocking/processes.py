@@ -1,4 +1,4 @@
-"""A process of its own for work on what strangers sent: it can be killed, and has little power."""
+"""Work on untrusted bytes in a restricted process that can be killed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 
 class WorkFailed(Exception):
-    """The work did not come to an end, or not to a good one; the text says which."""
+    """The work failed or did not end; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the work may use up."""
+    """Limits on time and memory of the work."""
 
     wall_s: float = 10.0
     cpu_s: int = 10
@@ -31,10 +31,9 @@ async def in_process(
     *,
     imports: Sequence[str] = (),
 ) -> str:
-    """Run *work*, a function of a module, on bytes of which nobody knows what they do.
+    """Run *work*, a function of a module, on untrusted bytes.
 
-    It can open nothing any more, neither files nor connections; the modules it *imports* are
-    loaded before.
+    It cannot open files or connections; the modules it *imports* are loaded before.
 
     Raises:
         WorkFailed: it took too long or too much, crashed, or refused.
@@ -78,7 +77,7 @@ async def _converse(process: asyncio.subprocess.Process, data: bytes, most_bytes
 
 
 async def _send(stream: asyncio.StreamWriter, data: bytes) -> None:
-    """Hand over the data; a process that died early does not want it any more."""
+    """Write the data; a process that has died is ignored."""
     try:
         stream.write(data)
         await stream.drain()

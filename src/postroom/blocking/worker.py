@@ -1,4 +1,4 @@
-"""What runs in the process: give up all power, then do the work."""
+"""The entry point of the restricted process: drop privileges, then do the work."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _limit(cpu_s: int, memory_bytes: int) -> None:
 
 
 def _shut_the_doors() -> None:
-    """Open nothing from here on; what is open already can still be used."""
+    """Forbid opening files; open ones can still be used."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-    # A second lock: a network of its own with nothing in it. A kernel may refuse that.
+    # In addition an empty network namespace, where the kernel allows it.
     unshare = getattr(ctypes.CDLL(None), "unshare", None)
     if unshare is not None:
         unshare(_NO_NETWORK)

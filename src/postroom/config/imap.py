@@ -39,21 +39,33 @@ def _row(name: str, read: Any, accepts: str, summary: str, default: str = "") ->
 
 
 FOR_ALL: tuple[Setting, ...] = (
-    _row("write_enabled", read_truth, "true or false", "Let tools change live mail.", "false"),
-    _row("connect_timeout_ms", _MS, "1 to 3600000", "How long to wait for a connection.", "30000"),
-    _row("greeting_timeout_ms", _MS, "1 to 3600000", "How long to wait for a greeting.", "15000"),
-    _row("socket_timeout_ms", _MS, "1 to 3600000", "How long a server may be silent.", "300000"),
+    _row("write_enabled", read_truth, "true or false", "Allow tools to change live mail.", "false"),
+    _row("connect_timeout_ms", _MS, "1 to 3600000", "Timeout for connecting.", "30000"),
+    _row("greeting_timeout_ms", _MS, "1 to 3600000", "Timeout for the greeting.", "15000"),
+    _row("socket_timeout_ms", _MS, "1 to 3600000", "Timeout for a response.", "300000"),
 )
 FOR_ONE: tuple[Setting, ...] = (
     _row("host", read_host, "an address", "The IMAP server."),
-    _row("port", partial(read_integer, 1, 65_535), "1 to 65535", "Its port.", "993"),
-    _row("secure", read_truth, "true or false", "TLS from the first byte on.", "true"),
+    _row(
+        "port",
+        partial(read_integer, 1, 65_535),
+        "1 to 65535",
+        "The port of the IMAP server.",
+        "993",
+    ),
+    _row("secure", read_truth, "true or false", "Use TLS from the start.", "true"),
     _row("user", read_text, "text", "The user name."),
     _row("pass", read_text, "text", "The password, or the token of xoauth2."),
     _row("ca_file", read_path, "a file", "Trust this certificate instead of the system's."),
-    _row("auth", _read_auth, "login, xoauth2", "How to log in.", "login"),
-    _row("starttls", read_truth, "true or false", "Begin in the clear, then TLS.", "false"),
-    _row("insecure", read_truth, "true or false", "On loopback: need no good TLS.", "false"),
+    _row("auth", _read_auth, "login, xoauth2", "The authentication method.", "login"),
+    _row("starttls", read_truth, "true or false", "Use STARTTLS.", "false"),
+    _row(
+        "insecure",
+        read_truth,
+        "true or false",
+        "On loopback only: do not require verified TLS.",
+        "false",
+    ),
 )
 _REQUIRED = ("host", "user", "pass")
 Problems = list[tuple[str, str]]
@@ -61,7 +73,7 @@ Problems = list[tuple[str, str]]
 
 @dataclass(slots=True)
 class _Reader:
-    """Sorts variables by account and reads them; everything wrong is kept in `problems`."""
+    """Groups variables by account and reads them; errors are collected in `problems`."""
 
     environ: Mapping[str, str]
     folder: Path

@@ -1,4 +1,4 @@
-"""How the values of settings are read. What is wrong with one is said without repeating it."""
+"""Readers of setting values. Errors do not repeat the value, which may be a secret."""
 
 from __future__ import annotations
 
@@ -59,6 +59,14 @@ def read_path(raw: object) -> Path:
     return Path(read_text(raw)).expanduser()
 
 
+def read_file_elsewhere(raw: object) -> Path:
+    """A file by its whole path, wherever we are started. Raises ValueError."""
+    path = read_path(raw)
+    if not path.is_absolute():
+        raise ValueError("must be an absolute path, of a file outside of the data folder")
+    return path
+
+
 def read_host(raw: object) -> str:
     """An IP address or a host name. Raises ValueError."""
     host = read_text(raw)
@@ -72,6 +80,30 @@ def read_key(raw: object) -> str:
     key = read_text(raw)
     if not re.fullmatch(r"[!-~]{8,256}", key):
         raise ValueError("must be 8 to 256 visible ASCII characters without spaces")
+    return key
+
+
+def read_owner_key(raw: object) -> str:
+    """The owner's key, long enough that it cannot be guessed. Raises ValueError."""
+    key = read_text(raw)
+    if not re.fullmatch(r"[!-~]{20,256}", key):
+        raise ValueError(
+            "must be 20 to 256 visible ASCII characters without spaces; set a longer one "
+            "(`openssl rand -base64 32` makes one), or unset it and run `postroom key reset`"
+        )
+    return key
+
+
+def read_bearers_key(raw: object) -> str:
+    """A key as its bearer has it. Raises ValueError."""
+    if isinstance(raw, str) and not raw.strip():
+        raise ValueError(
+            "is empty; set it to a key, as `postroom key create` shows it, or unset it for the "
+            "rights of the owner's agent"
+        )
+    key = read_text(raw)
+    if not re.fullmatch(r"[!-~]{1,256}", key):
+        raise ValueError("must be a key, as `postroom key create` shows it")
     return key
 
 
@@ -154,7 +186,7 @@ def read_blobs(raw: object) -> str:
 
 
 def read_listen(raw: object) -> str | None:
-    """An address and a port, or None if nobody is to listen. Raises ValueError."""
+    """An address and a port, or None to disable the listener. Raises ValueError."""
     text = read_text(raw)
     if text.lower() in ("none", "off"):
         return None
@@ -218,7 +250,7 @@ def read_selector(raw: object) -> str:
 
 
 def read_embeddings(raw: object) -> str:
-    """What finds by meaning: a word, or a URL. Raises ValueError."""
+    """The source of embeddings: `bundled`, `none` or a URL. Raises ValueError."""
     word = read_text(raw)
     if word.lower() in ("bundled", "none"):
         return word.lower()

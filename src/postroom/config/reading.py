@@ -1,10 +1,9 @@
-"""From what is written somewhere to settings that are right, with the origin of each value."""
+"""Reads and checks settings, and records the origin of each value."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from postroom.config.table import SETTINGS
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits
+from postroom.model.values import dataclass
 
 FILE_VARIABLE = PREFIX + "CONFIG"
 FILE_NAME = "postroom.toml"
@@ -29,7 +29,7 @@ class ConfigError(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A setting as it stands, and where it comes from."""
+    """The value of a setting and its origin."""
 
     setting: Setting
     value: Any
@@ -37,7 +37,7 @@ class Value:
 
     @property
     def shown(self) -> str:
-        """The value for people to read; a secret stays one."""
+        """The value for display; secrets are hidden."""
         if self.setting.is_secret and self.value:
             return MASK
         if self.value in (None, ()):
@@ -59,7 +59,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A value as somebody wrote it: under which name, where, and seen from which folder."""
+    """A raw value: its name, its origin, and the folder that relative paths refer to."""
 
     written: str
     name: str
@@ -78,7 +78,7 @@ def read_settings(
     given: Mapping[str, object] | None = None,
     folder: Path | None = None,
 ) -> Configuration:
-    """Turn what is set into settings.
+    """Build the settings from raw values.
 
     Raises:
         ConfigError: with one problem for each name or value that is wrong.
@@ -92,13 +92,31 @@ def read_settings(
     ]
     values = _read(entries, problems)
     imap, imap_values = read_imap(environ, folder, problems)
+    _refuse(problems)
+    live = tuple(Value(setting, value, ENVIRONMENT) for setting, value in imap_values)
+    found = _configuration(values, imap, live)
+    _refuse([*_misplaced(found.settings)])
+    return found
+
+
+def _refuse(problems: list[tuple[str, str]]) -> None:
     if problems:
         raise ConfigError(
             "; ".join(f"{name}: {problem}" for name, problem in problems),
             problems=[{"field": name, "problem": problem} for name, problem in problems],
         )
-    live = tuple(Value(setting, value, ENVIRONMENT) for setting, value in imap_values)
-    return _configuration(values, imap, live)
+
+
+def _misplaced(settings: Settings) -> Iterator[tuple[str, str]]:
+    """A key in the data folder is in every copy of it, by whatever way its path goes there."""
+    key, folder = settings.vault_key_file, settings.data_dir
+    if key is None:
+        return
+    # The file may itself be a link to elsewhere: to replace it would put the key in the folder.
+    ways = (key, key.parent.resolve() / key.name, key.resolve())
+    if any(way.is_relative_to(kept) for way in ways for kept in (folder, folder.resolve())):
+        problem = f"{key} is in the data folder; name a file outside of {folder}"
+        yield _BY_NAME["vault_key_file"].variable, problem
 
 
 def _from_file(
@@ -110,7 +128,7 @@ def _from_file(
         return
     try:
         tables = _tables(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problems.append((FILE_VARIABLE if named else FILE_NAME, f"cannot be read: {error}"))
         return
     for written, raw in tables:
@@ -132,10 +150,12 @@ def _tables(path: Path) -> list[tuple[str, object]]:
 
 
 def _from_environment(environ: Mapping[str, str], folder: Path) -> Iterator[_Entry]:
-    """A variable that is empty counts as not set."""
+    """An empty variable counts as not set, unless that would grant more rights."""
     for variable, raw in sorted(environ.items()):
-        if variable.startswith(PREFIX) and variable != FILE_VARIABLE and raw:
-            name = variable.removeprefix(PREFIX).lower()
+        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if raw or (name in _BY_NAME and not _BY_NAME[name].may_be_empty):
             yield _Entry(variable, name, raw, ENVIRONMENT, folder)
 
 
@@ -164,7 +184,7 @@ def _read(entries: Iterable[_Entry], problems: list[tuple[str, str]]) -> dict[st
 
 
 def _unknown(entry: _Entry) -> str:
-    """Suggest a name in the spelling of the one that is wrong."""
+    """Suggest a known name that is similar."""
     import difflib
 
     close = difflib.get_close_matches(entry.name, _BY_NAME, n=1, cutoff=0.75)

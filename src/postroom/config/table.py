@@ -1,17 +1,18 @@
-"""What can be set: one row for each setting."""
+"""The table of settings: one row each."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from postroom.config.limits import LIMITS
 from postroom.config.readers import (
     read_address,
     read_audit_key,
+    read_bearers_key,
     read_blobs,
     read_bucket,
     read_database,
     read_embeddings,
+    read_file_elsewhere,
     read_host,
     read_integer,
     read_key,
@@ -19,6 +20,7 @@ from postroom.config.readers import (
     read_login,
     read_model,
     read_networks,
+    read_owner_key,
     read_path,
     read_public_key,
     read_relay,
@@ -31,7 +33,7 @@ from postroom.config.readers import (
     read_vault_kind,
     read_words,
 )
-from postroom.config.settings import Setting
+from postroom.config.settings import LIMITS, Setting
 
 _A_URL = "an http or https URL"
 _DOMAIN = r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
@@ -41,7 +43,7 @@ SETTINGS: tuple[Setting, ...] = (
         "data_dir",
         read_path,
         "a folder",
-        "Where everything is kept.",
+        "The data folder.",
         "the user's data folder",
         option="--data",
     ),
@@ -49,7 +51,7 @@ SETTINGS: tuple[Setting, ...] = (
         "database_url",
         read_database,
         "a postgresql URL",
-        "The PostgreSQL database that keeps mail instead of SQLite in the data folder.",
+        "The PostgreSQL database to use instead of SQLite.",
         "SQLite in the data folder",
         is_secret=True,
     ),
@@ -57,37 +59,39 @@ SETTINGS: tuple[Setting, ...] = (
         "blobs_url",
         read_blobs,
         "an s3 URL",
-        "The bucket that keeps raw mail and attachments instead of the data folder.",
+        "The bucket for raw mail and attachments.",
         "files in the data folder",
     ),
     Setting(
         "blobs_public_url",
         read_url,
         _A_URL,
-        "Where others reach the server of the bucket, for links to files, if not where we do.",
-        "where we do",
+        "The URL under which clients reach the bucket, for links to files.",
+        "the URL that the server uses",
     ),
     Setting(
         "audit_key",
         read_audit_key,
         "64 hexadecimal digits",
-        "What the audit log is sealed with; machines that share a database must share it.",
+        "The HMAC key of the audit log; machines that share a database must share it.",
         "the file audit.key of the data folder",
         is_secret=True,
     ),
-    Setting("host", read_host, "an address", "Where the server listens.", "127.0.0.1"),
+    Setting(
+        "host", read_host, "an address", "The address on which the server listens.", "127.0.0.1"
+    ),
     Setting(
         "port",
         partial(read_integer, 0, 65_535),
         "0 to 65535",
-        "The port of the server; 0 takes any that is free.",
+        "The port of the server; 0 chooses a free one.",
         "8700",
     ),
     Setting(
         "domain",
         partial(read_words, _DOMAIN, "domain names, several with commas"),
         "domain names, with commas",
-        "The domains whose mail we receive; new inboxes get the first.",
+        "The domains to receive mail for; new inboxes get the first.",
         "postroom.localhost",
         place="domains",
     ),
@@ -95,20 +99,20 @@ SETTINGS: tuple[Setting, ...] = (
         "trusted_servers",
         partial(read_words, _DOMAIN, "names of servers, several with commas"),
         "names, with commas",
-        "The mail servers before us whose Authentication-Results we believe.",
+        "Mail servers in front of Postroom whose Authentication-Results are trusted.",
         "none",
     ),
     Setting(
         "dkim_keys",
         read_path,
         "a file",
-        "Public keys of DKIM signers, as `dig TXT` shows them, to check signatures with.",
+        "Public DKIM keys to verify signatures with, as `dig TXT` shows them.",
     ),
     Setting(
         "smtp_listen",
         read_listen,
         "an address and a port, or none",
-        "Where mail is received over SMTP and LMTP.",
+        "The address and port of the SMTP and LMTP listener.",
         "127.0.0.1:8725",
         option="--smtp",
     ),
@@ -116,7 +120,7 @@ SETTINGS: tuple[Setting, ...] = (
         "catch_all",
         read_address,
         "an address",
-        "The inbox that gets mail to unknown addresses of our domains.",
+        "The inbox for mail to unknown addresses of these domains.",
     ),
     Setting(
         "tls_cert", read_path, "a PEM file", "The certificate for STARTTLS of the SMTP listener."
@@ -126,14 +130,22 @@ SETTINGS: tuple[Setting, ...] = (
         "relay_url",
         read_relay,
         "an smtp or smtps URL",
-        "The server that takes our mail to others; without it nothing leaves.",
+        "The SMTP relay for outgoing mail; without it, no mail is sent to other servers.",
         is_secret=True,
     ),
     Setting(
         "webhook_allow",
         read_networks,
         "networks, with commas",
-        "Private networks that webhooks may be in.",
+        "Private networks that webhooks may connect to.",
+        "none",
+    ),
+    Setting(
+        "account_allow",
+        read_networks,
+        "networks, with commas",
+        "Private networks in which keys may add accounts, with any port and a ca_file; "
+        "`postroom account add` is not limited.",
         "none",
     ),
     Setting(
@@ -143,7 +155,7 @@ SETTINGS: tuple[Setting, ...] = (
         "dkim_selector",
         read_selector,
         "a DNS label",
-        "The name under which DNS has the public key.",
+        "The DKIM selector.",
         "postroom",
     ),
     Setting(
@@ -170,21 +182,21 @@ SETTINGS: tuple[Setting, ...] = (
         "resend_api_key",
         read_key,
         "8 to 256 characters",
-        "The API key that fetches the mail that Resend tells of.",
+        "The API key to fetch mail from Resend.",
         is_secret=True,
     ),
     Setting(
         "ses_topics",
         read_topics,
         "topic ARNs, with commas",
-        "The SNS topics through which Amazon SES sends us mail.",
+        "The SNS topics through which Amazon SES delivers mail.",
         "none",
     ),
     Setting(
         "ses_bucket",
         read_bucket,
         "the name of a bucket",
-        "The one bucket from which mail is fetched that Amazon SES has put there.",
+        "The bucket in which Amazon SES stores mail.",
     ),
     Setting(
         "postmark_login",
@@ -197,21 +209,30 @@ SETTINGS: tuple[Setting, ...] = (
         "inbound_window_s",
         partial(read_integer, 30, 86_400),
         "30 to 86400",
-        "How old the signature of Mailgun, SendGrid or Resend may be, in seconds.",
+        "The maximum age of a signature of Mailgun, SendGrid or Resend, in seconds.",
         "300",
     ),
     Setting(
         "api_key",
-        read_key,
-        "8 to 256 characters",
-        "The owner's key; without it, the first `serve` makes one.",
+        read_owner_key,
+        "20 to 256 characters",
+        "The owner's key; without it, the first `serve` creates one.",
         is_secret=True,
+    ),
+    Setting(
+        "key",
+        read_bearers_key,
+        "a key",
+        "The key that `postroom mcp` uses; an empty value is an error.",
+        "the owner's rights",
+        is_secret=True,
+        may_be_empty=False,
     ),
     Setting(
         "public_url",
         read_url,
         "an http or https URL",
-        "The address others reach the server under, if it is behind a proxy.",
+        "The URL under which clients reach the server, if it is behind a proxy.",
     ),
     Setting(
         "toolsets",
@@ -228,14 +249,14 @@ SETTINGS: tuple[Setting, ...] = (
         "embeddings",
         read_embeddings,
         "bundled, none, or a URL",
-        "What finds by meaning: our own model, nothing, or an endpoint like OpenAI's `/v1`.",
+        "Who computes embeddings: the bundled model, none, or an endpoint like OpenAI's `/v1`.",
         "bundled",
     ),
     Setting(
         "embeddings_model",
         read_model,
         "a name",
-        "The model that the endpoint shall use.",
+        "The model of the endpoint.",
         "text-embedding-3-small",
     ),
     Setting(
@@ -249,46 +270,67 @@ SETTINGS: tuple[Setting, ...] = (
         "secrets",
         read_vault_kind,
         "auto, keyring or file",
-        "Where passwords and tokens of accounts are kept: the keyring of the operating system, "
+        "Where logins of accounts are stored: the keyring of the operating system, "
         "or encrypted files.",
         "auto",
     ),
     Setting(
-        "gmail_url", read_url, _A_URL, "Where the Gmail API is.", "https://gmail.googleapis.com"
+        "vault_key_file",
+        read_file_elsewhere,
+        "an absolute path outside the data folder",
+        "The file with the key of encrypted logins; created if it does not exist.",
+        "the file secrets/key of the data folder",
+    ),
+    Setting(
+        "gmail_url",
+        read_url,
+        _A_URL,
+        "The base URL of the Gmail API.",
+        "https://gmail.googleapis.com",
     ),
     Setting(
         "gmail_login_url",
         read_url,
         _A_URL,
-        "Where people sign in to Google.",
+        "The URL of Google's sign-in.",
         "https://accounts.google.com",
     ),
     Setting(
         "gmail_oauth_url",
         read_url,
         _A_URL,
-        "Where Google gives out tokens.",
+        "The URL of Google's token endpoint.",
         "https://oauth2.googleapis.com",
     ),
-    Setting("gmail_client_id", read_text, "text", "Our client ID at Google."),
+    Setting("gmail_client_id", read_text, "text", "The OAuth client ID at Google."),
     Setting(
-        "gmail_client_secret", read_text, "text", "The secret that belongs to it.", is_secret=True
+        "gmail_client_secret",
+        read_text,
+        "text",
+        "The OAuth client secret at Google.",
+        is_secret=True,
     ),
     Setting(
         "outlook_url",
         read_url,
         _A_URL,
-        "Where Microsoft Graph is.",
+        "The base URL of Microsoft Graph.",
         "https://graph.microsoft.com/v1.0",
     ),
     Setting(
         "outlook_login_url",
         read_url,
         _A_URL,
-        "Where people sign in to Microsoft.",
+        "The URL of Microsoft's sign-in.",
         "https://login.microsoftonline.com/common",
     ),
-    Setting("outlook_client_id", read_text, "text", "Our client ID at Microsoft."),
-    Setting("fastmail_url", read_url, _A_URL, "Where JMAP is.", "https://api.fastmail.com"),
+    Setting("outlook_client_id", read_text, "text", "The OAuth client ID at Microsoft."),
+    Setting(
+        "fastmail_url",
+        read_url,
+        _A_URL,
+        "The base URL of Fastmail's JMAP API.",
+        "https://api.fastmail.com",
+    ),
     *LIMITS,
 )

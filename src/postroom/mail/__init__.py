@@ -1,16 +1,16 @@
-"""Mail itself: pure functions on bytes and strings, no I/O.
+"""Parsing, composing and reading mail: pure functions on bytes and text, no I/O.
 
-    reading    parse → headers · mime · bodies → charsets · words · addresses · dates · parameters
-    text       html → rendering → layout · styles · stylesheets · colours · unseen · invisible
-    replies    replies → attributions · signatures · quote_words
-    threads    threads → subjects · identifiers
-    machines   reports → bounces · deliveries · bounce_reasons · cloud_notices;  machines
-    trust      authentication → dkim_checking → dkim_keys · canonical
-               lookalikes · protection · comparison
-    files      filenames · filetypes · tnef · transfer · calendars
-    writing    compose → encoding · typed · verification
-    comparing  fold · fingerprint
+    parse, message     from raw bytes to a `ParsedMessage`
+    mime               headers, parts, charsets, transfer encodings, attachments, TNEF
+    html               sanitised HTML, the text that a reader sees, and what is hidden
+    quoting            new text, quoted text and signature of a reply
+    reports            bounces, delivery reports, automatic mail
+    authentication     Authentication-Results, DKIM, look-alike senders
+    composing          from a request to the bytes of RFC 5322, and back for verification
+    extraction         one-time codes and action links
+    text               folding, invisible characters, terms, excerpts
+    threads            which thread a mail belongs to
+    data               word lists in many languages
 
-`message` holds what reading yields. What is heavy (HTML, charset detection, the words of mail
-servers) is imported by the first mail that needs it.
+Heavy imports (HTML, charset detection, word lists) are made by the first mail that needs them.
 """

@@ -1,14 +1,79 @@
-"""Address lists as they arrive: RFC 5322 and everything that people send instead."""
+"""Addresses in headers and arguments: parsed, compared and written."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from postroom.mail.charsets import clean
-from postroom.mail.words import decode_words
+from postroom.mail.mime.charsets import clean, decode_words
+from postroom.model.values import dataclass
 
-# One mailbox without surprises; what does not match goes the long way.
+_DOT_ATOM = re.compile(r"[a-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[a-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_SPECIAL = re.compile(r'(["\\])')
+
+
+def canonical_address(address: str) -> str:
+    """The address in lower case, without unnecessary quotes; the domain in ASCII.
+
+    RFC 5321 §4.1.2: `"bob"@example.com` is the mailbox of `bob@example.com`.
+    """
+    lowered = address.lower()
+    if lowered.isascii() and not lowered.startswith('"') and not lowered.endswith("."):
+        return lowered
+    local, at, domain = lowered.rpartition("@")
+    quoted = _QUOTED.fullmatch(local)
+    if quoted is not None:
+        local = _written(_ESCAPED.sub(r"\1", quoted[1]))
+    return f"{local}{at}{_ascii(domain.removesuffix('.'))}"
+
+
+def base_address(address: str) -> str:
+    """The address before the plus, of a canonical address: `bob@…` for `bob+tag@…` and `bob+@…`.
+
+    An address without a tag is its own base, and so is one with nothing before the plus.
+    """
+    local, at, domain = address.rpartition("@")
+    quoted = _QUOTED.fullmatch(local)
+    words = local if quoted is None else _ESCAPED.sub(r"\1", quoted[1])
+    base, plus, _ = words.partition("+")
+    if not plus or not base:
+        return address
+    return f"{_written(base)}{at}{domain}"
+
+
+def without_tag(address: str) -> str:
+    """The base of any address: `Ana+news@Example.com` is a mailbox of `ana@example.com`."""
+    return base_address(canonical_address(address.strip()))
+
+
+def tags_of(address: str) -> tuple[str, str]:
+    """The range of an index that holds the plus-addresses of this address.
+
+    The upper bound is exclusive. Addresses at other domains can lie in the range too.
+    """
+    local = address.rpartition("@")[0]
+    return f"{local}+", f"{local},"
+
+
+def _written(words: str) -> str:
+    """A local part with quotes only if it needs them."""
+    if _DOT_ATOM.fullmatch(words) or not words.isascii():
+        return words
+    return '"' + _SPECIAL.sub(r"\\\1", words) + '"'
+
+
+def _ascii(domain: str) -> str:
+    if domain.isascii():
+        return domain
+    try:
+        return domain.encode("idna").decode("ascii")
+    except UnicodeError:
+        return domain
+
+
+# The fast path: one mailbox in its usual form. Anything else is tokenised.
 _SIMPLE = re.compile(
     r"""\s*+(?:"([^"\\=]*+)"|([^"(),:;<>@\\\[\]=]*+))\s*+<([^"(),:;<>@\\\s]++@[^"(),:;<>@\\\s]++)>"""
     r"""\s*+(?:,|$)"""
@@ -19,10 +84,9 @@ _OTHERS = (
     r"""|(?P<atom>(?:\[[^\[\]\s]*+\]?|[^\s"(<,;:])++)|."""
 )
 _TOKEN = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<closed>")?|' + _OTHERS, re.DOTALL)
-# Once a quotation has not ended, no other can: there are no quotation marks left to end it.
+# After one unterminated quoted string there are no quotation marks left, so no other can end.
 _TOKEN_AFTER_OPEN_QUOTE = re.compile(r"(?P<quoted>(?!))|" + _OTHERS, re.DOTALL)
 _COMMENT_STOP = re.compile(r"[()\\]")
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _COMMENT = re.compile(r"\([^()]*+\)")
 _AROUND = re.compile(r"\s*+([@.])\s*+")
 
@@ -42,7 +106,7 @@ def parse_mailboxes(value: str, *, most: int) -> tuple[list[Mailbox], bool]:
     while at < len(value):
         match = _SIMPLE.match(value, at) or _BARE.match(value, at)
         if match is None:
-            return _the_long_way(value[at:], found, most)
+            return _tokenise(value[at:], found, most)
         if len(found) >= most:
             return found, True
         found.append(_simple_mailbox(match))
@@ -56,7 +120,7 @@ def _simple_mailbox(match: re.Match[str]) -> Mailbox:
     return Mailbox((match[1] or match[2] or "").strip(), match[3])
 
 
-def _the_long_way(value: str, found: list[Mailbox], most: int) -> tuple[list[Mailbox], bool]:
+def _tokenise(value: str, found: list[Mailbox], most: int) -> tuple[list[Mailbox], bool]:
     reader = _Reader(found, most)
     reader.read(value)
     if not any("@" in mailbox.address for mailbox in found) and "=?" in value:
@@ -104,16 +168,16 @@ class _Reader:
             self.words.append(_ESCAPED.sub(r"\1", quoted))
             self.quoted_end = match.end()
         elif (angle := match["angle"]) is not None:
-            self._take_angle(angle)
+            self._read_angle(angle)
         elif match["separator"]:
             self._finish(is_last=match["separator"] == ";")
         elif match["colon"]:
-            self._take_colon()
+            self._read_colon()
         elif atom := match["atom"]:
-            self._take_atom(atom, follows_quote=self.quoted_end == match.start())
+            self._read_atom(atom, follows_quote=self.quoted_end == match.start())
 
-    def _take_angle(self, angle: str) -> None:
-        """What stands in angle brackets is the address, unless only what came before is one."""
+    def _read_angle(self, angle: str) -> None:
+        """The angle brackets hold the address, unless only the text before them is one."""
         is_settled = self.has_angle and self.address is not None and "@" in self.address
         if not angle.strip() or is_settled or (self.address is not None and "@" not in angle):
             return
@@ -122,11 +186,11 @@ class _Reader:
         self.address = angle
         self.has_angle = True
 
-    def _take_colon(self) -> None:
+    def _read_colon(self) -> None:
         """A group's name ends here; its members follow."""
         self.words, self.comments, self.pending = [], [], ""
 
-    def _take_atom(self, atom: str, *, follows_quote: bool) -> None:
+    def _read_atom(self, atom: str, *, follows_quote: bool) -> None:
         if self._continues_domain(atom):
             self.address = f"{self.address}{atom}"
         elif atom.startswith("@") and follows_quote and self.address is None:
@@ -160,10 +224,10 @@ class _Reader:
             name = self.pending + name
         elif self.pending:
             for part in self.pending.rstrip(", ").split(", "):
-                self._add(*_only_a_word(part))
+                self._add(*_is_single_word(part))
         self.pending = ""
         if not address:
-            name, address = _only_a_word(name)
+            name, address = _is_single_word(name)
         if name or address:
             self._add(name or decode_words(" ".join(self.comments)).strip(), address)
 
@@ -177,8 +241,8 @@ class _Reader:
         self.found.append(Mailbox(clean(name.strip()), address))
 
 
-def _only_a_word(name: str) -> tuple[str, str]:
-    """A lone word such as `root` is a local address; several words are a name."""
+def _is_single_word(name: str) -> tuple[str, str]:
+    """A single word such as `root` is a local address; several words are a display name."""
     return ("", name) if name and " " not in name else (name, "")
 
 

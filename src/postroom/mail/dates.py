@@ -22,11 +22,11 @@ _LOOSE = re.compile(
     r"(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s{0,3}([+-])(\d\d):?(\d\d)\b)?)?"
 )
 _ZONE = re.compile(r"(?:GMT|UTC)?([+-]\d\d):?(\d\d)\b(?!:)", re.IGNORECASE)
-"""As the standard library does not know it: with a colon, or after a name. It would drop it."""
+"""Zones that the standard library ignores: with a colon, or after a name."""
 
 
 def parse_date(value: str) -> datetime | None:
-    """The instant in UTC, None if there is none to be read."""
+    """The time in UTC, or None if the header cannot be read."""
     usual = _USUAL.match(value)
     if usual:
         return _usual(usual)

@@ -1,10 +1,12 @@
-"""Message-IDs, also damaged ones. We keep them without their angle brackets, as keys."""
+"""Message-IDs, and fingerprints that recognise the same mail."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 
-from postroom.mail.keying import as_key
+from postroom.mail.message import ParsedMessage
+from postroom.mail.text.fold import as_key
 
 _BRACKETED = re.compile(r"<([^<>]{1,2000})>")
 _SPACE = re.compile(r"\s+")
@@ -26,7 +28,7 @@ def parse_ids(value: str) -> list[str]:
 def parse_references(values: list[str]) -> list[str]:
     """The Message-IDs of the References headers; ids that lost their brackets count too."""
     ids: list[str] = []
-    # odd pieces stood in brackets, the others between them
+    # odd pieces are inside brackets, even ones between them
     for number, piece in enumerate(_BRACKETED.split(" ".join(values), maxsplit=_MOST)):
         if number % 2:
             ids.append(_SPACE.sub("", piece))
@@ -51,3 +53,24 @@ def parse_in_reply_to(value: str) -> str | None:
         return None
     is_sentence = not value.lstrip().startswith("<")
     return ids[-1] if is_sentence else ids[0]
+
+
+def fingerprint(parsed: ParsedMessage) -> bytes:
+    """A hash over from, date, subject, bodies and attachments: what the reader gets.
+
+    Headers that grow on the way (Received, DKIM…) are left out, so that one mail that came
+    by two routes has one fingerprint.
+    """
+    digest = hashlib.sha256()
+    sender = [f"{a.name}\0{a.address.lower()}" for a in parsed.addresses if a.role == "from"]
+    date = parsed.date.isoformat() if parsed.date else ""
+    for piece in (*sender, date, parsed.subject, parsed.text, parsed.html or ""):
+        data = piece.encode()
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    for attachment in parsed.attachments:
+        name = attachment.filename.encode()
+        digest.update(b"%d:%d:" % (len(name), attachment.size))
+        digest.update(name)
+        digest.update(attachment.content)
+    return digest.digest()

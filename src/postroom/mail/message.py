@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import field
 from datetime import datetime
 from typing import Literal
 
-PARSER_VERSION = 1
-"""Counts up when the same mail would be read otherwise than before."""
+from postroom.model.values import dataclass
+
+PARSER_VERSION = 2
+"""Increased whenever the parser would give another result for the same mail."""
 
 Role = Literal["from", "sender", "to", "cc", "bcc", "reply_to"]
 
@@ -47,11 +49,16 @@ class ParsedAttachment:
 
 @dataclass(frozen=True, slots=True)
 class HiddenText:
-    """Text that a reader of the mail would not see, and why. `excerpt` is its beginning."""
+    """Text that a reader of the mail would not see, and why.
+
+    Not the words: they were hidden so that only a machine reads them. `sha256` is theirs, so that
+    the same words are known again; `count` is how often they stand there.
+    """
 
     reason: str
-    excerpt: str
+    sha256: str
     chars: int
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +68,30 @@ class Link:
     text: str
     url: str
     picture: str = ""
-    """What is said instead of its pictures, if it has no text."""
+    """The alternative text of its images, if it has no text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What a careful reader would want to know before believing a mail."""
+    """Findings about a mail that its reader should know before trusting it."""
 
     hidden_text: tuple[HiddenText, ...] = ()
+    hidden_text_total: int = 0
+    """The number of pieces found, if `hidden_text` does not list all of them."""
     remote_images: int = 0
     tracking_pixels: int = 0
     text_differs: bool = False
     lookalike: tuple[str, ...] = ()
     disguised_attachments: tuple[str, ...] = ()
+    removed_characters: dict[str, int] = field(default_factory=dict)
+    """The number of invisible characters removed, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRecipient:
-    """What became of a mail for one of its recipients.
+    """The outcome of a mail for one recipient.
 
-    `hard` means that the address is dead; a full mailbox or a refusal is not hard. `original` is
+    `hard` means that the address does not exist; a full mailbox is not hard. `original` is
     the address that the sender wrote, if the report says that it was another.
     """
 
@@ -95,7 +106,7 @@ class ReportRecipient:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A mail that a machine wrote about another mail."""
+    """A delivery report: a mail that a program wrote about another mail."""
 
     kind: Literal["delivery", "feedback", "disposition", "auto_reply"]
     recipients: tuple[ReportRecipient, ...] = ()
@@ -103,7 +114,7 @@ class Report:
 
     @property
     def hard(self) -> bool:
-        """True if an address is dead."""
+        """Whether an address is known not to exist."""
         return any(recipient.hard for recipient in self.recipients)
 
 
@@ -123,7 +134,7 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
-    """Everything we could read in a mail. What was odd about it is in `defects`."""
+    """A parsed mail. Deviations from the standards are listed in `defects`."""
 
     subject: str
     addresses: tuple[Address, ...]
@@ -154,7 +165,7 @@ class ParsedMessage:
 
     @property
     def sender(self) -> Address | None:
-        """Who wrote it: the first From, or the Sender if there is no From."""
+        """The author: the first From address, or the Sender if there is no From."""
         for role in ("from", "sender"):
             for address in self.addresses:
                 if address.role == role:

@@ -1,29 +1,32 @@
-"""Reading a mail: from raw bytes to what it says. Never raises, never hangs."""
+"""Parsing a mail: from raw bytes to a value. Never raises, never hangs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from postroom.mail.addresses import parse_mailboxes
-from postroom.mail.bodies import Body, Contents, collect
-from postroom.mail.calendars import parse_invitation
-from postroom.mail.charsets import clean, guess
-from postroom.mail.comparison import text_differs
+from postroom.mail.authentication.lookalikes import find_altered, find_lookalikes
 from postroom.mail.dates import parse_date
-from postroom.mail.filetypes import is_disguised
-from postroom.mail.headers import Fields, decoded_pairs
-from postroom.mail.html import HtmlText, html_to_text
+from postroom.mail.html.html import HtmlText, html_to_text, text_differs
 from postroom.mail.identifiers import parse_in_reply_to, parse_message_id, parse_references
-from postroom.mail.invisible import strip_invisible
-from postroom.mail.lookalikes import find_lookalikes
-from postroom.mail.machines import is_auto_submitted, is_list_mail, list_id, list_unsubscribe
 from postroom.mail.message import Address, HiddenText, Link, ParsedMessage, Role, Security
-from postroom.mail.mime import Part, Splitter
-from postroom.mail.protection import find_protection
-from postroom.mail.replies import split_reply
-from postroom.mail.reports import read_report
-from postroom.mail.transfer import without_uu
+from postroom.mail.mime.attachments import find_protection, is_disguised, parse_invitation
+from postroom.mail.mime.bodies import Body, Contents, collect
+from postroom.mail.mime.charsets import clean, guess
+from postroom.mail.mime.headers import Fields, decoded_pairs
+from postroom.mail.mime.parts import Part, Splitter
+from postroom.mail.mime.transfer_encoding import without_uu
+from postroom.mail.quoting.replies import split_reply
+from postroom.mail.reports.auto_generated import (
+    is_auto_submitted,
+    is_list_mail,
+    list_id,
+    list_unsubscribe,
+)
+from postroom.mail.reports.delivery_reports import read_report
+from postroom.mail.text.invisible import cleaned, gathered
 from postroom.model.limits import Limits
 
 SNIPPET_CHARS = 120
@@ -35,6 +38,7 @@ _ROLES: tuple[tuple[str, Role], ...] = (
     ("cc", "cc"),
     ("bcc", "bcc"),
 )
+_AUTHORS = ("from", "sender", "reply_to")
 _LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From [^\n]*+\n)?+")
 _POINTER = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
 _SHORT = 400
@@ -42,10 +46,10 @@ _DEFAULT_LIMITS = Limits()
 
 
 def parse_message(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> ParsedMessage:
-    """Everything the mail says, with what was odd about it in `defects`.
+    """Parse a mail; deviations from the standards are listed in `defects`.
 
-    Bad mail is no error: there is always a message. Should our own code fail on a mail, the
-    mail is still there, with its headers and a defect.
+    Malformed mail is not an error. If the parser itself fails, the result has the headers and a
+    defect.
     """
     try:
         return read_message(raw, limits)
@@ -54,7 +58,7 @@ def parse_message(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> ParsedMessage
 
 
 def read_headers(raw: bytes, limits: Limits, defect: str) -> ParsedMessage:
-    """What the headers alone say of a mail whose body could not be read."""
+    """The result for a mail whose body could not be parsed: its headers."""
     ends = [raw.find(end) for end in (b"\r\n\r\n", b"\n\n")]
     end = min((place for place in ends if place >= 0), default=len(raw))
     try:
@@ -65,7 +69,7 @@ def read_headers(raw: bytes, limits: Limits, defect: str) -> ParsedMessage:
 
 
 def read_message(raw: bytes, limits: Limits) -> ParsedMessage:
-    """`parse_message` without the safety net, which is what the fuzzer wants."""
+    """`parse_message` without the catch-all, for the fuzzer."""
     splitter = Splitter(raw, limits)
     junk = _LEADING_JUNK.match(raw)
     root = splitter.read_part(junk.end() if junk else 0, len(raw), depth=0)
@@ -84,7 +88,7 @@ _UNREADABLE = ParsedMessage(
 
 
 class Words:
-    """The text of a mail and what came to light while reading it."""
+    """The text of a mail, and the findings of rendering it."""
 
     def __init__(self, html_left: int) -> None:
         self.html_left = html_left
@@ -99,16 +103,14 @@ class Words:
 
 
 def read_words(contents: Contents, limits: Limits) -> Words:
-    """The text of the bodies, and what is odd about it."""
+    """The text of the bodies, with findings and defects."""
     words = Words(limits.html_bytes)
     texts = [_body_text(body, words, limits) for body in contents.bodies]
     text = "\n\n".join(text for text in texts if text.strip())
     if len(text) > limits.text_chars:
         text = text[: limits.text_chars]
         words.defects.append(f"text over {limits.text_chars} characters, cut there")
-    text, hidden = strip_invisible(text)
-    words.hidden += hidden
-    words.text = text.strip("\n")
+    words.text = cleaned(text, contents.removed).strip("\n")
     htmls = [body.html for body in contents.bodies if body.html is not None]
     words.html = "\n".join(htmls) if htmls else None
     return words
@@ -140,7 +142,7 @@ def _take(rendered: HtmlText, words: Words) -> None:
 
 
 def _is_pointer(plain: str, rendered: str) -> bool:
-    """A plain part that only says that there is an HTML part."""
+    """A plain part that only refers to the HTML part."""
     return len(plain) < _SHORT and len(rendered) > 3 * len(plain) and bool(_POINTER.search(plain))
 
 
@@ -148,19 +150,20 @@ def _assemble(
     raw: bytes, root: Part, contents: Contents, words: Words, limits: Limits
 ) -> ParsedMessage:
     fields = root.fields
-    addresses = _addresses(fields, contents, limits)
+    line = contents.removed.line
+    addresses = _addresses(fields, contents, limits, line)
     reply = split_reply(without_uu(words.text))
     date = parse_date(fields.first("date"))
     if date is None:
         contents.note("Date cannot be read" if fields.first("date") else "missing Date")
     calendar = contents.parts.get("text/calendar")
     return ParsedMessage(
-        subject=" ".join(fields.decoded("subject").split()),
+        subject=" ".join(line(fields.decoded("subject")).split()),
         addresses=addresses,
         date=date,
-        internet_message_id=parse_message_id(fields.first("message-id")),
-        in_reply_to=parse_in_reply_to(fields.first("in-reply-to")),
-        references=tuple(parse_references(fields.all("references"))),
+        internet_message_id=parse_message_id(line(fields.first("message-id"))),
+        in_reply_to=parse_in_reply_to(line(fields.first("in-reply-to"))),
+        references=tuple(parse_references([line(v) for v in fields.all("references")])),
         headers=tuple(decoded_pairs(fields)),
         text=words.text,
         new_text=reply.new_text,
@@ -172,17 +175,21 @@ def _assemble(
         size_bytes=len(raw),
         security=_security(addresses, contents, words, is_list=is_list_mail(fields)),
         auto_submitted=is_auto_submitted(fields),
-        list_id=list_id(fields),
-        list_unsubscribe=list_unsubscribe(fields),
+        list_id=line(list_id(fields) or "") or None,
+        list_unsubscribe=tuple(map(line, list_unsubscribe(fields))),
         report=read_report(fields, words.text, contents.attachments, limits),
-        invitation=parse_invitation(guess(calendar.decoded())) if calendar else None,
+        invitation=parse_invitation(cleaned(guess(calendar.decoded()), contents.removed))
+        if calendar
+        else None,
         protection=find_protection(root, words.text),
         links=tuple(words.links),
         defects=tuple(contents.defects),
     )
 
 
-def _addresses(fields: Fields, contents: Contents, limits: Limits) -> tuple[Address, ...]:
+def _addresses(
+    fields: Fields, contents: Contents, limits: Limits, line: Callable[[str], str]
+) -> tuple[Address, ...]:
     found: list[Address] = []
     for name, role in _ROLES:
         values = fields.all(name)
@@ -193,24 +200,36 @@ def _addresses(fields: Fields, contents: Contents, limits: Limits) -> tuple[Addr
             mailboxes, more = parse_mailboxes(value, most=limits.header_addresses)
             if more:
                 contents.note(f"more than {limits.header_addresses} addresses in {name}")
-            found += [Address(role, mailbox.name, mailbox.address) for mailbox in mailboxes]
+            read = [Address(role, line(m.name).strip(), line(m.address)) for m in mailboxes]
+            if role in _AUTHORS:
+                pairs = zip(read, mailboxes, strict=True)
+                contents.altered_addresses += [
+                    a.address for a, m in pairs if a.address != m.address or name in fields.had_nul
+                ]
+            found += read
     return tuple(found)
 
 
 def _security(
     addresses: tuple[Address, ...], contents: Contents, words: Words, *, is_list: bool
 ) -> Security:
+    hidden, total = gathered((*words.hidden, *contents.removed.hidden))
     return Security(
-        hidden_text=tuple(words.hidden),
+        hidden_text=hidden,
+        hidden_text_total=total,
         remote_images=words.remote_images,
         tracking_pixels=words.tracking_pixels,
         text_differs=words.differs,
-        lookalike=find_lookalikes(addresses, is_list=is_list),
+        lookalike=(
+            *find_lookalikes(addresses, is_list=is_list),
+            *find_altered(contents.altered_addresses),
+        ),
         disguised_attachments=tuple(
             a.filename
             for a in contents.attachments
             if is_disguised(a.content_type, a.detected_type)
         ),
+        removed_characters=contents.removed.counts,
     )
 
 

@@ -1,26 +1,73 @@
-"""Which conversation a mail belongs to. Pure decisions; the store brings what it knows.
-
-A mail is threaded in three steps:
-
-1. `thread_keys(parsed)` names the Message-IDs it answers. The store looks them up together with
-   the mail's own id among the ids it has *seen or heard of* in this inbox: a parent that has not
-   come yet already belongs to the thread of its children.
-2. `choose_by_reference(keys, known)` says which of those threads the mail joins, and which
-   others turn out to be the same conversation.
-3. Without a thread from step 2, the store offers recent threads of the same inbox with the same
-   `subject_key` to `choose_by_subject`. Without one from there, the mail opens a new thread.
-"""
+"""Threading: base subjects, references, and the thread that a mail belongs to."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from postroom.mail.fold import fold
-from postroom.mail.keying import as_key
-from postroom.mail.subjects import base_subject, is_reply_subject
+from postroom.mail.text.fold import as_key, fold
+from postroom.model.values import dataclass
+
+_REPLY = (
+    "re", "aw", "antw", "antwort", "sv", "vs", "rif", "ris", "res", "r", "odp", "ynt", "yan", "bls",
+    "atb", "ref", "réf", "rép", "rv", "回复", "回覆", "答复", "答覆", "回信", "返信", "답장",
+    "회신", "ответ", "отв", "на", "відп", "απ", "σχετ", "vá", "odg", "yht", "re^2", "svar", "reply",
+)  # fmt: skip
+_FORWARD = (
+    "fwd", "fw", "wg", "tr", "rv", "enc", "i", "fs", "vb", "doorst", "pd", "vl", "trs",
+    "továbbítás", "转发", "轉寄", "轉發", "転送", "전달", "пересл", "пер", "ilt", "προωθ", "vidb",
+    "vs", "fyi",
+)  # fmt: skip
+_REPLIES = frozenset(_REPLY)
+_FORWARDS = frozenset(_FORWARD)
+_PREFIX = re.compile(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
+_TAG = re.compile(r"\s*+\[[^\]\[]{1,60}\]\s*+")
+_WAS = re.compile(r"\s\(was:? [^()]{1,200}\)\s{0,9}$", re.IGNORECASE)
+_FWD_TAIL = re.compile(r"\s{1,9}\((?:fwd|forward)\)\s{0,9}$", re.IGNORECASE)
+_MAX_PREFIXES = 50
+
+
+def base_subject(subject: str) -> str:
+    """The subject without reply and forward prefixes and list tags, white space collapsed."""
+    rest, _ = _strip(" ".join(subject.split())[:2_000])
+    return rest
+
+
+def is_reply_subject(subject: str) -> bool:
+    """Whether the subject has a reply prefix."""
+    _, prefixes = _strip(" ".join(subject.split())[:2_000])
+    return any(prefix in _REPLIES for prefix in prefixes)
+
+
+def without_reply_prefixes(subject: str) -> str:
+    """The subject without `Re:` and its kin at its start; tags and `Fwd:` stay."""
+    rest = " ".join(subject.split())
+    for _ in range(_MAX_PREFIXES):
+        match = _PREFIX.match(rest)
+        if match is None or match[1].lower() not in _REPLIES:
+            break
+        rest = rest[match.end() :]
+    return rest
+
+
+def _strip(subject: str) -> tuple[str, list[str]]:
+    prefixes: list[str] = []
+    rest = subject
+    for _ in range(_MAX_PREFIXES):
+        if (match := _PREFIX.match(rest)) and _is_prefix(match[1]):
+            prefixes.append(match[1].lower())
+        elif not (match := _TAG.match(rest)) or not rest[match.end() :].strip():
+            break
+        rest = rest[match.end() :]
+    rest = _FWD_TAIL.sub("", _WAS.sub("", rest))
+    return rest.strip(), prefixes
+
+
+def _is_prefix(word: str) -> bool:
+    return word.lower() in _REPLIES or word.lower() in _FORWARDS
+
 
 __all__ = [
     "WINDOW", "Candidate", "base_subject", "choose_by_reference", "choose_by_subject",
@@ -28,12 +75,12 @@ __all__ = [
 ]  # fmt: skip
 
 WINDOW = timedelta(days=30)
-_MOST_KEYS = 50
+_MAX_KEYS = 50
 _NOBODY: frozenset[str] = frozenset()
 
 
 class Correspondent(Protocol):
-    """Somebody in one of the address headers of a mail."""
+    """An address in a header of a mail, with its role."""
 
     @property
     def role(self) -> str: ...
@@ -42,7 +89,7 @@ class Correspondent(Protocol):
 
 
 class Threadable(Protocol):
-    """What a mail tells about its conversation; a parsed message and a stored one both do."""
+    """The fields of a mail that decide its thread; parsed and stored messages have them."""
 
     @property
     def subject(self) -> str: ...
@@ -62,13 +109,13 @@ def thread_keys(parsed: Threadable) -> tuple[str, ...]:
     """Message-IDs that this mail answers, the direct parent first.
 
     RFC 5322 §3.6.4 puts the parent last in References. Where In-Reply-To names another mail
-    than that, it is believed first: it names one mail, while lists of ids get cut.
+    than that, it takes precedence, because References lists are often truncated.
     """
     newest_first = parsed.references[::-1]
     parent = (parsed.in_reply_to,) if parsed.in_reply_to else ()
     keys = newest_first if parsed.in_reply_to in newest_first else (*parent, *newest_first)
     unique = dict.fromkeys(key for key in keys if key != parsed.internet_message_id)
-    return tuple(unique)[:_MOST_KEYS]
+    return tuple(unique)[:_MAX_KEYS]
 
 
 def choose_by_reference(

@@ -1,0 +1,1 @@
+"""Values that all layers share: frozen dataclasses without input or output."""

@@ -1,15 +1,19 @@
-"""Logins at providers, and what each of them can do."""
+"""Accounts, and messages and changes at their provider."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from postroom.model.message import INTERNAL
+from postroom.model.values import dataclass
 
 ProviderName = Literal["imap", "gmail", "outlook", "fastmail"]
 PROVIDERS: tuple[ProviderName, ...] = ("imap", "gmail", "outlook", "fastmail")
+PUBLIC_ONLY = "public_only"
+"""The option of an account whose servers were named by a key, not by the owner."""
+
 AccountState = Literal["new", "syncing", "ready", "failing", "needs_reauth"]
 
 
@@ -74,12 +78,11 @@ class Capabilities:
     address: str | None = None
     state: str | None = None
     last_refusal: RefusedChange | None = None
-    # How large a whole mail, its files, decoded and together, and what is left of it without them
-    # may be by the provider's word.
+    # Limits of the provider: a whole mail, its decoded files together, and the mail without them.
     mail_bytes: int | None = field(default=None, metadata=INTERNAL)
     files_bytes: int | None = field(default=None, metadata=INTERNAL)
     text_bytes: int | None = field(default=None, metadata=INTERNAL)
-    # Whose mailbox it is, by an id of the provider's, and its address; None where nobody says.
+    # The id of the mailbox at the provider and its address, where known.
     owner: str | None = field(default=None, metadata=INTERNAL)
     owner_address: str | None = field(default=None, metadata=INTERNAL)
 
@@ -102,3 +105,109 @@ class Identity:
     inbox_id: str
     account_id: str | None
     is_default: bool
+
+
+Checkpoint = dict[str, Any]
+"""How far an account was read, in terms of its provider; JSON."""
+
+
+class RemoteRef(NamedTuple):
+    """One place of a message at its provider.
+
+    `key` is unique within `scope`: a mailbox with its UIDVALIDITY, a folder, or the whole account
+    (an empty scope).
+    """
+
+    scope: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteMessage:
+    """The state of a message at its provider.
+
+    `labels` is None if the provider has no labels.
+    """
+
+    ref: RemoteRef
+    mailboxes: tuple[str, ...]
+    flags: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+    arrived_at: datetime | None = None
+    size_bytes: int = 0
+    unsupported_flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteChanges:
+    """Changes at a provider, and the checkpoint after they are stored.
+
+    `dropped` are scopes that were removed with their messages. `total` is the number of all
+    messages, where known. `is_partial` means that other mailboxes were not read: a message that is
+    gone from one may be in another.
+    """
+
+    checkpoint: Checkpoint
+    messages: tuple[RemoteMessage, ...] = ()
+    gone: tuple[RemoteRef, ...] = ()
+    dropped: tuple[str, ...] = ()
+    total: int | None = None
+    is_partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unfetched:
+    """A message that could not be fetched, and the time of the next attempt."""
+
+    ref: RemoteRef
+    attempts: int
+    next_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteIdentity:
+    """An address that the provider allows as sender."""
+
+    email: str
+    name: str = ""
+    signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A local change that has to be made at the provider.
+
+    `refs` are the places of the message, each with its mailboxes. The draft of a mail that was not
+    sent has none and is found by its Message-ID. `recipients` are those of a copy in Sent.
+    """
+
+    number: int
+    message_id: str
+    kind: Literal["change", "delete", "save_sent", "drop_draft"]
+    refs: tuple[tuple[RemoteRef, tuple[str, ...]], ...] = ()
+    add_flags: tuple[str, ...] = ()
+    remove_flags: tuple[str, ...] = ()
+    add_labels: tuple[str, ...] = ()
+    remove_labels: tuple[str, ...] = ()
+    move_to: str | None = None
+    raw: str | None = None
+    internet_message_id: str | None = None
+    recipients: tuple[str, ...] = ()
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a push was abandoned, and the state of the message at the provider."""
+
+    why: str
+    at: datetime
+    there: tuple[RemoteMessage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """The places of a message that a push removed and added."""
+
+    left: tuple[RemoteRef, ...] = ()
+    entered: tuple[tuple[RemoteRef, tuple[str, ...]], ...] = ()

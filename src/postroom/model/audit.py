@@ -1,22 +1,20 @@
-"""Who did what: entries of a log that cannot be edited quietly."""
+"""Audit entries, chained by HMAC so that edits are detected."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from postroom.model.inbox import Visible
 from postroom.model.memory import Namespaces
 from postroom.model.page import Slice
+from postroom.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
-    """Who acts now, and how: what is written down with everything that this changes.
-
-    `namespace` is that of the memory which it is done to.
-    """
+class AuditRecord:
+    """Who acts and how; it is stored with the changes. `namespace` is that of a changed memory."""
 
     actor: str
     action: str
@@ -41,19 +39,19 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """Which entries, newest first; what is given must all hold."""
+    """A query for entries, newest first; all conditions must hold."""
 
-    visible: Visible = None
+    visible: Visible
+    namespaces: Namespaces
     actor: str | None = None
     action: str | None = None
     target: str | None = None
-    namespaces: Namespaces = None
     page: Slice = Slice()
 
 
 @dataclass(frozen=True, slots=True)
 class AuditCheck:
-    """Whether the log is whole."""
+    """The result of a verification of the audit log."""
 
     entries: int
     problems: tuple[str, ...]

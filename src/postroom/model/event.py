@@ -1,15 +1,19 @@
-"""What happened, in the order in which it was committed."""
+"""Events, webhooks and their deliveries."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+import base64
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal
 
 from postroom.model.inbox import Visible
 from postroom.model.message import INTERNAL, Message
 from postroom.model.page import Slice
+from postroom.model.values import dataclass
+from postroom.model.view import View
 
 EventType = Literal[
     "message.received",
@@ -28,7 +32,7 @@ EventType = Literal[
 ]
 
 FIRST = "evt_0"
-"""Stands for the time before any event."""
+"""The cursor before the first event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +51,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:
-    """Which events, oldest first; what is given must all hold."""
+    """A query for events, oldest first; all conditions must hold."""
 
-    visible: Visible = None
+    visible: Visible
     inbox_id: str | None = None
     message_id: str | None = None
     types: tuple[str, ...] = ()
@@ -58,7 +62,7 @@ class EventQuery:
 
 @dataclass(frozen=True, slots=True)
 class EventStream:
-    """Events as they happen; None says that nothing did for a while."""
+    """Events as they happen; None if nothing happened for a while."""
 
     events: AsyncIterator[Event | None]
 
@@ -71,3 +75,90 @@ class Waited:
     timed_out: bool
     extracted: str | None = None
     since: str | None = None
+
+
+SIGNING_PREFIX = "whsec_"
+
+
+def new_webhook_secret() -> str:
+    """Create the secret that signs deliveries."""
+    return SIGNING_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A URL that is told of events. `secret` is shown when it is made or renewed, and only then."""
+
+    id: str
+    url: str
+    types: tuple[str, ...]
+    inboxes: View
+    created_at: datetime
+    secret: str | None = field(default=None, kw_only=True)
+    made_by: str | None = field(default=None, kw_only=True, metadata=INTERNAL)
+    """The id of the key that created it; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookDelivery:
+    """One event on its way to one webhook."""
+
+    id: str
+    webhook_id: str
+    event_id: str
+    type: str
+    status: str
+    attempts: int
+    code: int | None
+    detail: str
+    created_at: datetime
+    next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookJob:
+    """A delivery that a worker has claimed; `webhook`, `inbox` and `number` are row numbers.
+
+    `secrets` is empty if those of the webhook cannot be decrypted here.
+    """
+
+    webhook: int
+    inbox: int
+    number: int
+    delivery_id: str
+    url: str
+    secrets: tuple[str, ...] = field(metadata=INTERNAL)
+    event: Event | None
+    attempts: int
+    first_at: datetime
+    holder: str
+    webhook_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookCapacity:
+    """The limit of concurrent deliveries per webhook, and their current numbers."""
+
+    each: int
+    under_way: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def full(self) -> list[int]:
+        """The numbers of the webhooks at the limit."""
+        return sorted(number for number, count in self.under_way.items() if count >= self.each)
+
+
+EVERY_WEBHOOK = WebhookCapacity(each=2**31 - 1)
+"""No limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """The response to a webhook delivery; without a code there was none."""
+
+    code: int | None
+    detail: str
+
+    @property
+    def is_taken(self) -> bool:
+        return self.code is not None and 200 <= self.code < 300

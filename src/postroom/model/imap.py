@@ -1,15 +1,18 @@
-"""Live IMAP: accounts, places on a server, and what a server says of its mail."""
+"""IMAP: accounts, locators, and data as servers report it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Literal
 
-MOST_UID = 2**32 - 1
-MOST_MAILBOX_CHARS = 256
+from postroom.model.values import dataclass
+from postroom.model.view import ANYWHERE, Reach
+
+MAX_UID = 2**32 - 1
+MAX_MAILBOX_CHARS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class ImapAccount:
     auth: Literal["login", "xoauth2"] = "login"
     ca_file: Path | None = None
     is_unverified: bool = False
+    reach: Reach = ANYWHERE
 
     @property
     def secure(self) -> bool:
@@ -33,7 +37,7 @@ class ImapAccount:
 
 @dataclass(frozen=True, slots=True)
 class ImapTimeouts:
-    """How long to wait for a server: to connect, for its greeting, and while it says nothing."""
+    """Timeouts of a server: to connect, for its greeting, and for silence."""
 
     connect_s: float = 30.0
     greeting_s: float = 15.0
@@ -42,7 +46,7 @@ class ImapTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class ImapSettings:
-    """The accounts that tools may work on live, and whether they may change anything there."""
+    """The accounts with live access, and whether tools may change mail there."""
 
     accounts: tuple[ImapAccount, ...] = ()
     is_write_enabled: bool = False
@@ -51,7 +55,7 @@ class ImapSettings:
 
 @dataclass(frozen=True, slots=True)
 class ImapLocator:
-    """A place on an IMAP server. As text, any mailbox name fits: only its ends are numbers."""
+    """A message on an IMAP server; in its text form the mailbox may contain colons."""
 
     account_id: str
     mailbox: str
@@ -63,30 +67,30 @@ class ImapLocator:
 
     @classmethod
     def parse(cls, text: str) -> ImapLocator:
-        """Read a place from its text. Raises ValueError."""
+        """Parse the text form. Raises ValueError."""
         prefix, _, rest = text.partition(":")
         account_id, _, rest = rest.partition(":")
         rest, _, uid = rest.rpartition(":")
         mailbox, _, uidvalidity = rest.rpartition(":")
         if prefix != "imap":
-            raise ValueError(f"must start with imap: and not with {prefix[:20]!r}; {_WRITTEN}")
+            raise ValueError(f"must start with imap: and not with {prefix[:20]!r}; {_FORM}")
         if not account_id or not mailbox:
-            raise ValueError(f"is not whole; {_WRITTEN}")
+            raise ValueError(f"is incomplete; {_FORM}")
         return cls(account_id, mailbox, _number(uidvalidity), _number(uid))
 
 
-_WRITTEN = "take the id as a search gave it, imap:{account}:{mailbox}:{uidvalidity}:{uid}"
+_FORM = "take the id as a search gave it, imap:{account}:{mailbox}:{uidvalidity}:{uid}"
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= MOST_UID):
-        raise ValueError(f"must end in two whole numbers of 0 to {MOST_UID}; {_WRITTEN}")
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= MAX_UID):
+        raise ValueError(f"must end in two whole numbers of 0 to {MAX_UID}; {_FORM}")
     return int(text)
 
 
 @dataclass(frozen=True, slots=True)
 class ImapMailbox:
-    """A mailbox that can be opened; `special_use` says what it is for, as `\\Sent`."""
+    """A mailbox that can be opened; `special_use` is an attribute such as `\\Sent`."""
 
     name: str
     delimiter: str | None = None
@@ -95,7 +99,7 @@ class ImapMailbox:
 
 @dataclass(frozen=True, slots=True)
 class ImapCriteria:
-    """What a live search asks for; dates are those of the arrival, *before* is not included."""
+    """Criteria of a live search; dates are those of arrival, `before` is exclusive."""
 
     query: str | None = None
     from_: str | None = None
@@ -108,7 +112,7 @@ class ImapCriteria:
 
 @dataclass(frozen=True, slots=True)
 class ImapNote:
-    """Something odd about an answer of a server that a caller must know."""
+    """A note on a response of the server, for the caller."""
 
     code: str
     message: str
@@ -116,7 +120,7 @@ class ImapNote:
 
 @dataclass(frozen=True, slots=True)
 class ImapFound:
-    """How many messages match, and the newest of them; none if there are more than allowed."""
+    """The number of matches and the newest UIDs; no UIDs if there are too many matches."""
 
     uidvalidity: int
     total: int
@@ -126,7 +130,7 @@ class ImapFound:
 
 @dataclass(frozen=True, slots=True)
 class ImapSummary:
-    """A message in a list, still as the server gave it. `text` is the beginning of the body."""
+    """A message in a list, not decoded. `text` is the start of the body."""
 
     uid: int
     flags: tuple[str, ...]
@@ -138,9 +142,9 @@ class ImapSummary:
 
 @dataclass(frozen=True, slots=True)
 class ImapPart:
-    """A part of a message as the server describes it; `number` names it in a fetch.
+    """A part in a BODYSTRUCTURE; `number` names it in FETCH.
 
-    `size_bytes` counts it as it travels, before its transfer encoding is undone.
+    `size_bytes` is its size in the transfer encoding.
     """
 
     number: str
@@ -158,7 +162,7 @@ class ImapPart:
 
 @dataclass(frozen=True, slots=True)
 class ImapDescription:
-    """What a server says of a message; `structure` is missing if it made no sense."""
+    """A message without its content; `structure` is None if it is invalid."""
 
     flags: tuple[str, ...]
     arrived_at: datetime | None
@@ -170,7 +174,7 @@ class ImapDescription:
 
 @dataclass(frozen=True, slots=True)
 class ImapSection:
-    """A stretch of a part; the part "" is the whole message."""
+    """A range of a part; the part "" is the whole message."""
 
     number: str
     size_bytes: int
@@ -179,7 +183,7 @@ class ImapSection:
 
 @dataclass(frozen=True, slots=True)
 class ImapPieces:
-    """Stretches of parts, and the sizes of others when decoded, as far as the server told."""
+    """Ranges of parts, and decoded sizes of parts, as far as the server reports them."""
 
     sections: Mapping[ImapSection, bytes]
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -187,7 +191,7 @@ class ImapPieces:
 
 @dataclass(frozen=True, slots=True)
 class ImapCopyOf:
-    """A message to be put elsewhere as it is."""
+    """A whole message, to be appended to another mailbox."""
 
     raw: bytes
     flags: tuple[str, ...]

@@ -1,26 +1,21 @@
-"""An address whose mail we keep, and the names mail is sorted under."""
+"""Inboxes, labels, and reserved addresses."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
-INBOX, SENT, DRAFTS, ARCHIVE, JUNK, TRASH = (
-    "Inbox",
-    "Sent",
-    "Drafts",
-    "Archive",
-    "Junk",
-    "Trash",
-)
-STANDARD_MAILBOXES = (INBOX, SENT, DRAFTS, ARCHIVE, JUNK, TRASH)
+from postroom.model.values import dataclass
+from postroom.model.view import View
+
+STANDARD_MAILBOXES = ("Inbox", "Sent", "Drafts", "Archive", "Junk", "Trash")
+INBOX, SENT, DRAFTS, ARCHIVE, JUNK, TRASH = STANDARD_MAILBOXES
 HIDDEN_MAILBOXES = (JUNK, TRASH)
-"""Left out of lists, searches and counts unless a mailbox is named."""
+"""Excluded from lists, searches and counts unless a mailbox is named."""
 
 EVERY_MAILBOX = "*"
 
-Visible = frozenset[str] | None
-"""The inbox ids that a caller may see; None is all of them."""
+Visible = View
+"""The ids of the inboxes that a caller may see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +35,76 @@ class Label:
 
     name: str
     message_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRights:
+    """Which addresses an inbox may get, besides plus-addresses of its own.
+
+    `reserved_names` speak for the domain; `business_names` are those of them that do not prove its
+    ownership (info, marketing, sales, support). `tags_of_others` are plus-addresses of another
+    inbox, which would lose their mail. Without `other_addresses`, only its own tags are allowed.
+    """
+
+    reserved_names: bool = False
+    business_names: bool = False
+    tags_of_others: bool = False
+    other_addresses: bool = True
+
+
+OWNERS_RIGHTS = AddressRights(reserved_names=True, tags_of_others=True)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionableAddress:
+    """An existing address that the current rules would refuse.
+
+    `belongs_to` is the inbox address of which it is a plus-address; None if the name is reserved.
+    """
+
+    email: str
+    identity_id: str
+    inbox_id: str
+    account_id: str | None
+    belongs_to: str | None = None
+
+
+BUSINESS = frozenset(("info", "marketing", "sales", "support"))
+"""RFC 2142 §3: business. Certificate authorities do not accept these for validation."""
+
+RFC_2142 = BUSINESS | frozenset(
+    ("abuse", "noc", "security", "postmaster",
+     "hostmaster", "usenet", "news", "webmaster", "www", "uucp", "ftp")
+)  # fmt: skip
+"""RFC 2142 §3 to §5: business, network operations, and support of services."""
+
+DOMAIN_VALIDATION = frozenset(("admin", "administrator", "webmaster", "hostmaster", "postmaster"))
+"""CA/Browser Forum, Baseline Requirements §3.2.2.4.4: they can obtain certificates."""
+
+CERTIFICATES = frozenset(
+    ("root", "ssladmin", "ssl-admin", "ssladministrator", "sslwebmaster", "sysadmin",
+     "certificates", "certmaster")
+)  # fmt: skip
+"""Addresses that authorities accepted before these rules, or that accounts use."""
+
+MAIL_SYSTEM = frozenset(
+    ("mailer-daemon", "dmarc", "dmarc-reports", "dmarc-feedback", "tlsrpt", "tls-rpt",
+     "tls-reports", "mta-sts")
+)  # fmt: skip
+"""Addresses for bounces (RFC 5321 §4.5.5) and reports (RFC 7489 §7, RFC 8460 §3)."""
+
+RESERVED = RFC_2142 | DOMAIN_VALIDATION | CERTIFICATES | MAIL_SYSTEM
+
+
+def is_reserved(local: str) -> bool:
+    """Whether a local part without its tag is reserved."""
+    return _plain(local) in RESERVED
+
+
+def is_business(local: str) -> bool:
+    """Whether a local part is one that an agent with the owner's rights may use."""
+    return _plain(local) in BUSINESS
+
+
+def _plain(local: str) -> str:
+    return local.strip('" ').lower()

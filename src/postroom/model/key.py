@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
 from postroom.model.inbox import Visible
 from postroom.model.memory import Namespaces
+from postroom.model.message import INTERNAL
+from postroom.model.values import dataclass
+from postroom.model.view import EVERYTHING, NOTHING, View
 
 
 class Scope(StrEnum):
-    """What a key allows. Nothing includes another: a key that reads and sends has both."""
+    """What a key allows. No scope includes another."""
 
     READ = "read"
     WRITE = "write"
@@ -20,46 +23,81 @@ class Scope(StrEnum):
 
 
 ALL_SCOPES = frozenset(Scope)
+MIN_KEY_CHARS = 20
+"""A shorter key could be guessed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A caller with scopes. `key` is the secret itself, shown once, when it is made."""
+    """A caller with scopes. `key` is the secret itself, shown once, when it is made.
+
+    A key that is limited to inboxes or accounts has no namespaces but those that it names, whenever
+    it was made: memories hold what came out of any mail.
+    """
 
     id: str
     name: str
     scopes: tuple[str, ...]
-    inboxes: tuple[str, ...] | None
-    namespaces: tuple[str, ...] | None
-    accounts: tuple[str, ...] | None
+    inboxes: View
+    namespaces: View
+    accounts: View
     created_at: datetime
     last_used_at: datetime | None
     key: str | None = field(default=None, kw_only=True)
+    former_inboxes: tuple[str, ...] = field(default=(), kw_only=True, metadata=INTERNAL)
+    """The inboxes that it could see before they were removed."""
+
+    def __post_init__(self) -> None:
+        is_unlimited = self.inboxes == EVERYTHING and self.accounts == EVERYTHING
+        if not is_unlimited and self.namespaces == EVERYTHING:
+            object.__setattr__(self, "namespaces", NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is asking. `key_id` names whose limits and idempotency keys apply.
+    """Who makes a request. `key_id` selects the rate limits and idempotency keys.
 
-    `is_owner` says that it is the owner who speaks, and not an agent with the owner's rights.
-    `secret_hash` finds the key again, for as long as there is one.
+    `is_owner` distinguishes the owner from an agent with the owner's rights. `is_local` is the
+    person at the terminal, who may use this machine and its network. `secret_hash` finds the key
+    again while it exists.
     """
 
     key_id: str
     scopes: frozenset[Scope] = ALL_SCOPES
-    inboxes: Visible = None
+    inboxes: Visible = field(kw_only=True)
+    accounts: View = field(kw_only=True)
+    namespaces: Namespaces = field(kw_only=True)
     is_metered: bool = True
-    accounts: frozenset[str] | None = None
-    namespaces: Namespaces = None
     is_owner: bool = False
+    is_local: bool = False
     secret_hash: bytes | None = field(default=None, repr=False, compare=False)
 
 
-OWNER = Caller(key_id="owner", is_metered=False, is_owner=True)
+OWNER = Caller(
+    key_id="owner",
+    inboxes=EVERYTHING,
+    accounts=EVERYTHING,
+    namespaces=EVERYTHING,
+    is_metered=False,
+    is_owner=True,
+    is_local=True,
+)
 """The person at the terminal."""
 
-OWNERS_AGENT = Caller(key_id="owner", is_metered=False)
-"""The agent that they started over stdio: it may do the same, but its word is not theirs."""
+AGENT = Caller(key_id="agent", inboxes=EVERYTHING, accounts=EVERYTHING, namespaces=EVERYTHING)
+"""The agent on stdio, and any caller where no key is required: it has the rights of the owner, the
+rate limits of a key, and not the owner's trust."""
 
-POSTING = Caller(key_id="inbound", scopes=frozenset({Scope.WRITE}))
-"""A provider that posts mail to us: it has no key, and its own signature is checked instead."""
+NOBODY = Caller(
+    key_id="nobody", scopes=frozenset(), inboxes=NOTHING, accounts=NOTHING, namespaces=NOTHING
+)
+"""A caller without rights."""
+
+POSTING = Caller(
+    key_id="inbound",
+    scopes=frozenset({Scope.WRITE}),
+    inboxes=EVERYTHING,
+    accounts=NOTHING,
+    namespaces=NOTHING,
+)
+"""An inbound webhook, which is authenticated by its signature and not by a key."""

@@ -1,20 +1,20 @@
-"""Answers from live mailboxes: what was got, and what was not."""
+"""Results of live access to mailboxes, with issues for what failed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from postroom.model.imap import ImapMailbox
 from postroom.model.message import Header
+from postroom.model.values import dataclass
 
 Outcome = Literal["ok", "partial", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """Something that did not work, and where; `code` is our kind of error or a word of its own."""
+    """A failure on a live account; `code` is that of an error, or one of its own."""
 
     code: str
     stage: str
@@ -25,8 +25,23 @@ class Issue:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveResult:
+    """What every result reports."""
+
+    status: Outcome
+    issues: tuple[Issue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountResult(LiveResult):
+    """A result for one account."""
+
+    account_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class LiveServer:
-    """Where an account is."""
+    """The server of an account."""
 
     host: str
     port: int
@@ -45,7 +60,7 @@ class LiveAccount:
 
 @dataclass(frozen=True, slots=True)
 class LiveAccounts:
-    """The accounts there are; how it went is only told when some are left out."""
+    """The accounts; `status` and `issues` are set if some are missing."""
 
     accounts: tuple[LiveAccount, ...]
     status: Outcome | None = None
@@ -53,12 +68,9 @@ class LiveAccounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
-    """Whether an account can be reached and entered, and what its server can do."""
+class Verification(AccountResult):
+    """Whether the login of an account works, and the capabilities of its server."""
 
-    status: Outcome
-    issues: tuple[Issue, ...]
-    account_id: str
     ok: bool
     latency_ms: int
     server: LiveServer
@@ -66,18 +78,15 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveMailboxes:
+class LiveMailboxes(AccountResult):
     """The mailboxes of an account."""
 
-    status: Outcome
-    issues: tuple[Issue, ...]
-    account_id: str
     mailboxes: tuple[ImapMailbox, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LiveRow:
-    """A message in a live list."""
+class LiveHead:
+    """The fields of every live message."""
 
     message_id: str
     mailbox: str
@@ -85,18 +94,21 @@ class LiveRow:
     uid: int
     date: datetime | None = None
     from_: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRow(LiveHead):
+    """A message in a live list."""
+
     subject: str | None = None
     flags: tuple[str, ...] | None = None
     snippet: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LiveSearch:
+class LiveSearch(AccountResult):
     """A page of a live search, newest first."""
 
-    status: Outcome
-    issues: tuple[Issue, ...]
-    account_id: str
     mailbox: str
     total: int
     attempted: int
@@ -109,7 +121,7 @@ class LiveSearch:
 
 @dataclass(frozen=True, slots=True)
 class LiveAttachment:
-    """A file of a live message; `part_id` names it on its server."""
+    """An attachment of a live message; `part_id` identifies it on the server."""
 
     content_type: str
     size_bytes: int
@@ -119,15 +131,9 @@ class LiveAttachment:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveMessage:
-    """A live message, as far as it was asked for."""
+class LiveMessage(LiveHead):
+    """A live message, with the requested parts."""
 
-    message_id: str
-    mailbox: str
-    uidvalidity: int
-    uid: int
-    date: datetime | None = None
-    from_: str | None = None
     to: str | None = None
     cc: str | None = None
     subject: str | None = None
@@ -139,22 +145,16 @@ class LiveMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveReading:
-    """A live message, or why there is none."""
+class LiveReading(AccountResult):
+    """A live message, or the issues that prevented reading it."""
 
-    status: Outcome
-    issues: tuple[Issue, ...]
-    account_id: str
     message: LiveMessage | None
 
 
 @dataclass(frozen=True, slots=True)
-class LiveSource:
-    """The source of a live message, byte for byte from its beginning."""
+class LiveSource(AccountResult):
+    """The source of a live message, from its first byte."""
 
-    status: Outcome
-    issues: tuple[Issue, ...]
-    account_id: str
     message_id: str
     size_bytes: int | None
     raw_source_base64: str | None
@@ -162,12 +162,9 @@ class LiveSource:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveFlags:
-    """What became of flags; `flags` is null if nobody knows."""
+class LiveFlags(AccountResult):
+    """The result of a change of flags; `flags` is null if they are unknown."""
 
-    status: Outcome
-    issues: tuple[Issue, ...]
-    account_id: str
     message_id: str
     flags: tuple[str, ...] | None
     requested_add_flags: tuple[str, ...]
@@ -177,11 +174,9 @@ class LiveFlags:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveCopy:
-    """What became of a copy."""
+class LiveCopy(LiveResult):
+    """The result of a copy."""
 
-    status: Outcome
-    issues: tuple[Issue, ...]
     source_account_id: str
     destination_account_id: str
     source_mailbox: str
@@ -193,12 +188,9 @@ class LiveCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveMove:
-    """What became of a move."""
+class LiveMove(AccountResult):
+    """The result of a move."""
 
-    status: Outcome
-    issues: tuple[Issue, ...]
-    account_id: str
     source_mailbox: str
     destination_mailbox: str
     message_id: str
@@ -208,12 +200,9 @@ class LiveMove:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveDeletion:
-    """What became of a deletion."""
+class LiveDeletion(AccountResult):
+    """The result of a deletion."""
 
-    status: Outcome
-    issues: tuple[Issue, ...]
-    account_id: str
     mailbox: str
     message_id: str
     steps_attempted: int

@@ -1,38 +1,40 @@
-"""What an agent knows: keyed notes with where they come from and how far to trust them."""
+"""Memories: keyed notes with their links and trust."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
 from postroom.model.inbox import Visible
 from postroom.model.page import Slice
+from postroom.model.values import dataclass
+from postroom.model.view import View
 
 Trust = Literal["user", "agent", "mail"]
-"""Who vouches for a memory: its owner, an agent, or nobody, since it came out of mail."""
+"""Who vouches for a memory: the owner, an agent, or nobody, since it comes from mail."""
 
 _LEAST_FIRST: tuple[Trust, ...] = ("mail", "agent", "user")
 
-Namespaces = frozenset[str] | None
-"""The namespaces that a caller may see; None is all of them."""
+Namespaces = View
+"""The names of the namespaces that a caller may see."""
 
 Vector = bytes
-"""The meaning of a text: a direction, as little-endian 32-bit floats."""
+"""An embedding: a unit vector of little-endian 32-bit floats."""
 
-ShelfName = tuple[str, str]
-"""What is searched as a whole: the memories of a namespace, or the mail."""
+CollectionName = tuple[str, str]
+"""The name of a collection: the memories of a namespace, or mail."""
 
-MAIL_SHELF: ShelfName = ("mail", "")
+MAIL_COLLECTION: CollectionName = ("mail", "")
 
 DEFAULT_NAMESPACE = "default"
 RESERVED_KEYS = frozenset({"search", "fulltext", ".", ".."})
-"""Keys that would be the path of something else, or of nothing."""
+"""Keys that would conflict with paths of the API."""
 
 MAIL_KEPT = timedelta(days=365)
-"""How long what came out of mail is believed, unless somebody says otherwise."""
+"""The default lifetime of a memory that comes from mail."""
 
 SUMMARY_CHARS = 120
 
@@ -40,7 +42,7 @@ _MAIL_ID = re.compile("(?:msg|thr)_[0-9a-z]{26}")
 _ADDRESS = re.compile(
     r"""[^\s@<>()\[\]",;:\\]{1,64}@(?:[^\W_](?:[^\W_]|-){0,62}\.)*[^\W_](?:[^\W_]|-){0,62}"""
 )
-"""What a link leads to is told by its form; what has neither is the key of a memory."""
+"""The form of a target decides what a link refers to; any other is the key of a memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Similar:
     key: str
     summary: str
     similarity: float
+    trust: Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class Memory:
 
     @property
     def status(self) -> str:
-        """What became of it when it was written."""
+        """Whether the write created or updated it."""
         return "created" if self.created else "updated"
 
 
@@ -155,11 +158,11 @@ class ForgottenMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Unlearnt:
-    """A text without a vector, and where it stands."""
+class Unembedded:
+    """A text without an embedding, by collection and document."""
 
-    shelf: int
-    leaf: int
+    collection: int
+    document: int
     text: str
 
 
@@ -179,21 +182,26 @@ class RecalledMemory:
 
 @dataclass(frozen=True, slots=True)
 class TiedMemory:
-    """A memory about some people whose text is on its way to others."""
+    """A memory about some people whose text would be sent to others.
+
+    `about` are its linked addresses, and `sources` its linked mail. The participants of that mail
+    are not listed, since strangers choose their addresses themselves.
+    """
 
     namespace: str
     key: str
     about: tuple[str, ...]
+    sources: tuple[str, ...]
     others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryChange:
-    """What somebody says of a memory; None leaves a thing as it is.
+    """A change of a memory; None leaves a field as it is.
 
-    `clears_expiry` lets it last for ever. `vouches` is how the owner lifts what came out of mail.
-    `at_most` keeps trust low: what a rule learns, or what was low where it was exported. What was
-    exported may also link to mail that is not here, so `follows_links` is False, and `is_stale`.
+    `vouches` is how the owner raises the trust of a memory that comes from mail. `at_most` limits
+    its trust: for rules, and for imports. Imports may link to mail that does not exist here; then
+    `follows_links` is False, and `is_stale` is set.
     """
 
     namespace: str
@@ -212,10 +220,12 @@ class MemoryChange:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who writes: the owner or somebody else, and the mail they may refer to."""
+    """Who writes a memory, and the inboxes and namespaces that they may see."""
 
     is_owner: bool
-    visible: Visible = None
+    visible: Visible
+    namespaces: Namespaces
+    key_id: str = ""
 
     @property
     def trust(self) -> Trust:
@@ -224,7 +234,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class MemoryQuery:
-    """Which memories of one namespace; None and () ask for nothing."""
+    """A query for memories of one namespace; None and () are no condition."""
 
     namespace: str
     now: datetime
@@ -236,24 +246,24 @@ class MemoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """Something to look for in full text: all of its terms, or a phrase as it is written."""
+    """A full-text condition: all of the terms, or a literal phrase."""
 
     terms: tuple[str, ...]
     phrase: str | None = None
 
 
-def shelf_of(namespace: str) -> ShelfName:
-    """The shelf of a namespace."""
+def collection_of(namespace: str) -> CollectionName:
+    """The collection of a namespace."""
     return ("memories", namespace)
 
 
 def lowest(*trusts: Trust) -> Trust:
-    """The least trust of several."""
+    """The lowest of several trusts."""
     return min(trusts, key=_LEAST_FIRST.index)
 
 
 def summary_of(text: str) -> str:
-    """The beginning of a text, for a memory that was given no summary."""
+    """The default summary of a memory: the start of its text."""
     line = " ".join(text[: 4 * SUMMARY_CHARS].split())
     if len(line) <= SUMMARY_CHARS:
         return line
@@ -270,11 +280,11 @@ def trust_of(
     links: Collection[Link],
     known: Collection[Link],
 ) -> Trust:
-    """How far to trust a memory after a change of its links from *known* to *links*.
+    """The trust of a memory after a change of its links from *known* to *links*.
 
-    What came out of mail stays marked until the owner vouches for it, and then is the owner's
-    until an agent changes it or the owner names other mail. An agent never lifts anything; the
-    owner lifts what they write anew.
+    A memory from mail stays so until the owner vouches for it; then it is the owner's until an
+    agent changes it or the owner links other mail. An agent never raises trust; the owner raises
+    it by writing a new text.
     """
     if change.vouches and author.is_owner:
         return "user"
@@ -290,7 +300,7 @@ def trust_of(
 def expiry_of(
     change: MemoryChange, before: datetime | None, *, is_new_mail: bool, now: datetime
 ) -> datetime | None:
-    """When a memory ends: as somebody says, and what has just come out of mail in a year."""
+    """When a memory expires: as requested, or after MAIL_KEPT if it comes from mail now."""
     if change.expires_at is not None or change.clears_expiry:
         return change.expires_at
     if before is None and is_new_mail:
@@ -298,10 +308,10 @@ def expiry_of(
     return before
 
 
-def cut_text(memory: Memory, offset: int, most: int) -> Memory:
-    """A memory with a part of its text, and where to read on."""
+def cut_text(memory: Memory, offset: int, max_chars: int) -> Memory:
+    """A memory with a part of its text, and the offset of the next part."""
     total = len(memory.text)
-    end = min(total, offset + most)
+    end = min(total, offset + max_chars)
     if offset == 0 and end == total:
         return memory
     return replace(

@@ -1,21 +1,74 @@
-"""One mail in one inbox, in the shapes a caller sees."""
+"""Messages, their attachments and threads."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal
 
-from postroom.model.attachment import Attachment, BlobKey
 from postroom.model.memory import RecalledMemory
+from postroom.model.values import dataclass
+
+BlobKey = str
+"""The SHA-256 of the content, in hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that came with a message. The bytes are in the blob store under `sha256`."""
+
+    id: str
+    message_id: str
+    filename: str
+    content_type: str
+    size: int
+    inline: bool
+    sha256: BlobKey
+    content: str | None = field(default=None, kw_only=True)
+    content_omitted: bool | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentContent:
+    """A part of an attachment, or all of it, as base64."""
+
+    content: str
+    content_type: str
+    filename: str
+    size: int
+    offset: int
+    next_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A stream of bytes, with the name and type to save them under."""
+
+    chunks: AsyncIterator[bytes]
+    size: int
+    content_type: str
+    filename: str
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadLink:
+    """An address that gives some bytes to whoever has it, until it expires."""
+
+    url: str
+    expires_at: datetime
+    filename: str
+    content_type: str
+    size: int
+
 
 INTERNAL = {"internal": True}
-"""Marks a field that no caller is shown."""
+"""Marks a field that is not shown to callers."""
 
 Direction = Literal["inbound", "outbound"]
 
 FLAGS = ("seen", "flagged", "answered", "draft")
-"""In the order in which they are shown and, as bits, stored."""
+"""In the order of their display and of their bits in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +200,7 @@ class ActionResult:
         failed: tuple[FailedAction, ...],
         plan_id: str | None = None,
     ) -> ActionResult:
-        """Build the result with the status that follows from both lists."""
+        """The result with the status that follows from both lists."""
         if not failed:
             return cls("ok", succeeded, failed, plan_id=plan_id)
         status: Literal["partial", "failed"] = "partial" if succeeded else "failed"
@@ -169,3 +222,35 @@ class ReceivedPosting:
 
     status: Literal["received", "duplicate", "nothing"]
     messages: tuple[Received, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRow:
+    """A thread in a list."""
+
+    id: str
+    inbox_id: str
+    subject: str
+    participants: tuple[str, ...]
+    message_count: int
+    first_date: datetime
+    last_date: datetime
+    labels: tuple[str, ...]
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread with its newest messages, oldest of them first."""
+
+    id: str
+    inbox_id: str
+    subject: str
+    participants: tuple[str, ...]
+    message_count: int
+    first_date: datetime
+    last_date: datetime
+    labels: tuple[str, ...]
+    messages: tuple[ThreadMessage, ...]
+    has_more: bool
+    memories: tuple[RecalledMemory, ...] | None = None

@@ -1,19 +1,31 @@
-"""A slice of an ordered list, with the exact size of the whole."""
+"""Ids and pages."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+import secrets
+from dataclasses import field
+from typing import Any, Generic, TypeVar, get_origin
+
+from postroom.model.values import dataclass
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def random_id(prefix: str) -> str:
+    """Create an id that cannot be guessed: a prefix and 130 random bits."""
+    number = secrets.randbits(130)
+    return prefix + "_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 130, 5))
+
 
 T = TypeVar("T")
 
 Place = tuple[int | str, ...]
-"""The sort key of the last row of a slice: where the next one begins."""
+"""The sort key of the last row of a slice, after which the next one starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Which part of a list is asked for: by offset, or from the place after a known row."""
+    """The requested part of a list: by offset, or after a row."""
 
     limit: int = 50
     offset: int = 0
@@ -22,7 +34,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T]):
-    """What a store found: one slice, the exact total, and where the next slice begins."""
+    """A slice of rows, the exact total, and the start of the next slice."""
 
     rows: tuple[T, ...]
     total: int
@@ -43,3 +55,9 @@ class Page(Generic[T]):
     @property
     def has_more(self) -> bool:
         return self.offset + len(self.results) < self.total
+
+
+def is_page(kind: Any) -> bool:
+    """Whether a type is a page, such as `Page[Inbox]`, or a subclass of it."""
+    origin = get_origin(kind)
+    return isinstance(origin, type) and issubclass(origin, Page)

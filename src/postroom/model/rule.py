@@ -1,23 +1,87 @@
-"""Rules that are kept, what they would do, and what they have done."""
+"""Rules, plans, and messages as rules see them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from postroom.model.facts import State
-from postroom.model.message import INTERNAL
+from postroom.model.key import OWNER, Caller
+from postroom.model.message import INTERNAL, Direction
+from postroom.model.values import dataclass
+from postroom.model.view import View
+
+
+class Named(NamedTuple):
+    """A name and an address from a header."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What actions change of a message without an effect outside."""
+
+    labels: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    mailboxes: tuple[str, ...] = ("Inbox",)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The headers of a message, and what follows from them.
+
+    `is_ours` means that one of our rules forwarded it; `is_report` that it reports on another mail.
+    """
+
+    headers: tuple[tuple[str, str], ...] = ()
+    list_id: str | None = None
+    is_automatic: bool = False
+    is_report: bool = False
+    is_ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A message as conditions see it. `head` is None until the headers are read."""
+
+    message_id: str
+    inbox_id: str
+    thread_id: str
+    direction: Direction
+    subject: str
+    folded_subject: str
+    senders: tuple[Named, ...]
+    to: tuple[Named, ...]
+    cc: tuple[Named, ...]
+    date: datetime
+    size_bytes: int
+    state: State
+    text: str = ""
+    folded_text: str = ""
+    files: tuple[tuple[str, str], ...] = ()
+    has_attachment: bool = False
+    auth: tuple[str, ...] = ()
+    head: Head | None = None
+    raw: str = ""
+    number: int = field(default=0, compare=False)
+
+    @property
+    def sender(self) -> str:
+        """The address of the first sender, or an empty string."""
+        return self.senders[0].address if self.senders else ""
+
 
 OWN_MARK = "X-Postroom-Rule"
-"""The header by which we know mail that a rule has sent, ours or another's, and leave it alone."""
+"""The signed header of mail that a rule sent (`mail.rule_marks`)."""
 
 PlanState = Literal["open", "applied", "undone"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule that is kept. `inboxes` are those it was made for; None is all of them."""
+    """A rule that is kept. `inboxes` are those it was made for, and the only ones it runs on."""
 
     id: str
     name: str
@@ -27,11 +91,29 @@ class Rule:
     yaml: str
     created_at: datetime
     updated_at: datetime
-    inboxes: tuple[str, ...] | None = field(default=None, metadata=INTERNAL)
+    inboxes: View = field(metadata=INTERNAL)
+    authority: str | None = field(default=None, metadata=INTERNAL)
+    """The id of the key that created, enabled or moved it last; it has the rights of that key. None
+    for a rule of a version that recorded no key."""
+    made_for: View | None = field(default=None, metadata=INTERNAL)
+    """The inboxes that it was created for, if some of them were removed since."""
+
+    @property
+    def known_in(self) -> View:
+        """The rule is visible to callers who see all of these, also after removals."""
+        return self.inboxes if self.made_for is None else self.made_for
+
+
+class Loss(NamedTuple):
+    """How much of a kind an upgrade has dropped: rule jobs, or deliveries to a webhook."""
+
+    kind: Literal["rule_job", "delivery"]
+    subject: str
+    lost: int
 
 
 class Act(NamedTuple):
-    """One action on one message, as values that can be stored."""
+    """One action on one message, in the form that is stored."""
 
     type: str
     value: str = ""
@@ -40,7 +122,7 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlanItem:
-    """What a plan does with one message; `before` is how it was when the plan was made."""
+    """The effect of a plan on one message; `before` is its state when the plan was made."""
 
     message_id: str
     inbox_id: str
@@ -55,7 +137,7 @@ class PlanItem:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a rule would do, without the messages; they are read in pages."""
+    """What a rule would do, without its messages, which are read in pages."""
 
     id: str
     rule_id: str | None
@@ -69,7 +151,7 @@ class Plan:
     warnings: tuple[str, ...]
     max_messages: int
     can_undo: bool
-    inboxes: tuple[str, ...] | None
+    inboxes: View
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +177,25 @@ class DryRunPlan:
 
 @dataclass(frozen=True, slots=True)
 class RuleEffect:
-    """What a rule does with a message that arrives, beside changing its state."""
+    """What a rule does with an arriving message, besides changing its state.
+
+    `caller` is who it acts for now: only webhooks visible to them are called. Rule jobs act for the
+    key with the id `authority`.
+    """
 
     rule_id: str
     rule_name: str
     actions: tuple[Act, ...]
     problems: tuple[str, ...] = ()
+    caller: Caller = OWNER
+    authority: str = OWNER.key_id
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
-    """A forward or a reply that a rule asks for, claimed by one worker.
+class RuleJob:
+    """A forward or a reply that a worker has claimed; `inbox` and `number` are row numbers.
 
-    It has the numbers of its inbox and its own.
+    `authority` is the id of the key that it acts for.
     """
 
     inbox: int
@@ -120,6 +208,7 @@ class Errand:
     act: Act
     attempts: int
     holder: str
+    authority: str
 
 
 SHOWN = {
@@ -131,7 +220,7 @@ SHOWN = {
     "webhook": "webhook",
     "remember": "text",
 }
-"""Under which name the value of an action is shown; the flat form of a rule takes the same."""
+"""The name under which the value of an action is shown, and written in the flat form."""
 
 
 def shown_act(act: Act) -> dict[str, str]:

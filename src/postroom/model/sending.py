@@ -1,10 +1,16 @@
-"""What becomes of mail that is sent."""
+"""Outgoing mail: drafts, the outbox, and the outcome for each recipient."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import field
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeVar
 
-from postroom.model.message import Recipient
+from postroom.model.inbox import Visible
+from postroom.model.message import INTERNAL, BlobKey, Recipient
+from postroom.model.page import Page, Slice
+from postroom.model.values import dataclass
 
 WORST_FIRST = (
     "failed",
@@ -18,16 +24,16 @@ WORST_FIRST = (
 )
 
 OPEN = ("queued", "scheduled")
-"""Still on the way."""
+"""Not completed yet."""
 
 AGAIN = ("failed", "unknown", "bounced", "captured", *OPEN)
-"""Whom a mail may be sent to again."""
+"""The statuses of recipients to whom a mail may be sent again."""
 
 NOT_OUT = ("failed", "unknown", "bounced", *OPEN)
-"""What somebody may want to look at."""
+"""The statuses in the list of the outbox."""
 
 PAUSED = "the outbox is paused; it goes out once the outbox is resumed"
-"""What is said of mail that is queued meanwhile."""
+"""The detail of mail that is queued in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +49,160 @@ class Sent:
 
 
 def overall_status(recipients: tuple[Recipient, ...]) -> str:
-    """Return the worst status among the recipients."""
+    """The worst status among the recipients."""
     return min((r.status for r in recipients), key=WORST_FIRST.index)
+
+
+T = TypeVar("T")
+Verdict = Literal["sent", "deferred", "failed", "unknown"]
+Transport = Literal["local", "relay", "account"]
+TRANSPORTS: tuple[Transport, ...] = ("local", "relay", "account")
+"""What handles a mail next: the scheduler here, the relay, or the provider of its account."""
+
+GIVE_UP_AFTER = timedelta(hours=48)
+"""Mail is abandoned this long after its first attempt, or since it waits for a sender."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The response of a relay for one recipient; `retry_after` is in seconds."""
+
+    verdict: Verdict
+    detail: str
+    retry_after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """The SMTP envelope."""
+
+    sender: str
+    recipients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxJob:
+    """A message that a worker has claimed; `inbox` and `number` are row numbers.
+
+    `tried_since` is the time of its first attempt, or since when it waits for a sender.
+    """
+
+    inbox: int
+    number: int
+    message_id: str
+    envelope: Envelope
+    raw: BlobKey
+    attempts: int
+    queued_at: datetime
+    is_scheduled: bool
+    holder: str
+    account_id: str | None = None
+    tried_since: datetime | None = None
+
+    @property
+    def transport(self) -> Transport:
+        if self.is_scheduled:
+            return "local"
+        return "relay" if self.account_id is None else "account"
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The jobs that a worker has claimed.
+
+    `lost` counts the recipients with unknown status, by message, of workers that died.
+    """
+
+    jobs: tuple[OutboxJob, ...]
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """A sent message that is not out yet, or did not get out.
+
+    One that `is_paused` waits, whatever its time, until the outbox is resumed.
+    """
+
+    message_id: str
+    thread_id: str
+    inbox_id: str
+    subject: str
+    status: str
+    recipients: tuple[Recipient, ...]
+    attempts: int
+    queued_at: datetime
+    next_attempt_at: datetime | None
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxPage(Page[T]):
+    """A page of the outbox; nothing is sent while it `is_paused`."""
+
+    is_paused: bool = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxState:
+    """Whether the outbox hands mail over, and how much waits."""
+
+    is_paused: bool
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxQuery:
+    """A query for entries; without a status, all that are not completed."""
+
+    visible: Visible
+    status: str | None = None
+    page: Slice = Slice()
+
+
+@dataclass(frozen=True, slots=True)
+class DraftFile:
+    """A file of a draft: one that was given, or one we hold."""
+
+    filename: str | None
+    content_type: str | None
+    size: int | None
+    attachment_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A mail to be looked at, changed and then sent, at once or at `send_at`."""
+
+    id: str
+    inbox_id: str
+    to: tuple[str, ...]
+    cc: tuple[str, ...]
+    bcc: tuple[str, ...]
+    subject: str
+    body_text: str | None
+    body_html: str | None
+    in_reply_to: str | None
+    thread_id: str | None
+    attachments: tuple[DraftFile, ...]
+    send_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDraft:
+    """A draft with the arguments of its send, and the id of the message once it is sent.
+
+    The revision changes with each update; it is 0 before the draft is stored.
+    """
+
+    id: str
+    inbox_id: str
+    arguments: dict[str, Any]
+    send_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    message_id: str | None = None
+    number: int = field(default=0, metadata=INTERNAL)
+    revision: int = field(default=0, metadata=INTERNAL)

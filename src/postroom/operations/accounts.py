@@ -1,31 +1,39 @@
-"""Logins at providers: looked at, signed in anew, kept in step and removed."""
+"""Accounts: add, list, check, sync and remove them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import asdict, replace
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from postroom.blocking import in_thread
-from postroom.errors import Conflict, InvalidInput, NotFound
-from postroom.model.account import Account, Capabilities
+from postroom.calls import request
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import account_of, address_rights
+from postroom.calls.operation import operation
+from postroom.calls.request import Accepts, Paged, Request, argument
+from postroom.errors import Conflict, Forbidden, InvalidInput, ProviderAuthFailed
+from postroom.mail.addresses import canonical_address
+from postroom.mail.composing.typed_addresses import parse_own_address
+from postroom.model.account import (
+    PUBLIC_ONLY,
+    Account,
+    Capabilities,
+    CapabilityReport,
+    ProviderName,
+    RateLimits,
+)
+from postroom.model.inbox import AddressRights
 from postroom.model.key import Scope
-from postroom.model.page import Page
-from postroom.operations import forms
-from postroom.operations.context import Context
-from postroom.operations.operation import operation
-from postroom.operations.request import Paged, Request
-from postroom.pipeline.discarding import discard_unused
+from postroom.model.limits import MB
+from postroom.model.page import Page, Slice
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.blobs import discard_unused
+from postroom.pipeline.sync.scheduler import sign_in_advice
 
 AccountId = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=64,
-        pattern=forms.HANDLE,
-        description="The account.",
-        examples=["work"],
-    ),
+    str, argument("The account.", "work", min_length=1, max_length=64, pattern=request.HANDLE)
 ]
 
 
@@ -34,27 +42,20 @@ class Credentials(Request):
 
     password: Annotated[
         SecretStr | None,
-        Field(
-            max_length=4096,
-            description="The password, or for fastmail an API token.",
-            examples=["an-app-password"],
-        ),
+        argument("The password, or for fastmail an API token.", "an-app-password", max_length=4096),
     ] = None
     access_token: Annotated[
-        SecretStr | None,
-        Field(max_length=16_384, description="For gmail and outlook.", examples=["ya29.a0"]),
+        SecretStr | None, argument("For gmail and outlook.", "ya29.a0", max_length=16_384)
     ] = None
     refresh_token: Annotated[
-        SecretStr | None,
-        Field(max_length=16_384, description="Renews the access token.", examples=["1//0g"]),
+        SecretStr | None, argument("Renews the access token.", "1//0g", max_length=16_384)
     ] = None
     token_expires_at: Annotated[
-        int | None,
-        Field(ge=0, le=2**53, description="When, in seconds since 1970.", examples=[1790000000]),
+        int | None, argument("When, in seconds since 1970.", 1790000000, ge=0, le=2**53)
     ] = None
 
     def secret(self) -> dict[str, str]:
-        """What goes into the vault."""
+        """The secret that is stored in the vault."""
         given = {
             "password": self.password,
             "access_token": self.access_token,
@@ -71,17 +72,9 @@ class ListAccounts(Paged):
 
 
 @operation(Scope.READ)
-async def list_accounts(ctx: Context, request: ListAccounts) -> Page[Account]:
+async def list_accounts(ctx: RequestContext, request: ListAccounts) -> Page[Account]:
     found = await ctx.store.accounts(ctx.visible, ctx.cursors.slice(request))
     return ctx.cursors.page(request, found)
-
-
-async def account_of(ctx: Context, account_id: str) -> Account:
-    """The account, if it exists for the caller. Raises NotFound."""
-    account = await ctx.store.account(account_id.lower(), ctx.visible)
-    if account is None:
-        raise NotFound(f"no account {account_id}; get_capabilities lists those you may use")
-    return account
 
 
 class LogInAccount(Credentials):
@@ -91,7 +84,7 @@ class LogInAccount(Credentials):
 
 
 @operation(Scope.ADMIN)
-async def log_in_account(ctx: Context, request: LogInAccount) -> Account:
+async def log_in_account(ctx: RequestContext, request: LogInAccount) -> Account:
     account = await account_of(ctx, request.account_id)
     secret = request.secret()
     needed = "access_token" if account.provider in ("gmail", "outlook") else "password"
@@ -100,22 +93,22 @@ async def log_in_account(ctx: Context, request: LogInAccount) -> Account:
     found = await ctx.providers.check(account, secret)
     await _refuse_other_owner(ctx, account, found)
     await in_thread(ctx.providers.keep_secret, account.id, secret)
-    await ctx.store.change_account(account.id, learnt_options(account, found))
+    await ctx.store.change_account(account.id, options_after_check(account, found))
     return await account_of(ctx, account.id)
 
 
-async def _refuse_other_owner(ctx: Context, account: Account, found: Capabilities) -> None:
-    """Refuse a login to another mailbox: all that is kept here would count as gone there."""
-    if await _is_of_another(ctx, account, found):
+async def _refuse_other_owner(ctx: RequestContext, account: Account, found: Capabilities) -> None:
+    """Refuse a login to another mailbox: all stored mail would count as removed."""
+    if await _has_other_owner(ctx, account, found):
         whose = found.owner_address or "somebody else"
         raise Conflict(
-            f"this is a login of {whose}, not of the mailbox that {account.id} keeps "
+            f"this is a login of {whose}, not of the mailbox of {account.id} "
             f"({account.address}); sign in as its owner, or add it under another name"
         )
 
 
-async def _is_of_another(ctx: Context, account: Account, found: Capabilities) -> bool:
-    """Whether a login is not the owner's, who may have been written down by the last sync only."""
+async def _has_other_owner(ctx: RequestContext, account: Account, found: Capabilities) -> bool:
+    """Whether a login has another owner than the account, by its options or its last sync."""
     stored = await ctx.store.capabilities_of(account.id) or {}
     owner = account.options.get("owner") or stored.get("owner")
     if owner:
@@ -123,12 +116,12 @@ async def _is_of_another(ctx: Context, account: Account, found: Capabilities) ->
     return (found.owner_address or account.address).lower() != account.address.lower()
 
 
-def learnt_options(account: Account, found: Capabilities) -> dict[str, Any]:
-    """The options with what only a check finds out: whose it is, how much the SMTP server takes."""
+def options_after_check(account: Account, found: Capabilities) -> dict[str, Any]:
+    """The options with what a check finds out: the owner, and the limits of the SMTP server."""
     if account.provider != "imap":
         return {"owner": found.owner, **account.options} if found.owner else account.options
-    learnt = {"attachment_mb": found.max_attachment_size_mb, "mail_bytes": found.mail_bytes}
-    return {**account.options, **learnt}
+    limits = {"attachment_mb": found.max_attachment_size_mb, "mail_bytes": found.mail_bytes}
+    return {**account.options, **limits}
 
 
 class SyncAccount(Request):
@@ -138,9 +131,9 @@ class SyncAccount(Request):
 
 
 @operation(Scope.WRITE)
-async def sync_account(ctx: Context, request: SyncAccount) -> Account:
+async def sync_account(ctx: RequestContext, request: SyncAccount) -> Account:
     account = await account_of(ctx, request.account_id)
-    await ctx.store.ask_for_sync(account.id, ctx.clock())
+    await ctx.store.request_sync(account.id, ctx.clock())
     return account
 
 
@@ -154,8 +147,242 @@ class RemoveAccount(Request):
 
 
 @operation(Scope.ADMIN, destroys=True)
-async def remove_account(ctx: Context, request: RemoveAccount) -> None:
+async def remove_account(ctx: RequestContext, request: RemoveAccount) -> None:
     account = await account_of(ctx, request.account_id)
     unused = await ctx.store.remove_inbox(account.inbox_id, ctx.visible, force=True)
     await in_thread(ctx.providers.forget_secret, account.id)
     await discard_unused(ctx, unused or ())
+
+
+_MAX_ACCOUNTS = 1_000
+
+
+class CheckAccount(Request):
+    """Log in to an account now and tell what it can do."""
+
+    account_id: AccountId
+
+
+@operation(Scope.ADMIN)
+async def check_account(ctx: RequestContext, request: CheckAccount) -> Capabilities:
+    account = await account_of(ctx, request.account_id)
+    try:
+        found = await ctx.providers.check(account, None)
+    except ProviderAuthFailed as error:
+        raise ProviderAuthFailed(sign_in_advice(account, str(error)), **error.details) from error
+    await ctx.store.set_capabilities(account.id, asdict(found))
+    options = options_after_check(account, found)
+    if account.state == "needs_reauth" or options != account.options:
+        await ctx.store.change_account(account.id, options)
+    return _with_account(ctx, account, found)
+
+
+class GetCapabilities(Request):
+    """Tell what can be done with the mail of an account, or of local inboxes."""
+
+    account_id: Annotated[AccountId | None, argument("Only this account.", "work")] = None
+
+
+@operation(Scope.READ)
+async def get_capabilities(ctx: RequestContext, request: GetCapabilities) -> CapabilityReport:
+    requested = None if request.account_id is None else await account_of(ctx, request.account_id)
+    found = await ctx.store.accounts(ctx.visible, Slice(limit=_MAX_ACCOUNTS))
+    known = [(account, await _capabilities_of(ctx, account)) for account in found.rows]
+    reports = tuple(_with_account(ctx, account, capabilities) for account, capabilities in known)
+    if requested is not None:
+        selected = next(c for c in reports if c.account_id == requested.id)
+        return _report(selected, reports)
+    return _report(reports[0] if len(reports) == 1 else _local(ctx), reports)
+
+
+def _report(selected: Capabilities, all_accounts: tuple[Capabilities, ...]) -> CapabilityReport:
+    values = {name: getattr(selected, name) for name in Capabilities.__slots__}
+    return CapabilityReport(**values, accounts=all_accounts)
+
+
+def _local(ctx: RequestContext) -> Capabilities:
+    limits = ctx.limits
+    return Capabilities(
+        provider="local",
+        has_threading=True,
+        has_server_side_rules=False,
+        max_attachment_size_mb=limits.attachments_bytes // MB,
+        rate_limits=RateLimits(limits.requests_per_second, limits.requests_burst),
+        has_labels=True,
+        has_push=True,
+        can_send=True,
+        can_create_alias=True,
+    )
+
+
+async def _capabilities_of(ctx: RequestContext, account: Account) -> Capabilities:
+    stored = await ctx.store.capabilities_of(account.id)
+    if stored is None:
+        return await ctx.providers.check(account, None)
+    rates = RateLimits(**stored.pop("rate_limits"))
+    return Capabilities(**stored, rate_limits=rates)
+
+
+def _with_account(
+    ctx: RequestContext, account: Account, capabilities: Capabilities
+) -> Capabilities:
+    """The capabilities with the state of the account, and our own limit for attachments."""
+    ours = ctx.limits.attachments_bytes // MB
+    return replace(
+        capabilities,
+        account_id=account.id,
+        address=account.address,
+        state=account.state,
+        last_refusal=account.last_refusal,
+        max_attachment_size_mb=min(ours, capabilities.max_attachment_size_mb),
+    )
+
+
+Host = Annotated[str, Field(min_length=1, max_length=255, pattern=request.HOST)]
+Port = Annotated[int, Field(ge=1, le=65_535)]
+Security = Literal["tls", "starttls", "none"]
+SCOPES: tuple[Literal["read", "draft", "send"], ...] = ("read", "draft", "send")
+
+
+class AddAccount(Credentials):
+    """Add a mailbox at a provider: its mail is kept in step in an inbox of its own.
+
+    The login is tried first; nothing is kept if it does not work.
+    """
+
+    account_id: Annotated[AccountId, argument("A name for it.", "work")]
+    provider: Annotated[ProviderName, argument("imap, gmail, outlook or fastmail.", "imap")]
+    address: Annotated[
+        str, argument("Its address.", "ana@example.com", max_length=320), Accepts(request.MAILBOX)
+    ]
+    name: Annotated[
+        str, argument("The name shown as sender.", "Ana Lee", max_length=256, pattern=request.LINE)
+    ] = ""
+    user: Annotated[
+        str | None, argument("The user name, if not the address.", "ana", max_length=320)
+    ] = None
+    host: Annotated[Host | None, argument("imap: the server.", "imap.example.com")] = None
+    port: Annotated[Port, argument("imap: its port.", 993)] = 993
+    security: Annotated[Security, argument("imap: tls, starttls or none.", "tls")] = "tls"
+    smtp_host: Annotated[
+        Host | None,
+        argument(
+            "imap: the server that takes mail; without it, it cannot send.", "smtp.example.com"
+        ),
+    ] = None
+    smtp_port: Annotated[Port, argument("imap: its port.", 465)] = 465
+    smtp_security: Annotated[Security, argument("The same for SMTP.", "tls")] = "tls"
+    ca_file: Annotated[
+        str | None,
+        argument(
+            "Trust this certificate instead of the system's.", "/etc/ssl/mail.pem", max_length=4096
+        ),
+    ] = None
+    insecure: Annotated[bool, argument("On this machine only: no TLS.", True)] = False
+    scopes: Annotated[
+        list[Literal["read", "draft", "send"]],
+        argument(
+            "What may be done with it; read is always among it.", ["read", "send"], max_length=3
+        ),
+    ] = list(SCOPES)
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if self.provider == "imap" and not self.host:
+            raise ValueError("host: name the IMAP server, such as imap.example.com")
+        if self.provider in ("imap", "fastmail") and self.password is None:
+            raise ValueError("password: is required for this provider")
+        if self.provider in ("gmail", "outlook") and self.access_token is None:
+            raise ValueError("access_token: sign in first: postroom account add")
+        if "none" in (self.security, self.smtp_security) and not self.insecure:
+            raise ValueError("security: none sends the password in the clear; give insecure too")
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """The options that are stored beside the secret."""
+        scopes = [scope for scope in SCOPES if scope in ("read", *self.scopes)]
+        options: dict[str, Any] = {"user": self.user or self.address, "scopes": scopes}
+        if self.provider == "imap":
+            options |= {"host": self.host, "port": self.port, "security": self.security}
+            options |= {"smtp_host": self.smtp_host, "smtp_port": self.smtp_port}
+            options |= {"smtp_security": self.smtp_security, "smtp_user": options["user"]}
+            options |= {"ca_file": self.ca_file, "insecure": self.insecure}
+        elif self.user is not None:
+            options["basic"] = True
+        return options
+
+
+@operation(Scope.ADMIN)
+async def add_account(ctx: RequestContext, request: AddAccount) -> Account:
+    if ctx.is_limited:
+        raise Forbidden("a key that is limited to inboxes cannot add an account; use another key")
+    _, address = parse_own_address(request.address, field="address")
+    _refuse_clear_text(request)
+    account = Account(
+        id=request.account_id.lower(),
+        provider=request.provider,
+        address=canonical_address(address),
+        inbox_id=ctx.new_id("inb"),
+        state="new",
+        detail="",
+        synced=0,
+        total=None,
+        synced_at=None,
+        created_at=ctx.clock().replace(microsecond=0),
+        options=request.options(),
+    )
+    if not ctx.caller.is_local:
+        account = replace(account, options={**account.options, PUBLIC_ONLY: True})
+    await _refuse_taken(ctx, account)
+    secret = request.secret()
+    capabilities = await ctx.providers.check(account, secret)
+    _refuse_other_address(account, capabilities)
+    account = replace(account, options=options_after_check(account, capabilities))
+    await ctx.store.add_account(account, request.name, _rights(ctx, account))
+    await ctx.store.set_capabilities(account.id, asdict(capabilities))
+    try:
+        await in_thread(ctx.providers.keep_secret, account.id, secret)
+    except Exception:
+        await ctx.store.remove_inbox(account.inbox_id, EVERYTHING, force=True)
+        raise
+    await ctx.store.request_sync(account.id, ctx.clock())
+    return account
+
+
+def _rights(ctx: RequestContext, account: Account) -> AddressRights:
+    """At a domain that we do not serve, reserved names are up to its provider."""
+    rights = address_rights(ctx)
+    is_foreign = account.address.rpartition("@")[2] not in ctx.domains
+    return replace(rights, reserved_names=rights.reserved_names or is_foreign)
+
+
+def _refuse_other_address(account: Account, found: Capabilities) -> None:
+    """Refuse an address that is not the one of the mailbox."""
+    theirs = found.owner_address
+    if theirs is not None and theirs.lower() != account.address:
+        raise Conflict(f"this is a login of {theirs}; give that address, or sign in as another")
+
+
+def _refuse_clear_text(request: AddAccount) -> None:
+    """Refuse to send a password unencrypted to another machine."""
+    if request.insecure and not _is_local(request.host):
+        raise InvalidInput("insecure: works only with a host on this machine")
+    is_clear = request.smtp_host is not None and request.smtp_security == "none"
+    if is_clear and not _is_local(request.smtp_host):
+        raise InvalidInput(
+            "smtp_security: none works only with an smtp_host on this machine; use tls or starttls"
+        )
+
+
+def _is_local(host: str | None) -> bool:
+    return (host or "").lower() in ("localhost", "127.0.0.1", "::1")
+
+
+async def _refuse_taken(ctx: RequestContext, account: Account) -> None:
+    if await ctx.store.account(account.id, EVERYTHING) is not None:
+        raise Conflict(f"the account {account.id} exists already; choose another name")
+    live = ctx.imap.accounts if ctx.imap is not None else ()
+    if account.id in {selected.account_id for selected in live}:
+        raise Conflict(f"there is a live account {account.id} in the settings; choose another name")
+    if await ctx.store.identity_at(account.address) is not None:
+        raise Conflict(f"an inbox for {account.address} exists already")

@@ -1,4 +1,4 @@
-"""Files that came with messages: listed and read."""
+"""Attachments: list and read them; download links."""
 
 from __future__ import annotations
 
@@ -6,25 +6,31 @@ from base64 import b64encode
 from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from postroom.errors import FeatureDisabled, NotFound, TooLarge
-from postroom.model.attachment import Attachment, AttachmentContent, BlobKey, Download, DownloadLink
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import MessageId, attachment_of, message_of
+from postroom.calls.operation import operation
+from postroom.calls.request import (
+    Id,
+    OptionalId,
+    Paged,
+    Request,
+    Together,
+    argument,
+    check_kinds,
+    one_of,
+)
+from postroom.errors import FeatureDisabled, TooLarge
 from postroom.model.key import Scope
+from postroom.model.message import Attachment, AttachmentContent, BlobKey, Download, DownloadLink
 from postroom.model.page import Page
-from postroom.model.stored import AttachmentQuery
-from postroom.operations.context import Context
-from postroom.operations.id_kinds import check_kinds, refuse_other_kind
-from postroom.operations.messages import MessageId, message_of
-from postroom.operations.operation import operation
-from postroom.operations.request import Id, OptionalId, Paged, Request, Together, one_of
-from postroom.ports.blobs import LinksBlobs
+from postroom.model.storage import AttachmentQuery
+from postroom.ports.blobs import SupportsLinks
 
-AttachmentId = Annotated[Id, Field(description="The attachment.", examples=["att_6p1r4z"])]
+AttachmentId = Annotated[Id, argument("The attachment.", "att_6p1r4z")]
 
-LastingSeconds = Annotated[
-    int, Field(ge=1, le=3600, description="Seconds until it expires.", examples=[300])
-]
+LastingSeconds = Annotated[int, argument("Seconds until it expires.", 300, ge=1, le=3600)]
 
 
 class ListAttachments(Paged):
@@ -34,15 +40,9 @@ class ListAttachments(Paged):
         *Paged.together,
         one_of("filter", "message_id", "thread_id", "inbox_id"),
     )
-    message_id: Annotated[
-        OptionalId, Field(description="Only this message.", examples=["msg_4h8t2w"])
-    ] = None
-    thread_id: Annotated[
-        OptionalId, Field(description="All messages of this thread.", examples=["thr_9d3f1x"])
-    ] = None
-    inbox_id: Annotated[
-        OptionalId, Field(description="All messages of this inbox.", examples=["inb_7k2m9q"])
-    ] = None
+    message_id: Annotated[OptionalId, argument("Only this message.", "msg_4h8t2w")] = None
+    thread_id: Annotated[OptionalId, argument("All messages of this thread.", "thr_9d3f1x")] = None
+    inbox_id: Annotated[OptionalId, argument("All messages of this inbox.", "inb_7k2m9q")] = None
 
     @model_validator(mode="after")
     def _has_a_filter(self) -> Self:
@@ -52,7 +52,7 @@ class ListAttachments(Paged):
 
 
 @operation(Scope.READ)
-async def list_attachments(ctx: Context, request: ListAttachments) -> Page[Attachment]:
+async def list_attachments(ctx: RequestContext, request: ListAttachments) -> Page[Attachment]:
     check_kinds(
         message_id=request.message_id, thread_id=request.thread_id, inbox_id=request.inbox_id
     )
@@ -73,41 +73,28 @@ class GetAttachment(Request):
 
 
 @operation(Scope.READ)
-async def get_attachment(ctx: Context, request: GetAttachment) -> Attachment:
+async def get_attachment(ctx: RequestContext, request: GetAttachment) -> Attachment:
     return await attachment_of(ctx, request.attachment_id)
-
-
-async def attachment_of(ctx: Context, attachment_id: str) -> Attachment:
-    """The attachment, if it exists for the caller. Raises NotFound."""
-    refuse_other_kind(attachment_id, "att", _READERS)
-    attachment = await ctx.store.attachment(attachment_id, ctx.visible)
-    if attachment is None:
-        raise NotFound(f"no attachment {attachment_id}; list_attachments shows what there is")
-    return attachment
-
-
-_READERS = {"msg": "list_attachments", "thr": "list_attachments", "inb": "list_attachments"}
 
 
 class GetAttachmentContent(Request):
     """Get the content of an attachment as base64. Over 1 MB, read it in parts."""
 
     attachment_id: AttachmentId
-    offset: Annotated[
-        int, Field(ge=0, le=2**53, description="First byte to read.", examples=[0])
-    ] = 0
+    offset: Annotated[int, argument("First byte to read.", 0, ge=0, le=2**53)] = 0
     max_bytes: Annotated[
-        int | None,
-        Field(ge=1, le=1_048_576, description="Bytes to read at most.", examples=[65536]),
+        int | None, argument("Bytes to read at most.", 65536, ge=1, le=1_048_576)
     ] = None
 
 
 @operation(Scope.READ)
-async def get_attachment_content(ctx: Context, request: GetAttachmentContent) -> AttachmentContent:
+async def get_attachment_content(
+    ctx: RequestContext, request: GetAttachmentContent
+) -> AttachmentContent:
     attachment = await attachment_of(ctx, request.attachment_id)
     if request.max_bytes is None and attachment.size - request.offset > ctx.limits.inline_bytes:
         raise TooLarge(
-            f"{attachment.filename} has {attachment.size} bytes; read it in parts with offset and "
+            f"{attachment.id} has {attachment.size} bytes; read it in parts with offset and "
             f"max_bytes, or download GET /v1/attachments/{attachment.id}/content"
         )
     size = request.max_bytes or ctx.limits.inline_bytes
@@ -130,7 +117,7 @@ class DownloadAttachment(Request):
 
 
 @operation(Scope.READ)
-async def download_attachment(ctx: Context, request: DownloadAttachment) -> Download:
+async def download_attachment(ctx: RequestContext, request: DownloadAttachment) -> Download:
     attachment = await attachment_of(ctx, request.attachment_id)
     return Download(
         chunks=ctx.blobs.stream(attachment.sha256),
@@ -151,7 +138,7 @@ class LinkAttachment(Request):
 
 
 @operation(Scope.READ)
-async def link_attachment(ctx: Context, request: LinkAttachment) -> DownloadLink:
+async def link_attachment(ctx: RequestContext, request: LinkAttachment) -> DownloadLink:
     attachment = await attachment_of(ctx, request.attachment_id)
     url, until = await _link(ctx, attachment.sha256, request.lasting_s)
     return DownloadLink(url, until, attachment.filename, attachment.content_type, attachment.size)
@@ -164,7 +151,7 @@ class DownloadMessage(Request):
 
 
 @operation(Scope.READ)
-async def download_message(ctx: Context, request: DownloadMessage) -> Download:
+async def download_message(ctx: RequestContext, request: DownloadMessage) -> Download:
     message = await message_of(ctx, request.message_id)
     return Download(
         chunks=ctx.blobs.stream(message.raw),
@@ -185,18 +172,18 @@ class LinkMessage(Request):
 
 
 @operation(Scope.READ)
-async def link_message(ctx: Context, request: LinkMessage) -> DownloadLink:
+async def link_message(ctx: RequestContext, request: LinkMessage) -> DownloadLink:
     message = await message_of(ctx, request.message_id)
     url, until = await _link(ctx, message.raw, request.lasting_s)
     return DownloadLink(url, until, f"{message.id}.eml", "message/rfc822", message.size_bytes)
 
 
-async def _link(ctx: Context, key: BlobKey, lasting_s: int) -> tuple[str, datetime]:
-    """An address of a blob, and when it expires. Raises FeatureDisabled."""
-    if not isinstance(ctx.blobs, LinksBlobs):
+async def _link(ctx: RequestContext, key: BlobKey, lasting_s: int) -> tuple[str, datetime]:
+    """The URL of a blob, and when it expires. Raises FeatureDisabled."""
+    if not isinstance(ctx.blobs, SupportsLinks):
         raise FeatureDisabled(
-            "links are made by a bucket, and this house keeps its mail in files; download it with "
-            "your key instead, or set POSTROOM_BLOBS_URL=s3://…"
+            "download links need a bucket, and this installation stores mail in files; download it "
+            "with your key, or set POSTROOM_BLOBS_URL=s3://…"
         )
     until = ctx.clock().replace(microsecond=0) + timedelta(seconds=lasting_s)
     return await ctx.blobs.link(key, lasting=timedelta(seconds=lasting_s)), until

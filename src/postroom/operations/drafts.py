@@ -1,4 +1,4 @@
-"""Drafts: written, looked at, changed, and sent at once or later."""
+"""Drafts: create, list, read, change, delete and send them."""
 
 from __future__ import annotations
 
@@ -6,34 +6,25 @@ import re
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
-
-from postroom.errors import Conflict, NotFound, no_such
-from postroom.model.draft import Draft, DraftFile, StoredDraft
-from postroom.model.key import Scope
-from postroom.model.page import Found, Page
-from postroom.model.sending import Sent
-from postroom.operations.context import Context
-from postroom.operations.enclosures import Enclosures
-from postroom.operations.id_kinds import refuse_other_kind
-from postroom.operations.inboxes import inbox_of
-from postroom.operations.operation import operation
-from postroom.operations.outbox import sent_of
-from postroom.operations.posting import (
-    IdempotencyKey,
-    check_letter,
-    send_draft_once,
-    sent_with_key,
-)
-from postroom.operations.request import (
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import inbox_of
+from postroom.calls.operation import operation
+from postroom.calls.request import (
     Id,
     Moment,
     OptionalId,
     Paged,
     Request,
     Together,
+    argument,
     parse_request,
+    refuse_other_kind,
 )
+from postroom.errors import Conflict, NotFound, no_such
+from postroom.model.key import Scope
+from postroom.model.page import Found, Page
+from postroom.model.sending import Draft, DraftFile, Sent, StoredDraft
+from postroom.operations.outbox import sent_of
 from postroom.operations.sending import (
     NOT_BOTH,
     Addresses,
@@ -42,13 +33,13 @@ from postroom.operations.sending import (
     InReplyTo,
     InThread,
     Subject,
-    letter_of,
+    outgoing_mail_of,
 )
+from postroom.sending.attachment_inputs import AttachmentInputs
+from postroom.sending.submission import IdempotencyKey, check_mail, send_draft_once, sent_with_key
 
-DraftId = Annotated[Id, Field(description="The draft.", examples=["drf_5t2k8n"])]
-SendAt = Annotated[
-    Moment, Field(description="When to send it, once sent.", examples=["2026-01-31T09:00Z"])
-]
+DraftId = Annotated[Id, argument("The draft.", "drf_5t2k8n")]
+SendAt = Annotated[Moment, argument("When to send it, once sent.", "2026-01-31T09:00Z")]
 
 
 class CreateDraft(Composed):
@@ -58,68 +49,69 @@ class CreateDraft(Composed):
 
 
 @operation(Scope.WRITE)
-async def create_draft(ctx: Context, request: CreateDraft) -> Draft:
+async def create_draft(ctx: RequestContext, request: CreateDraft) -> Draft:
     now = ctx.clock().replace(microsecond=0)
     arguments = request.model_dump(
         mode="json", by_alias=True, exclude={"send_at"}, exclude_defaults=True
     )
-    return await _keep(
+    return await _save(
         ctx, StoredDraft(ctx.new_id("drf"), "", arguments, request.send_at, now, now)
     )
 
 
-async def _keep(ctx: Context, wanted: StoredDraft) -> Draft:
-    """Check a draft as if it were sent now, and keep it."""
+async def _save(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
+    """Check a draft as if it were sent now, and store it."""
     now = ctx.clock().replace(microsecond=0)
-    letter = await letter_of(ctx, parse_request(Composed, wanted.arguments))
-    inbox = await check_letter(ctx, letter)
-    draft = replace(wanted, inbox_id=inbox.id, updated_at=now)
+    outgoing_mail = await outgoing_mail_of(ctx, parse_request(Composed, unsaved.arguments))
+    inbox = await check_mail(ctx, outgoing_mail)
+    draft = replace(unsaved, inbox_id=inbox.id, updated_at=now)
     await ctx.store.save_draft(draft)
-    return _shown(draft)
+    return _public_draft(draft)
 
 
-def _shown(draft: StoredDraft) -> Draft:
-    given = draft.arguments
+def _public_draft(draft: StoredDraft) -> Draft:
+    arguments = draft.arguments
     return Draft(
         id=draft.id,
         inbox_id=draft.inbox_id,
-        to=tuple(given.get("to", ())),
-        cc=tuple(given.get("cc", ())),
-        bcc=tuple(given.get("bcc", ())),
-        subject=given.get("subject", ""),
-        body_text=given.get("body_text"),
-        body_html=given.get("body_html"),
-        in_reply_to=given.get("in_reply_to"),
-        thread_id=given.get("thread_id"),
-        attachments=tuple(_file(file) for file in given.get("attachments", ())),
+        to=tuple(arguments.get("to", ())),
+        cc=tuple(arguments.get("cc", ())),
+        bcc=tuple(arguments.get("bcc", ())),
+        subject=arguments.get("subject", ""),
+        body_text=arguments.get("body_text"),
+        body_html=arguments.get("body_html"),
+        in_reply_to=arguments.get("in_reply_to"),
+        thread_id=arguments.get("thread_id"),
+        attachments=tuple(_file(file) for file in arguments.get("attachments", ())),
         send_at=draft.send_at,
         created_at=draft.created_at,
         updated_at=draft.updated_at,
     )
 
 
-def _file(given: dict[str, Any]) -> DraftFile:
-    content = given.get("content")
+def _file(arguments: dict[str, Any]) -> DraftFile:
+    content = arguments.get("content")
     size = None if content is None else len(content) * 3 // 4 - len(re.findall("=", content[-2:]))
     return DraftFile(
-        given.get("filename"), given.get("content_type"), size, given.get("attachment_id")
+        arguments.get("filename"),
+        arguments.get("content_type"),
+        size,
+        arguments.get("attachment_id"),
     )
 
 
 class ListDrafts(Paged):
     """List drafts that are not sent, newest first."""
 
-    inbox_id: Annotated[
-        OptionalId, Field(description="Only this inbox.", examples=["inb_7k2m9q"])
-    ] = None
+    inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
 
 
 @operation(Scope.READ)
-async def list_drafts(ctx: Context, request: ListDrafts) -> Page[Draft]:
+async def list_drafts(ctx: RequestContext, request: ListDrafts) -> Page[Draft]:
     if request.inbox_id is not None:
         await inbox_of(ctx, request.inbox_id)
     found = await ctx.store.drafts(ctx.visible, request.inbox_id, ctx.cursors.slice(request))
-    shown = Found(tuple(map(_shown, found.rows)), found.total, found.offset, found.next)
+    shown = Found(tuple(map(_public_draft, found.rows)), found.total, found.offset, found.next)
     return ctx.cursors.page(request, shown)
 
 
@@ -130,11 +122,11 @@ class GetDraft(Request):
 
 
 @operation(Scope.READ)
-async def get_draft(ctx: Context, request: GetDraft) -> Draft:
-    return _shown(await _unsent(ctx, request.draft_id))
+async def get_draft(ctx: RequestContext, request: GetDraft) -> Draft:
+    return _public_draft(await _unsent(ctx, request.draft_id))
 
 
-async def _draft_of(ctx: Context, draft_id: str) -> StoredDraft:
+async def _draft_of(ctx: RequestContext, draft_id: str) -> StoredDraft:
     refuse_other_kind(draft_id, "drf", {"msg": "get_message", "thr": "get_thread"})
     draft = await ctx.store.draft(draft_id, ctx.visible)
     if draft is None:
@@ -142,12 +134,12 @@ async def _draft_of(ctx: Context, draft_id: str) -> StoredDraft:
     return draft
 
 
-async def _unsent(ctx: Context, draft_id: str) -> StoredDraft:
+async def _unsent(ctx: RequestContext, draft_id: str) -> StoredDraft:
     draft = await _draft_of(ctx, draft_id)
     if draft.message_id is not None:
         raise NotFound(
-            f"no draft {draft_id} any more: it was sent as {draft.message_id}; cancel_message "
-            "makes it a draft again as long as nobody has got it"
+            f"no draft {draft_id}: it was sent as {draft.message_id}; cancel_message makes it a "
+            "draft again while it is queued or scheduled"
         )
     return draft
 
@@ -157,23 +149,14 @@ class UpdateDraft(Request):
 
     together: ClassVar[tuple[Together, ...]] = (NOT_BOTH,)
     draft_id: DraftId
-    to: Annotated[
-        Addresses | None, Field(description="Recipients.", examples=[["ana@example.com"]])
-    ] = None
-    cc: Annotated[
-        Addresses | None, Field(description="Copies to.", examples=[["bo@example.com"]])
-    ] = None
-    bcc: Annotated[
-        Addresses | None, Field(description="Hidden copies to.", examples=[["cy@example.com"]])
-    ] = None
-    subject: Annotated[Subject | None, Field(description="The subject.", examples=["Hello"])] = None
-    body_text: Annotated[Body | None, Field(description="The text.", examples=["Hi!"])] = None
-    body_html: Annotated[
-        Body | None, Field(description="The HTML version.", examples=["<p>Hi!</p>"])
-    ] = None
+    to: Annotated[Addresses | None, argument("Recipients.", ["ana@example.com"])] = None
+    cc: Annotated[Addresses | None, argument("Copies to.", ["bo@example.com"])] = None
+    bcc: Annotated[Addresses | None, argument("Hidden copies to.", ["cy@example.com"])] = None
+    subject: Annotated[Subject | None, argument("The subject.", "Hello")] = None
+    body_text: Annotated[Body | None, argument("The text.", "Hi!")] = None
+    body_html: Annotated[Body | None, argument("The HTML version.", "<p>Hi!</p>")] = None
     attachments: Annotated[
-        Enclosures | None,
-        Field(description="All files.", examples=[[{"attachment_id": "att_6p1r4z"}]]),
+        AttachmentInputs | None, argument("All files.", [{"attachment_id": "att_6p1r4z"}])
     ] = None
     in_reply_to: InReplyTo = None
     thread_id: InThread = None
@@ -181,39 +164,39 @@ class UpdateDraft(Request):
 
 
 @operation(Scope.WRITE)
-async def update_draft(ctx: Context, request: UpdateDraft) -> Draft:
+async def update_draft(ctx: RequestContext, request: UpdateDraft) -> Draft:
     draft = await _unsent(ctx, request.draft_id)
     changes = request.model_dump(mode="json", exclude={"draft_id", "send_at"}, exclude_unset=True)
     send_at = request.send_at if "send_at" in request.model_fields_set else draft.send_at
     changed = replace(draft, arguments=_changed(draft, changes), send_at=send_at)
-    await _refuse_orphan(ctx, changed)
-    return await _keep(ctx, changed)
+    await _refuse_missing_parent(ctx, changed)
+    return await _save(ctx, changed)
 
 
 def _changed(draft: StoredDraft, changes: dict[str, Any]) -> dict[str, Any]:
-    """What a draft says after a change; it stays in its inbox, whatever it answers."""
-    given = {**draft.arguments, **changes}
+    """The arguments of a draft after a change; it stays in its inbox."""
+    arguments = {**draft.arguments, **changes}
     for named, other in (("in_reply_to", "thread_id"), ("thread_id", "in_reply_to")):
         if changes.get(named) and other not in changes:
-            given[other] = None
-    if "from" not in given:
-        given["inbox_id"] = given.get("inbox_id") or draft.inbox_id
-    return {name: value for name, value in given.items() if value is not None}
+            arguments[other] = None
+    if "from" not in arguments:
+        arguments["inbox_id"] = arguments.get("inbox_id") or draft.inbox_id
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
-async def _refuse_orphan(ctx: Context, draft: StoredDraft) -> None:
-    """Say what to do with a draft that answers what is gone. Raises NotFound."""
+async def _refuse_missing_parent(ctx: RequestContext, draft: StoredDraft) -> None:
+    """Refuse a draft that answers a removed message or thread. Raises NotFound."""
     message_id, thread_id = (draft.arguments.get(n) for n in ("in_reply_to", "thread_id"))
-    gone = None
+    missing = None
     if message_id and message_id.startswith("msg_"):
-        gone = None if await ctx.store.message(message_id, ctx.visible) else message_id
+        missing = None if await ctx.store.message(message_id, ctx.visible) else message_id
     elif thread_id:
-        gone = None if await ctx.store.newest_message(thread_id, ctx.visible) else thread_id
-    if gone:
+        missing = None if await ctx.store.newest_message(thread_id, ctx.visible) else thread_id
+    if missing:
         raise NotFound(
-            f"{gone}, which the draft {draft.id} answers, is not there any more; change the draft: "
-            "in_reply_to takes another message or a Message-ID, and null for it and thread_id "
-            "makes it a new mail"
+            f"{missing}, which the draft {draft.id} answers, was removed; change the draft: set "
+            "in_reply_to to another message or a Message-ID, or set in_reply_to and thread_id to "
+            "null for a new mail"
         )
 
 
@@ -224,7 +207,7 @@ class DeleteDraft(Request):
 
 
 @operation(Scope.WRITE, destroys=True)
-async def delete_draft(ctx: Context, request: DeleteDraft) -> None:
+async def delete_draft(ctx: RequestContext, request: DeleteDraft) -> None:
     draft = await _unsent(ctx, request.draft_id)
     if not await ctx.store.remove_draft(draft.id, ctx.visible):
         raise NotFound(no_such("draft", draft.id))
@@ -238,26 +221,26 @@ class SendDraft(Request):
 
 
 @operation(Scope.SEND)
-async def send_draft(ctx: Context, request: SendDraft) -> Sent:
+async def send_draft(ctx: RequestContext, request: SendDraft) -> Sent:
     draft = await _draft_of(ctx, request.draft_id)
     key = request.idempotency_key
     if key is not None and (earlier := await sent_with_key(ctx, draft.id, key)):
         return earlier
     if draft.message_id is not None:
         return await _sent_before(ctx, draft.id, draft.message_id)
-    await _refuse_orphan(ctx, draft)
-    letter = await letter_of(ctx, parse_request(Composed, draft.arguments))
+    await _refuse_missing_parent(ctx, draft)
+    outgoing_mail = await outgoing_mail_of(ctx, parse_request(Composed, draft.arguments))
     if draft.send_at is not None and draft.send_at > ctx.clock():
-        letter.send_at = draft.send_at
-    return await send_draft_once(ctx, letter, draft, key)
+        outgoing_mail.send_at = draft.send_at
+    return await send_draft_once(ctx, outgoing_mail, draft, key)
 
 
-async def _sent_before(ctx: Context, draft_id: str, message_id: str) -> Sent:
-    """What became of a draft that was sent, by whomever and however long ago."""
+async def _sent_before(ctx: RequestContext, draft_id: str, message_id: str) -> Sent:
+    """The outcome of a draft that was sent before."""
     message = await ctx.store.message(message_id, ctx.visible)
     if message is None:
         raise Conflict(
-            f"the draft {draft_id} was sent as {message_id}, which was removed since; write a new "
-            "draft to send it again"
+            f"the draft {draft_id} was sent as {message_id}, which was removed; write a new draft "
+            "to send it again"
         )
     return sent_of(message)

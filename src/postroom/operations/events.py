@@ -1,4 +1,4 @@
-"""What happened: listed, and told as it happens."""
+"""Events: list and stream them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
+from postroom.calls.authentication import revocation
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import inbox_of, message_of
+from postroom.calls.operation import operation
+from postroom.calls.request import Accepts, Id, OptionalId, Paged, Request, argument
 from postroom.model.event import Event, EventQuery, EventStream, EventType
 from postroom.model.inbox import Visible
 from postroom.model.key import Scope
 from postroom.model.page import Page
-from postroom.operations.context import Context
-from postroom.operations.inboxes import inbox_of
-from postroom.operations.messages import message_of
-from postroom.operations.operation import operation
-from postroom.operations.request import Accepts, Id, OptionalId, Paged, Request
-from postroom.operations.revoking import revocation
+from postroom.model.view import only
 
 QUIET_S = 15.0
-"""After so long without an event a stream says that it is still there."""
+"""A stream without events sends a keep-alive after this time."""
 
 TYPES: tuple[str, ...] = get_args(EventType)
 
@@ -32,10 +32,9 @@ def _known(name: str) -> str:
 
 
 EventName = Annotated[str, AfterValidator(_known), Accepts({"enum": list(TYPES)})]
-_Inbox = Annotated[OptionalId, Field(description="Only this inbox.", examples=["inb_7k2m9q"])]
+_Inbox = Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")]
 _Types = Annotated[
-    list[EventName],
-    Field(max_length=20, description="Only these types.", examples=[["message.received"]]),
+    list[EventName], argument("Only these types.", ["message.received"], max_length=20)
 ]
 
 
@@ -43,14 +42,12 @@ class ListEvents(Paged):
     """List what happened to mail, oldest first; stream events since the last to read on."""
 
     inbox_id: _Inbox = None
-    message_id: Annotated[
-        OptionalId, Field(description="Only this message.", examples=["msg_4h8t2w"])
-    ] = None
+    message_id: Annotated[OptionalId, argument("Only this message.", "msg_4h8t2w")] = None
     types: _Types = []
 
 
 @operation(Scope.READ)
-async def list_events(ctx: Context, request: ListEvents) -> Page[Event]:
+async def list_events(ctx: RequestContext, request: ListEvents) -> Page[Event]:
     if request.inbox_id is not None:
         await inbox_of(ctx, request.inbox_id)
     if request.message_id is not None:
@@ -70,44 +67,43 @@ class StreamEvents(Request):
 
     inbox_id: _Inbox = None
     types: _Types = []
-    since: Annotated[
-        Id | None, Field(description="Begin after this event.", examples=["evt_8c1v6d"])
-    ] = None
+    since: Annotated[Id | None, argument("Begin after this event.", "evt_8c1v6d")] = None
 
 
 @operation(Scope.READ)
-async def stream_events(ctx: Context, request: StreamEvents) -> EventStream:
+async def stream_events(ctx: RequestContext, request: StreamEvents) -> EventStream:
     if request.inbox_id is not None:
         await inbox_of(ctx, request.inbox_id)
-    visible = ctx.visible if request.inbox_id is None else frozenset([request.inbox_id])
+    visible = ctx.visible if request.inbox_id is None else only(request.inbox_id)
     newest = await ctx.store.newest_event(visible)
-    since = newest if request.since is None else await ctx.store.event_number(request.since)
+    since = newest
+    if request.since is not None:
+        since = await ctx.store.event_number(request.since, ctx.visible)
     return EventStream(_events(ctx, request, visible, since))
 
 
 async def _events(
-    ctx: Context, request: StreamEvents, visible: Visible, since: int
+    ctx: RequestContext, request: StreamEvents, visible: Visible, since: int
 ) -> AsyncIterator[Event | None]:
-    def is_wanted(event: Event) -> bool:
-        is_seen = visible is None or event.inbox_id in visible
-        return is_seen and (not request.types or event.type in request.types)
+    def matches(event: Event) -> bool:
+        return visible.sees(event.inbox_id) and (not request.types or event.type in request.types)
 
-    with ctx.watch.subscribe(ctx.store, is_wanted, visible) as subscription:
-        following = aiter(ctx.watch.after(subscription, since))
+    with ctx.watch.subscribe(ctx.store, matches, visible) as subscription:
+        events = aiter(ctx.watch.after(subscription, since))
         async with revocation(ctx) as revoked:
             while True:
-                coming = asyncio.ensure_future(anext(following, None))
+                next_event = asyncio.ensure_future(anext(events, None))
                 try:
-                    while not await _first_of(coming, revoked):
+                    while not await _is_done_in_time(next_event, revoked):
                         yield None
-                    if revoked.done() or (told := coming.result()) is None:
+                    if revoked.done() or (watched := next_event.result()) is None:
                         return
-                    yield told.event
+                    yield watched.event
                 finally:
-                    coming.cancel()
+                    next_event.cancel()
 
 
-async def _first_of(*tasks: asyncio.Future[Any]) -> bool:
-    """Whether one of them is done before it has been quiet for too long."""
+async def _is_done_in_time(*tasks: asyncio.Future[Any]) -> bool:
+    """Whether a task is done within `QUIET_S`."""
     first = asyncio.FIRST_COMPLETED
     return bool((await asyncio.wait(tasks, timeout=QUIET_S, return_when=first))[0])

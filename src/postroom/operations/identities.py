@@ -1,4 +1,4 @@
-"""Addresses that one may send from, and the signatures that go with them."""
+"""Identities: the addresses to send from, with names and signatures."""
 
 from __future__ import annotations
 
@@ -6,43 +6,42 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from postroom.errors import Conflict, InvalidInput, NotFound, no_such
-from postroom.mail.html import sanitise_html
-from postroom.mail.typed import parse_own_address
-from postroom.model.account import Identity
-from postroom.model.inbox import Inbox
-from postroom.model.key import Scope
-from postroom.model.page import Page, Slice
-from postroom.model.remote import RemoteIdentity
-from postroom.operations import forms
-from postroom.operations.context import Context
-from postroom.operations.inboxes import inbox_of
-from postroom.operations.operation import operation
-from postroom.operations.request import (
+from postroom.calls import request
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import address_rights, inbox_of, only_inbox
+from postroom.calls.operation import operation
+from postroom.calls.request import (
     Accepts,
     Id,
     OptionalId,
     Paged,
     Request,
     Together,
+    argument,
     one_of,
 )
+from postroom.errors import InvalidInput, NotFound, no_such
+from postroom.mail.addresses import canonical_address
+from postroom.mail.composing.typed_addresses import parse_own_address
+from postroom.mail.html.html import sanitise_html
+from postroom.model.account import Identity, RemoteIdentity
+from postroom.model.inbox import Inbox
+from postroom.model.key import Scope
+from postroom.model.page import Page
 
-IdentityId = Annotated[Id, Field(description="The identity.", examples=["idn_5c1r8v"])]
-DisplayName = Annotated[str, Field(max_length=256, pattern=forms.LINE)]
+IdentityId = Annotated[Id, argument("The identity.", "idn_5c1r8v")]
+DisplayName = Annotated[str, Field(max_length=256, pattern=request.LINE)]
 Signature = Annotated[str, Field(max_length=20_000)]
 
 
 class ListIdentities(Paged):
     """List the addresses you may send from, oldest first."""
 
-    inbox_id: Annotated[
-        OptionalId, Field(description="Only this inbox.", examples=["inb_7k2m9q"])
-    ] = None
+    inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
 
 
 @operation(Scope.READ)
-async def list_identities(ctx: Context, request: ListIdentities) -> Page[Identity]:
+async def list_identities(ctx: RequestContext, request: ListIdentities) -> Page[Identity]:
     if request.inbox_id is not None:
         await inbox_of(ctx, request.inbox_id)
     found = await ctx.store.identities(ctx.visible, request.inbox_id, ctx.cursors.slice(request))
@@ -54,64 +53,47 @@ class CreateAlias(Request):
 
     email: Annotated[
         str,
-        Field(
+        argument(
+            "At a domain of ours, or a plus-address.",
+            "orders@postroom.localhost",
             min_length=3,
             max_length=254,
-            description="At a domain of ours, or a plus-address.",
-            examples=["sales@postroom.localhost"],
         ),
-        Accepts(forms.OWN_ADDRESS),
+        Accepts(request.OWN_ADDRESS),
     ]
-    name: Annotated[
-        DisplayName, Field(description="The name shown as sender.", examples=["Sales"])
-    ] = ""
-    signature: Annotated[
-        Signature,
-        Field(description="HTML under what is sent.", examples=["<p>Sales</p>"]),
-    ] = ""
-    inbox_id: Annotated[
-        OptionalId,
-        Field(description="Whose, if there are several.", examples=["inb_7k2m9q"]),
-    ] = None
+    name: Annotated[DisplayName, argument("The name shown as sender.", "Orders")] = ""
+    signature: Annotated[Signature, argument("HTML under what is sent.", "<p>Orders</p>")] = ""
+    inbox_id: Annotated[OptionalId, argument("Whose, if there are several.", "inb_7k2m9q")] = None
 
 
 @operation(Scope.WRITE)
-async def create_alias(ctx: Context, request: CreateAlias) -> Identity:
+async def create_alias(ctx: RequestContext, request: CreateAlias) -> Identity:
     name, email = parse_own_address(request.email, field="email")
     if name:
         raise InvalidInput("email: give the bare address; the name has its own argument")
-    inbox = await _inbox_for(ctx, request.inbox_id)
-    if await ctx.store.identity_at(email) is not None:
-        raise Conflict(f"the address {email} is taken; choose another")
+    email = canonical_address(email)
+    inbox_id = request.inbox_id
+    inbox = await only_inbox(ctx) if inbox_id is None else await inbox_of(ctx, inbox_id)
+    rights = address_rights(ctx)
+    await ctx.store.check_alias(email, inbox.id, rights)
     signature = sanitise_html(request.signature)
-    await _allow(ctx, inbox, RemoteIdentity(email.lower(), request.name, signature))
+    await _allow(ctx, inbox, RemoteIdentity(email, request.name, signature))
     return await ctx.store.add_identity(
         Identity(
             id=ctx.new_id("idn"),
-            email=email.lower(),
+            email=email,
             name=request.name,
             signature=signature,
             inbox_id=inbox.id,
             account_id=inbox.account_id,
             is_default=False,
-        )
+        ),
+        rights,
     )
 
 
-async def _inbox_for(ctx: Context, inbox_id: str | None) -> Inbox:
-    if inbox_id is not None:
-        return await inbox_of(ctx, inbox_id)
-    found = await ctx.store.inboxes(ctx.visible, Slice(limit=20))
-    if found.total == 1:
-        return found.rows[0]
-    if not found.total:
-        raise Conflict("there is no inbox for it; create_inbox makes one")
-    names = ", ".join(f"{inbox.id} ({inbox.address})" for inbox in found.rows)
-    raise Conflict(f"inbox_id: there are several inboxes; name one of {names}")
-
-
-async def _allow(ctx: Context, inbox: Inbox, alias: RemoteIdentity) -> None:
-    """Refuse what nobody would deliver; at a provider that makes aliases, make it there."""
+async def _allow(ctx: RequestContext, inbox: Inbox, alias: RemoteIdentity) -> None:
+    """Refuse an address that gets no mail; create it at a provider that supports aliases."""
     domain = alias.email.rpartition("@")[2]
     if domain in ctx.domains:
         return
@@ -134,7 +116,7 @@ async def _allow(ctx: Context, inbox: Inbox, alias: RemoteIdentity) -> None:
 
 
 def _is_plus_address(email: str, own: str) -> bool:
-    """Whether what goes to *email* comes to *own*, and so belongs to whoever has that."""
+    """Whether *email* is a plus-address of *own*."""
     local, _, domain = own.rpartition("@")
     return email.startswith(f"{local}+") and email.endswith(f"@{domain}")
 
@@ -146,15 +128,9 @@ class UpdateIdentity(Request):
         one_of("change", "name", "signature", "is_default", may_be_empty=True),
     )
     identity_id: IdentityId
-    name: Annotated[DisplayName | None, Field(description="The new name.", examples=["Sales"])] = (
-        None
-    )
-    signature: Annotated[
-        Signature | None, Field(description="HTML; empty is none.", examples=["<p>Ana</p>"])
-    ] = None
-    is_default: Annotated[
-        bool | None, Field(description="Send from it unless told otherwise.", examples=[True])
-    ] = None
+    name: Annotated[DisplayName | None, argument("The new name.", "Orders")] = None
+    signature: Annotated[Signature | None, argument("HTML; empty is none.", "<p>Ana</p>")] = None
+    is_default: Annotated[bool | None, argument("Send from it unless told otherwise.", True)] = None
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -164,7 +140,7 @@ class UpdateIdentity(Request):
 
 
 @operation(Scope.WRITE)
-async def update_identity(ctx: Context, request: UpdateIdentity) -> Identity:
+async def update_identity(ctx: RequestContext, request: UpdateIdentity) -> Identity:
     signature = None if request.signature is None else sanitise_html(request.signature)
     identity = await ctx.store.change_identity(
         request.identity_id,
@@ -174,5 +150,21 @@ async def update_identity(ctx: Context, request: UpdateIdentity) -> Identity:
         is_default=request.is_default,
     )
     if identity is None:
-        raise NotFound(f"no identity {request.identity_id}; list_identities shows yours")
+        raise _no_identity(request.identity_id)
     return identity
+
+
+class DeleteIdentity(Request):
+    """Take an alias away from its inbox; what it has received stays there."""
+
+    identity_id: IdentityId
+
+
+@operation(Scope.ADMIN, destroys=True)
+async def delete_identity(ctx: RequestContext, request: DeleteIdentity) -> None:
+    if not await ctx.store.remove_identity(request.identity_id, ctx.visible):
+        raise _no_identity(request.identity_id)
+
+
+def _no_identity(identity_id: str) -> NotFound:
+    return NotFound(f"no identity {identity_id}; list_identities shows yours")

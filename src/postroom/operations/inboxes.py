@@ -1,4 +1,4 @@
-"""Addresses whose mail we keep."""
+"""Inboxes: create, list, rename and delete them."""
 
 from __future__ import annotations
 
@@ -8,55 +8,54 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound
-from postroom.mail.typed import parse_own_address
+from postroom.calls import request
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import address_rights, inbox_of, no_inbox
+from postroom.calls.operation import operation
+from postroom.calls.request import Accepts, Id, Paged, Request, Together, argument, not_both
+from postroom.errors import Conflict, Forbidden, InvalidInput
+from postroom.mail.addresses import canonical_address
+from postroom.mail.composing.typed_addresses import parse_own_address
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
 from postroom.model.page import Page
-from postroom.operations import forms
-from postroom.operations.context import Context
-from postroom.operations.operation import operation
-from postroom.operations.request import Accepts, Id, Paged, Request, Together, not_both
-from postroom.pipeline.discarding import discard_unused
+from postroom.pipeline.blobs import discard_unused
 
-Name = Annotated[str, Field(max_length=256, pattern=forms.LINE)]
+Name = Annotated[str, Field(max_length=256, pattern=request.LINE)]
 
 
 class CreateInbox(Request):
     """Create an inbox with its own e-mail address. Without arguments the address is random."""
 
     together: ClassVar[tuple[Together, ...]] = (not_both("place", "username", "address"),)
-    name: Annotated[
-        Name | None,
-        Field(description="The name shown as sender.", examples=["Support agent"]),
-    ] = None
+    name: Annotated[Name | None, argument("The name shown as sender.", "Support agent")] = None
     username: Annotated[
         str | None,
-        Field(
+        argument(
+            "The part before the @; the domain is ours.",
+            "orders",
             min_length=1,
             max_length=64,
-            pattern=forms.USERNAME,
-            description="The part before the @; the domain is ours.",
-            examples=["support"],
+            pattern=request.USERNAME,
         ),
     ] = None
     address: Annotated[
         str | None,
-        Field(
+        argument(
+            "The whole address instead, at a domain we serve.",
+            "orders@postroom.localhost",
             min_length=3,
             max_length=254,
-            description="The whole address instead, at a domain we serve.",
-            examples=["help@postroom.localhost"],
         ),
-        Accepts(forms.OWN_ADDRESS),
+        Accepts(request.OWN_ADDRESS),
     ] = None
     client_id: Annotated[
         str | None,
-        Field(
+        argument(
+            "Your own id: repeated, it gives the same inbox.",
+            "agent-7",
             min_length=1,
             max_length=256,
-            description="Your own id: repeated, it gives the same inbox.",
-            examples=["agent-7"],
         ),
     ] = None
 
@@ -68,8 +67,8 @@ class CreateInbox(Request):
 
 
 @operation(Scope.WRITE)
-async def create_inbox(ctx: Context, request: CreateInbox) -> Inbox:
-    if ctx.visible is not None:
+async def create_inbox(ctx: RequestContext, request: CreateInbox) -> Inbox:
+    if ctx.is_limited:
         raise Forbidden("a key that is limited to inboxes cannot create one; use another key")
     address = _address(ctx, request)
     inbox = Inbox(
@@ -81,10 +80,12 @@ async def create_inbox(ctx: Context, request: CreateInbox) -> Inbox:
     )
     body = request.model_dump(exclude={"client_id"}, exclude_none=True)
     payload = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()
-    return await ctx.store.add_inbox(inbox, client_id=request.client_id, payload=payload)
+    return await ctx.store.add_inbox(
+        inbox, client_id=request.client_id, payload=payload, rights=address_rights(ctx)
+    )
 
 
-def _address(ctx: Context, request: CreateInbox) -> str:
+def _address(ctx: RequestContext, request: CreateInbox) -> str:
     if request.address is None:
         username = request.username or ctx.new_id("agent").replace("_", "-")[:18]
         return f"{username}@{ctx.domains[0]}".lower()
@@ -97,7 +98,7 @@ def _address(ctx: Context, request: CreateInbox) -> str:
             f"address: we do not serve the domain {domain}; served are {', '.join(ctx.domains)} "
             "(setting POSTROOM_DOMAIN)"
         )
-    return address.lower()
+    return canonical_address(address)
 
 
 class ListInboxes(Paged):
@@ -105,12 +106,12 @@ class ListInboxes(Paged):
 
 
 @operation(Scope.READ)
-async def list_inboxes(ctx: Context, request: ListInboxes) -> Page[Inbox]:
+async def list_inboxes(ctx: RequestContext, request: ListInboxes) -> Page[Inbox]:
     found = await ctx.store.inboxes(ctx.visible, ctx.cursors.slice(request))
     return ctx.cursors.page(request, found)
 
 
-InboxId = Annotated[Id, Field(description="The inbox.", examples=["inb_7k2m9q"])]
+InboxId = Annotated[Id, argument("The inbox.", "inb_7k2m9q")]
 
 
 class GetInbox(Request):
@@ -120,32 +121,19 @@ class GetInbox(Request):
 
 
 @operation(Scope.READ)
-async def get_inbox(ctx: Context, request: GetInbox) -> Inbox:
+async def get_inbox(ctx: RequestContext, request: GetInbox) -> Inbox:
     return await inbox_of(ctx, request.inbox_id)
-
-
-async def inbox_of(ctx: Context, inbox_id: str) -> Inbox:
-    """The inbox, if it exists for the caller. Raises NotFound."""
-    inbox = await ctx.store.inbox(inbox_id, ctx.visible)
-    if inbox is None:
-        raise no_inbox(inbox_id)
-    return inbox
-
-
-def no_inbox(inbox_id: str) -> NotFound:
-    """What we say of an inbox that is not there, or not for this caller."""
-    return NotFound(f"no inbox {inbox_id}; list_inboxes shows those you may use")
 
 
 class RenameInbox(Request):
     """Change the name of an inbox; its address stays."""
 
     inbox_id: InboxId
-    name: Annotated[Name, Field(description="The new name.", examples=["Support agent"])]
+    name: Annotated[Name, argument("The new name.", "Support agent")]
 
 
 @operation(Scope.WRITE)
-async def rename_inbox(ctx: Context, request: RenameInbox) -> Inbox:
+async def rename_inbox(ctx: RequestContext, request: RenameInbox) -> Inbox:
     inbox = await ctx.store.rename_inbox(request.inbox_id, request.name, ctx.visible)
     if inbox is None:
         raise no_inbox(request.inbox_id)
@@ -156,11 +144,11 @@ class DeleteInbox(Request):
     """Delete an inbox for good. One that holds mail needs force."""
 
     inbox_id: InboxId
-    force: Annotated[bool, Field(description="Delete its mail with it.", examples=[True])] = False
+    force: Annotated[bool, argument("Delete its mail with it.", True)] = False
 
 
 @operation(Scope.ADMIN, destroys=True)
-async def delete_inbox(ctx: Context, request: DeleteInbox) -> None:
+async def delete_inbox(ctx: RequestContext, request: DeleteInbox) -> None:
     inbox = await inbox_of(ctx, request.inbox_id)
     if inbox.account_id is not None:
         raise Conflict(

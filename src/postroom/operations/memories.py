@@ -1,13 +1,27 @@
-"""What an agent knows: kept, read, changed, listed and forgotten."""
+"""Memories: add, read, change, list and delete them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from postroom.calls import request
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import operation
+from postroom.calls.request import (
+    Accepts,
+    Moment,
+    Paged,
+    Request,
+    Together,
+    argument,
+    as_number,
+    one_of,
+)
 from postroom.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from postroom.model.key import Scope
 from postroom.model.memory import (
@@ -20,24 +34,14 @@ from postroom.model.memory import (
     MemoryChange,
     MemoryQuery,
     MemoryRow,
+    RecalledMemory,
     cut_text,
 )
+from postroom.model.message import Message, Thread
 from postroom.model.page import Page
-from postroom.operations import forms
-from postroom.operations.context import Context
-from postroom.operations.operation import operation
-from postroom.operations.request import (
-    Accepts,
-    Moment,
-    Paged,
-    Request,
-    Together,
-    as_number,
-    one_of,
-)
 
 SHOWN_CHARS = 12_000
-"""How much of a text an answer shows unless more is asked for."""
+"""The default length of a text in a result."""
 
 HISTORY_SHOWN = 20
 _HISTORY_CHARS = 1_000
@@ -49,34 +53,27 @@ def _key(key: str) -> str:
     return key
 
 
-NamespaceName = Annotated[str, Field(min_length=1, max_length=128, pattern=forms.KEY)]
-Namespace = Annotated[
-    NamespaceName, Field(description="The namespace.", examples=[DEFAULT_NAMESPACE])
-]
+NamespaceName = Annotated[str, Field(min_length=1, max_length=128, pattern=request.KEY)]
+Namespace = Annotated[NamespaceName, argument("The namespace.", DEFAULT_NAMESPACE)]
 Key = Annotated[
     str,
-    Field(
+    argument(
+        "Its name in the namespace.",
+        "ana/invoices",
         min_length=1,
         max_length=256,
-        pattern=forms.KEY,
-        description="Its name in the namespace.",
-        examples=["ana/invoices"],
+        pattern=request.KEY,
     ),
     AfterValidator(_key),
     Accepts({"not": {"enum": sorted(RESERVED_KEYS)}}),
 ]
-Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=forms.NAME)]
+Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=request.NAME)]
 Tags = Annotated[list[Tag], Field(max_length=20)]
-Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=forms.NOT_BLANK)]
-TEXT = Field(
-    description="What to remember.", examples=["Ana wants invoices as PDF, before the 5th."]
-)
+Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=request.NOT_BLANK)]
+TEXT = argument("What to remember.", "Ana wants invoices as PDF, before the 5th.")
 Summary = Annotated[
-    Annotated[str, Field(max_length=200, pattern=forms.LINE)] | None,
-    Field(
-        description="It in a line; without: the beginning of the text.",
-        examples=["How Ana wants invoices"],
-    ),
+    Annotated[str, Field(max_length=200, pattern=request.LINE)] | None,
+    argument("It in a line; without: the beginning of the text.", "How Ana wants invoices"),
 ]
 
 
@@ -97,8 +94,8 @@ Expiry = Annotated[
 class MemoryLink(Request):
     """Where a memory comes from, or what it is about."""
 
-    type: Annotated[str, Field(min_length=1, max_length=64, pattern=forms.NAME)]
-    to: Annotated[str, Field(min_length=1, max_length=320, pattern=forms.NAME)]
+    type: Annotated[str, Field(min_length=1, max_length=64, pattern=request.NAME)]
+    to: Annotated[str, Field(min_length=1, max_length=320, pattern=request.NAME)]
     weight: Annotated[
         Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)] | None,
         BeforeValidator(as_number),
@@ -107,32 +104,37 @@ class MemoryLink(Request):
 
 Links = Annotated[
     Annotated[list[MemoryLink], Field(max_length=50)] | None,
-    Field(
-        description="Where it comes from or whom it is about: "
-        "to is a message, thread, address or memory key.",
-        examples=[[{"type": "about", "to": "ana@example.com"}]],
+    argument(
+        "Where it comes from or whom it is about: to is a message, thread, address or memory key.",
+        [{"type": "about", "to": "ana@example.com"}],
     ),
 ]
 
 
-def check_namespace(ctx: Context, namespace: str) -> None:
-    """Refuse to write where the caller may not look. Raises Forbidden."""
+def check_namespace(ctx: RequestContext, namespace: str) -> None:
+    """Refuse to write to a namespace that the caller may not see. Raises Forbidden."""
     if not sees(ctx, namespace):
         raise Forbidden(f"your key may not write to the namespace {namespace}; use one of its own")
 
 
-def check_expiry(ctx: Context, expires_at: datetime | None) -> None:
-    """Refuse to remember what would be forgotten at once. Raises InvalidInput."""
+def check_expiry(ctx: RequestContext, expires_at: datetime | None) -> None:
+    """Refuse an expiry in the past. Raises InvalidInput."""
     if expires_at is not None and expires_at <= ctx.clock():
-        problem = "is in the past; give a time to come, or never"
+        problem = "is in the past; give a future time, or never"
         raise InvalidInput(
             f"expires_at: {problem}", problems=[{"field": "expires_at", "problem": problem}]
         )
 
 
-def sees(ctx: Context, namespace: str) -> bool:
+def author_of(ctx: RequestContext) -> Author:
+    """The caller as the author of a memory."""
+    caller = ctx.caller
+    return Author(caller.is_owner, ctx.visible, caller.namespaces, caller.key_id)
+
+
+def sees(ctx: RequestContext, namespace: str) -> bool:
     """Whether a namespace exists for the caller."""
-    return ctx.caller.namespaces is None or namespace in ctx.caller.namespaces
+    return ctx.caller.namespaces.sees(namespace)
 
 
 class MemoryAdd(Request):
@@ -144,16 +146,14 @@ class MemoryAdd(Request):
     key: Key
     text: Annotated[Text, TEXT]
     summary: Summary = None
-    tags: Annotated[Tags | None, Field(description="Tags.", examples=[["billing"]])] = None
+    tags: Annotated[Tags | None, argument("Tags.", ["billing"])] = None
     links: Links = None
-    expires_at: Annotated[Expiry, Field(description="Forget it then.", examples=["2027-01-31"])] = (
-        None
-    )
+    expires_at: Annotated[Expiry, argument("Forget it then.", "2027-01-31")] = None
     namespace: Namespace = DEFAULT_NAMESPACE
 
 
 @operation(Scope.WRITE)
-async def memory_add(ctx: Context, request: MemoryAdd) -> Memory:
+async def memory_add(ctx: RequestContext, request: MemoryAdd) -> Memory:
     memory = await _write(ctx, request, vouches=False, is_new_allowed=True)
     similar = await ctx.store.similar_memories(memory, now=ctx.clock())
     return replace(memory, similar=similar)
@@ -173,15 +173,12 @@ class MemoryUpdate(Request):
     key: Key
     text: Annotated[Text | None, TEXT] = None
     summary: Summary = None
-    tags: Annotated[Tags | None, Field(description="All its tags.", examples=[["billing"]])] = None
+    tags: Annotated[Tags | None, argument("All its tags.", ["billing"])] = None
     links: Links = None
-    expires_at: Annotated[
-        Expiry, Field(description="Forget it then, or never.", examples=["never"])
-    ] = None
-    trust: Annotated[
-        Literal["user"] | None,
-        Field(description="Vouch for it: the owner only.", examples=["user"]),
-    ] = None
+    expires_at: Annotated[Expiry, argument("Forget it then, or never.", "never")] = None
+    trust: Annotated[Literal["user"] | None, argument("Vouch for it: the owner only.", "user")] = (
+        None
+    )
     namespace: Namespace = DEFAULT_NAMESPACE
 
     @model_validator(mode="after")
@@ -193,14 +190,14 @@ class MemoryUpdate(Request):
 
 
 @operation(Scope.WRITE)
-async def memory_update(ctx: Context, request: MemoryUpdate) -> Memory:
+async def memory_update(ctx: RequestContext, request: MemoryUpdate) -> Memory:
     if request.trust is not None and not ctx.caller.is_owner:
         raise Forbidden("only the owner can vouch for a memory; leave trust out")
     return await _write(ctx, request, vouches=request.trust is not None, is_new_allowed=False)
 
 
 async def _write(
-    ctx: Context, request: MemoryAdd | MemoryUpdate, *, vouches: bool, is_new_allowed: bool
+    ctx: RequestContext, request: MemoryAdd | MemoryUpdate, *, vouches: bool, is_new_allowed: bool
 ) -> Memory:
     check_namespace(ctx, request.namespace)
     size = len((request.text or "").encode())
@@ -218,7 +215,7 @@ async def _write(
         clears_expiry=request.expires_at == NEVER,
         vouches=vouches,
     )
-    author = Author(ctx.caller.is_owner, ctx.visible)
+    author = author_of(ctx)
     memory = await ctx.store.put_memory(
         change, author, now=ctx.clock(), is_new_allowed=is_new_allowed
     )
@@ -227,8 +224,8 @@ async def _write(
     return cut_text(memory, 0, SHOWN_CHARS)
 
 
-def _link(given: MemoryLink) -> Link:
-    return Link(given.type, given.to, given.weight)
+def _link(link: MemoryLink) -> Link:
+    return Link(link.type, link.to, link.weight)
 
 
 def _unknown(key: str, namespace: str) -> NotFound:
@@ -240,20 +237,13 @@ class MemoryGet(Request):
 
     key: Key
     namespace: Namespace = DEFAULT_NAMESPACE
-    include_history: Annotated[
-        bool, Field(description="Add its older versions.", examples=[True])
-    ] = False
-    max_chars: Annotated[
-        int, Field(ge=1, le=100_000, description="Cut the text here.", examples=[4000])
-    ] = SHOWN_CHARS
-    text_offset: Annotated[
-        int,
-        Field(ge=0, le=2**53, description="Read on from next_offset.", examples=[12000]),
-    ] = 0
+    include_history: Annotated[bool, argument("Add its older versions.", True)] = False
+    max_chars: Annotated[int, argument("Cut the text here.", 4000, ge=1, le=100_000)] = SHOWN_CHARS
+    text_offset: Annotated[int, argument("Read on from next_offset.", 12000, ge=0, le=2**53)] = 0
 
 
 @operation(Scope.READ)
-async def memory_get(ctx: Context, request: MemoryGet) -> Memory:
+async def memory_get(ctx: RequestContext, request: MemoryGet) -> Memory:
     memory = None
     if sees(ctx, request.namespace):
         memory = await ctx.store.memory(
@@ -278,9 +268,12 @@ class MemoryDelete(Request):
 
 
 @operation(Scope.WRITE, destroys=True)
-async def memory_delete(ctx: Context, request: MemoryDelete) -> ForgottenMemory:
+async def memory_delete(ctx: RequestContext, request: MemoryDelete) -> ForgottenMemory:
     check_namespace(ctx, request.namespace)
-    if not await ctx.store.remove_memory(request.namespace, request.key, now=ctx.clock()):
+    removed = await ctx.store.remove_memory(
+        request.namespace, request.key, now=ctx.clock(), by=ctx.caller.key_id
+    )
+    if not removed:
         raise _unknown(request.key, request.namespace)
     return ForgottenMemory(request.namespace, request.key)
 
@@ -288,24 +281,22 @@ async def memory_delete(ctx: Context, request: MemoryDelete) -> ForgottenMemory:
 class MemoryFilter(Paged):
     """The filters that lists and searches of memories share."""
 
-    tags: Annotated[Tags, Field(description="With all of these tags.", examples=[["billing"]])] = []
+    tags: Annotated[Tags, argument("With all of these tags.", ["billing"])] = []
     linked_to: Annotated[
         str | None,
-        Field(
+        argument(
+            "Linked to this message, thread, address or key.",
+            "ana@example.com",
             min_length=1,
             max_length=320,
-            pattern=forms.NAME,
-            description="Linked to this message, thread, address or key.",
-            examples=["ana@example.com"],
+            pattern=request.NAME,
         ),
     ] = None
-    since: Annotated[
-        Moment, Field(description="Changed from this time on.", examples=["2026-01-31"])
-    ] = None
+    since: Annotated[Moment, argument("Changed from this time on.", "2026-01-31")] = None
     namespace: Namespace = DEFAULT_NAMESPACE
 
-    def criteria(self, ctx: Context) -> MemoryQuery:
-        """What the store is asked. Raises InvalidInput on a forged or foreign cursor."""
+    def criteria(self, ctx: RequestContext) -> MemoryQuery:
+        """The query for the store. Raises InvalidInput on an invalid cursor."""
         return MemoryQuery(
             namespace=self.namespace,
             now=ctx.clock(),
@@ -321,13 +312,36 @@ class MemoryList(MemoryFilter):
 
 
 @operation(Scope.READ)
-async def memory_list(ctx: Context, request: MemoryList) -> Page[MemoryRow]:
+async def memory_list(ctx: RequestContext, request: MemoryList) -> Page[MemoryRow]:
     query = request.criteria(ctx)
     if not sees(ctx, request.namespace):
-        return nothing(query)
+        return empty_page(query)
     return ctx.cursors.page(request, await ctx.store.memories(query))
 
 
-def nothing(query: MemoryQuery) -> Page[Any]:
-    """What a namespace holds that does not exist for the caller."""
+def empty_page(query: MemoryQuery) -> Page[Any]:
+    """The page of a namespace that does not exist for the caller."""
     return Page((), 0, query.page.limit, query.page.offset)
+
+
+_MAX_RECALLED = 10
+
+
+async def memories_about(ctx: RequestContext, mail: Message | Thread) -> tuple[RecalledMemory, ...]:
+    """Memories about the participants of a message or thread, and memories made from it."""
+    if isinstance(mail, Message):
+        people: Iterable[str] = (line.address for line in mail.addresses)
+        ids = [mail.id, mail.thread_id]
+    else:
+        people = mail.participants
+        ids = [mail.id, *(message.id for message in mail.messages)]
+    inbox = await ctx.store.inbox(mail.inbox_id, ctx.visible)
+    own = inbox.address.lower() if inbox else ""
+    return await ctx.store.recall_about(
+        [address for address in people if address.lower() != own],
+        ids,
+        ctx.caller.namespaces,
+        visible=ctx.visible,
+        now=ctx.clock(),
+        limit=_MAX_RECALLED,
+    )

@@ -1,26 +1,235 @@
-"""Finding and reading messages."""
+"""Messages: list, search and read them."""
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from postroom.errors import NotFound, no_such
+from postroom.blocking import in_thread
+from postroom.calls import request
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import MessageId, message_of
+from postroom.calls.operation import operation
+from postroom.calls.request import (
+    Accepts,
+    LabelName,
+    MailboxName,
+    Moment,
+    OptionalId,
+    Paged,
+    Request,
+    Together,
+    argument,
+    check_kinds,
+    not_both,
+    one_of,
+)
+from postroom.errors import InvalidInput
+from postroom.mail.text.fold import fold
 from postroom.model.key import Scope
-from postroom.model.message import Message, MessageRow
+from postroom.model.message import Attachment, Header, Message, MessageRow
 from postroom.model.page import Page
-from postroom.operations.confidences import recall_beside
-from postroom.operations.context import Context
-from postroom.operations.id_kinds import READERS, refuse_other_kind
-from postroom.operations.message_filter import MessageFilter
-from postroom.operations.operation import operation
-from postroom.operations.questions import recall_mail
-from postroom.operations.reading import read_message
-from postroom.operations.request import Id, Request, Together, one_of
+from postroom.model.storage import MessageQuery
+from postroom.operations.memories import memories_about
+from postroom.operations.memory_search import recall_mail
 
-MessageId = Annotated[Id, Field(description="The message.", examples=["msg_4h8t2w"])]
+SOUGHT = Accepts({"pattern": request.SOUGHT})
+
+
+class MessageFilter(Paged):
+    """The filters that lists and searches share."""
+
+    together: ClassVar[tuple[Together, ...]] = (*Paged.together, not_both("text", "q", "query"))
+    inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
+    thread_id: Annotated[OptionalId, argument("Only this thread.", "thr_9d3f1x")] = None
+    q: Annotated[
+        str | None,
+        argument(
+            "Literal text, in any case: in subject, body, sender or attachment names.",
+            "invoice.pdf",
+            min_length=1,
+            max_length=256,
+        ),
+        SOUGHT,
+    ] = None
+    query: Annotated[
+        str | None, argument("The same as q.", "invoice", min_length=1, max_length=256), SOUGHT
+    ] = None
+    labels: Annotated[
+        list[LabelName], argument("With all of these labels.", ["Work"], max_length=50)
+    ] = []
+    sender: Annotated[
+        str | None,
+        argument(
+            "Sender: address, @domain, or a part of address or name.",
+            "@example.com",
+            alias="from",
+            min_length=1,
+            max_length=256,
+        ),
+        SOUGHT,
+    ] = None
+    recipient: Annotated[
+        str | None,
+        argument(
+            "The same for to, cc and bcc.",
+            "ana@example.com",
+            alias="to",
+            min_length=1,
+            max_length=256,
+        ),
+        SOUGHT,
+    ] = None
+    has_attachment: Annotated[bool | None, argument("With or without attachments.", True)] = None
+    after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None
+    before_date: Annotated[Moment, argument("Before this time.", "2026-02-28T12:00Z")] = None
+    mailbox: Annotated[
+        MailboxName | None,
+        argument("Only this mailbox; * is all. Default: all but Trash, Junk.", "Archive"),
+    ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _query_is_q(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("query") is None:
+            return data
+        given = [data[name] for name in ("q", "query") if data.get(name) not in (None, "")]
+        if given[1:] not in ([], given[:1]):
+            raise ValueError("q and query are the same argument; give one of them")
+        rest = {name: value for name, value in data.items() if name not in ("q", "query")}
+        return {**rest, "q": given[0] if given else ""}
+
+    def criteria(self, ctx: RequestContext) -> MessageQuery:
+        """The query for the store. Raises InvalidInput."""
+        check_kinds(inbox_id=self.inbox_id, thread_id=self.thread_id)
+        return MessageQuery(
+            visible=ctx.visible,
+            inbox_id=self.inbox_id,
+            thread_id=self.thread_id,
+            q=folded("q", self.q),
+            sender=folded("from", self.sender),
+            recipient=folded("to", self.recipient),
+            labels=tuple(self.labels),
+            has_attachment=self.has_attachment,
+            after=self.after_date,
+            before=self.before_date,
+            mailbox=self.mailbox,
+            page=ctx.cursors.slice(self),
+        )
+
+
+def folded(name: str, text: str | None) -> str | None:
+    """A folded text. Raises InvalidInput if it is empty after folding."""
+    if text is None:
+        return None
+    found = fold(text)
+    if not found:
+        raise InvalidInput(f"{name}: contains only white space")
+    return found
+
+
+if TYPE_CHECKING:
+    from postroom.mail.quoting.replies import Reply
+
+RESULT_CHARS = 80_000
+"""The size limit of one message: 20,000 tokens of 4 characters."""
+
+
+async def read_message(
+    ctx: RequestContext,
+    message: Message,
+    *,
+    include_attachments: bool,
+    include_html: bool,
+    include_headers: bool,
+    include_quoted: bool,
+    max_chars: int,
+    text_offset: int,
+) -> Message:
+    """Cut the texts of a message and add the parts that were requested."""
+    texts: dict[str, str | None] = {"new_text": None if text_offset else message.new_text}
+    extra: dict[str, Any] = {}
+    if include_quoted:
+        reply = await in_thread(_split, message.text)
+        texts |= {"quoted_text": reply.quoted_text, "signature": reply.signature}
+    if include_html or include_headers:
+        (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
+        if include_html:
+            texts["html"] = await in_thread(_sanitise, parsed.html) if parsed.html else ""
+        if include_headers:
+            extra["headers"] = tuple(Header(name, value) for name, value in parsed.headers)
+    read = replace(_cut(message, texts, max_chars, text_offset), **extra)
+    if include_attachments:
+        read = replace(read, attachments=await _with_content(ctx, read))
+    return read
+
+
+def _split(text: str) -> Reply:
+    from postroom.mail.quoting.replies import split_reply
+
+    return split_reply(text)
+
+
+def _sanitise(html: str) -> str:
+    from postroom.mail.html.html import sanitise_html
+
+    return sanitise_html(html)
+
+
+def _cut(
+    message: Message, texts: dict[str, str | None], max_chars: int, text_offset: int
+) -> Message:
+    total = len(message.text)
+    end = min(total, text_offset + max_chars)
+    short: dict[str, Any] = {name: text and text[:max_chars] for name, text in texts.items()}
+    is_cut = end < total or any(short[name] != text for name, text in texts.items())
+    is_part = is_cut or text_offset > 0
+    return replace(
+        message,
+        text=message.text[text_offset:end],
+        truncated=True if is_cut else None,
+        total_chars=total if is_part else None,
+        next_offset=end if end < total else None,
+        **short,
+    )
+
+
+async def _with_content(ctx: RequestContext, message: Message) -> tuple[Attachment, ...]:
+    room = RESULT_CHARS - _texts_size(message)
+    filled = []
+    for attachment in message.attachments:
+        needed = (attachment.size + 2) // 3 * 4
+        if needed > room:
+            filled.append(replace(attachment, content_omitted=True))
+            continue
+        room -= needed
+        content = b64encode(await ctx.blobs.read(attachment.sha256)).decode()
+        filled.append(replace(attachment, content=content))
+    return tuple(filled)
+
+
+def _texts_size(message: Message) -> int:
+    texts = (message.text, message.new_text, message.quoted_text, message.signature, message.html)
+    headers = sum(len(h.name) + len(h.value) for h in message.headers or ())
+    return headers + sum(len(text) for text in texts if text)
+
+
+def fair_cut(lengths: Sequence[int], budget: int) -> int:
+    """The length at which to cut each text so that all of them fit the budget.
+
+    Short texts stay complete; the rest of the budget is divided among the long ones.
+    """
+    left = budget
+    for seen, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - seen)
+        if length > share:
+            return share
+        left -= length
+    return max(lengths, default=0)
 
 
 class ListMessages(MessageFilter):
@@ -39,7 +248,7 @@ class ListMessages(MessageFilter):
 
 
 @operation(Scope.READ)
-async def list_messages(ctx: Context, request: ListMessages) -> Page[MessageRow]:
+async def list_messages(ctx: RequestContext, request: ListMessages) -> Page[MessageRow]:
     found = await ctx.store.messages(request.criteria(ctx))
     return ctx.cursors.page(request, found)
 
@@ -63,10 +272,9 @@ class SearchMessages(MessageFilter):
         ),
         Together("question", ("mode", "q", "query"), {"anyOf": [_EXACT, *_QUESTION]}),
     )
-    mode: Annotated[
-        Literal["exact", "hybrid"],
-        Field(description="hybrid ranks by meaning.", examples=["hybrid"]),
-    ] = "exact"
+    mode: Annotated[Literal["exact", "hybrid"], argument("hybrid ranks by meaning.", "hybrid")] = (
+        "exact"
+    )
 
     @model_validator(mode="after")
     def _something_to_look_for(self) -> Self:
@@ -84,7 +292,7 @@ class SearchMessages(MessageFilter):
 
 
 @operation(Scope.READ)
-async def search_messages(ctx: Context, request: SearchMessages) -> Page[MessageRow]:
+async def search_messages(ctx: RequestContext, request: SearchMessages) -> Page[MessageRow]:
     criteria = request.criteria(ctx)
     if request.mode == "exact":
         found = await ctx.store.messages(criteria)
@@ -93,46 +301,31 @@ async def search_messages(ctx: Context, request: SearchMessages) -> Page[Message
     return ctx.cursors.page(request, found)
 
 
-IncludeMemories = Annotated[bool, Field(description="Add memories of its people.", examples=[True])]
+IncludeMemories = Annotated[bool, argument("Add memories of its people.", True)]
 
 
 class GetMessage(Request):
     """Read one message: addresses, text, attachments as metadata. A long text comes in parts."""
 
     message_id: MessageId
-    include_attachments: Annotated[
-        bool, Field(description="Add contents as base64, if small.", examples=[True])
-    ] = False
-    include_html: Annotated[bool, Field(description="Add the sanitised HTML.", examples=[True])] = (
+    include_attachments: Annotated[bool, argument("Add contents as base64, if small.", True)] = (
         False
     )
-    include_headers: Annotated[
-        bool, Field(description="Add all headers in order.", examples=[True])
-    ] = False
-    include_quoted: Annotated[
-        bool, Field(description="Add quoted text and signature apart.", examples=[True])
-    ] = False
+    include_html: Annotated[bool, argument("Add the sanitised HTML.", True)] = False
+    include_headers: Annotated[bool, argument("Add all headers in order.", True)] = False
+    include_quoted: Annotated[bool, argument("Add quoted text and signature apart.", True)] = False
     include_memories: IncludeMemories = False
-    max_chars: Annotated[
-        int,
-        Field(ge=1, le=100_000, description="Cut each text here.", examples=[4000]),
-    ] = 12_000
+    max_chars: Annotated[int, argument("Cut each text here.", 4000, ge=1, le=100_000)] = 12_000
     text_offset: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=2**53,
-            description="Read text on from next_offset.",
-            examples=[12000],
-        ),
+        int, argument("Read text on from next_offset.", 12000, ge=0, le=2**53)
     ] = 0
 
 
 @operation(Scope.READ)
-async def get_message(ctx: Context, request: GetMessage) -> Message:
+async def get_message(ctx: RequestContext, request: GetMessage) -> Message:
     message = await message_of(ctx, request.message_id)
     if request.include_memories:
-        message = replace(message, memories=await recall_beside(ctx, message))
+        message = replace(message, memories=await memories_about(ctx, message))
     return await read_message(
         ctx,
         message,
@@ -143,17 +336,3 @@ async def get_message(ctx: Context, request: GetMessage) -> Message:
         max_chars=request.max_chars,
         text_offset=request.text_offset,
     )
-
-
-async def message_of(ctx: Context, message_id: str) -> Message:
-    """The message, if it exists for the caller.
-
-    Raises:
-        InvalidInput: the id is one of another kind.
-        NotFound: there is no such message.
-    """
-    refuse_other_kind(message_id, "msg", READERS)
-    message = await ctx.store.message(message_id, ctx.visible)
-    if message is None:
-        raise NotFound(no_such("message", message_id))
-    return message

@@ -1,22 +1,26 @@
-"""Mail on its way out: looked at, hurried, stopped."""
+"""The outbox: list, retry, cancel, pause and resume."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field
-
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import MessageId, message_of
+from postroom.calls.operation import operation
+from postroom.calls.request import Paged, Request, argument
 from postroom.errors import Forbidden
 from postroom.model.key import Scope
 from postroom.model.message import Message
-from postroom.model.outbox import OutboxEntry, OutboxQuery, OutboxState
-from postroom.model.page import Page
-from postroom.model.sending import PAUSED, Sent, overall_status
-from postroom.operations.context import Context
-from postroom.operations.messages import MessageId, message_of
-from postroom.operations.operation import operation
-from postroom.operations.request import Paged, Request
+from postroom.model.sending import (
+    PAUSED,
+    OutboxEntry,
+    OutboxPage,
+    OutboxQuery,
+    OutboxState,
+    Sent,
+    overall_status,
+)
 
 
 class ListOutbox(Paged):
@@ -24,14 +28,23 @@ class ListOutbox(Paged):
 
     status: Annotated[
         Literal["queued", "scheduled", "sent", "failed", "bounced", "unknown", "captured"] | None,
-        Field(description="Only with this status.", examples=["unknown"]),
+        argument("Only with this status.", "unknown"),
     ] = None
 
 
 @operation(Scope.READ)
-async def list_outbox(ctx: Context, request: ListOutbox) -> Page[OutboxEntry]:
+async def list_outbox(ctx: RequestContext, request: ListOutbox) -> OutboxPage[OutboxEntry]:
     query = OutboxQuery(ctx.visible, request.status, ctx.cursors.slice(request))
-    return ctx.cursors.page(request, await ctx.store.outbox(query))
+    page = ctx.cursors.page(request, await ctx.store.outbox(query))
+    is_paused = (await ctx.store.outbox_state()).is_paused
+    return OutboxPage(
+        page.results,
+        page.total,
+        page.limit,
+        page.offset,
+        next_cursor=page.next_cursor,
+        is_paused=is_paused,
+    )
 
 
 class RetryMessage(Request):
@@ -41,7 +54,7 @@ class RetryMessage(Request):
 
 
 @operation(Scope.SEND)
-async def retry_message(ctx: Context, request: RetryMessage) -> Sent:
+async def retry_message(ctx: RequestContext, request: RetryMessage) -> Sent:
     await ctx.store.retry_mail(request.message_id, ctx.visible, ctx.clock())
     sent = sent_of(await message_of(ctx, request.message_id))
     is_held = (await ctx.store.outbox_state()).is_paused
@@ -55,13 +68,13 @@ class CancelMessage(Request):
 
 
 @operation(Scope.SEND)
-async def cancel_message(ctx: Context, request: CancelMessage) -> Sent:
+async def cancel_message(ctx: RequestContext, request: CancelMessage) -> Sent:
     await ctx.store.cancel_mail(request.message_id, ctx.visible, ctx.clock())
     return sent_of(await message_of(ctx, request.message_id))
 
 
 def sent_of(message: Message) -> Sent:
-    """What became of a sent message so far."""
+    """The outcome of a sent message so far."""
     recipients = message.recipients or ()
     return Sent(message.id, message.thread_id, overall_status(recipients), recipients)
 
@@ -71,7 +84,7 @@ class PauseOutbox(Request):
 
 
 @operation(Scope.ADMIN)
-async def pause_outbox(ctx: Context, request: PauseOutbox) -> OutboxState:
+async def pause_outbox(ctx: RequestContext, request: PauseOutbox) -> OutboxState:
     _refuse_if_limited(ctx)
     return await ctx.store.pause_outbox(paused=True)
 
@@ -81,11 +94,11 @@ class ResumeOutbox(Request):
 
 
 @operation(Scope.ADMIN)
-async def resume_outbox(ctx: Context, request: ResumeOutbox) -> OutboxState:
+async def resume_outbox(ctx: RequestContext, request: ResumeOutbox) -> OutboxState:
     _refuse_if_limited(ctx)
     return await ctx.store.pause_outbox(paused=False)
 
 
-def _refuse_if_limited(ctx: Context) -> None:
-    if ctx.visible is not None:
-        raise Forbidden("a key that is limited to inboxes cannot pause the outbox of all")
+def _refuse_if_limited(ctx: RequestContext) -> None:
+    if ctx.is_limited:
+        raise Forbidden("a key that is limited to inboxes cannot pause the outbox")

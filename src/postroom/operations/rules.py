@@ -1,36 +1,165 @@
-"""Rules: made, listed, changed, planned, applied and undone."""
+"""Rules: create, list, change, plan, apply and undo them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from postroom.errors import Conflict, Forbidden, NotFound
-from postroom.model.inbox import Visible
-from postroom.model.key import Scope
-from postroom.model.memory import DEFAULT_NAMESPACE
-from postroom.model.message import ActionResult
-from postroom.model.page import Page, Slice
-from postroom.model.rule import DryRunPlan, Plan, Rule
-from postroom.operations.context import Context
-from postroom.operations.inboxes import inbox_of
-from postroom.operations.memories import MemoryAdd, check_namespace
-from postroom.operations.operation import operation
-from postroom.operations.planning import keep_plan, shown_plan
-from postroom.operations.request import (
+from postroom.blocking import in_thread
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import inbox_of
+from postroom.calls.operation import operation
+from postroom.calls.request import (
     Id,
     Limit,
     Offset,
     Paged,
     Request,
     Together,
+    argument,
     one_of,
     parse_request,
 )
-from postroom.pipeline.ruling import definition_of
-from postroom.rules.definition import Definition
+from postroom.errors import Conflict, Forbidden, NotFound, no_such
+from postroom.mail.reports.auto_generated import read_head
+from postroom.model.inbox import Inbox, Visible
+from postroom.model.key import Scope
+from postroom.model.message import ActionResult
+from postroom.model.page import Page, Slice
+from postroom.model.rule import Act, DryRunPlan, Facts, Plan, PlanItem, Rule, shown_act
+from postroom.model.view import Only, only
+from postroom.operations.memories import MemoryAdd
+from postroom.pipeline.apply_rules import definition_of
+from postroom.rules.candidate_queries import queries_for
+from postroom.rules.definition import Action, Definition
+from postroom.rules.planning import PlanDraft, consider
+from postroom.rules.rights import Rights, lacking, recorded_authority, rights_for, rights_to_undo
+
+PLAN_LIFETIME = timedelta(hours=24)
+_AT_ONCE = 500
+_AT_ONCE_WITH_TEXT = 100
+_HEAD_BYTES = 65_536
+
+
+async def draft_plan(ctx: RequestContext, rule: Definition, inboxes: Visible) -> PlanDraft:
+    """Plan a rule over the mail of these inboxes."""
+    now = ctx.clock()
+    draft = PlanDraft(replies_per_inbox=ctx.limits.automatic_replies_per_inbox)
+    fields = {test.field for test in rule.tests()}
+    with_text = "text" in fields
+    with_files = bool(fields & {"attachment.name", "attachment.type"})
+    numbers = await ctx.store.candidates(queries_for(rule, inboxes, now))
+    step = _AT_ONCE_WITH_TEXT if with_text else _AT_ONCE
+    for first in range(0, len(numbers), step):
+        batch = await ctx.store.facts(
+            numbers[first : first + step], with_text=with_text, with_files=with_files
+        )
+        unread = await in_thread(consider, rule, batch, now, draft)
+        if unread:
+            await in_thread(consider, rule, await _with_heads(ctx, unread), now, draft)
+    draft.items.sort(key=lambda item: item.date, reverse=True)
+    return draft
+
+
+async def _with_heads(ctx: RequestContext, messages: Sequence[Facts]) -> list[Facts]:
+    raws = await asyncio.gather(*(ctx.blobs.read(m.raw, size=_HEAD_BYTES) for m in messages))
+    heads = await in_thread(lambda: [read_head(raw, ctx.limits, ctx.rule_key) for raw in raws])
+    return [replace(m, head=head) for m, head in zip(messages, heads, strict=True)]
+
+
+async def create_plan(
+    ctx: RequestContext, rule: Definition, inboxes: Visible, rule_id: str | None
+) -> Plan:
+    """Plan a rule and store the plan for 24 hours."""
+    draft = await draft_plan(ctx, rule, inboxes)
+    now = ctx.clock().replace(microsecond=0)
+    plan = Plan(
+        id=ctx.new_id("pln"),
+        rule_id=rule_id,
+        name=rule.name,
+        created_at=now,
+        expires_at=now + PLAN_LIFETIME,
+        state="open",
+        total=draft.total,
+        kept=len(draft.items),
+        actions_by_type=dict(sorted(draft.counts.items())),
+        warnings=tuple(draft.warnings(rule)),
+        max_messages=rule.safety.max_messages,
+        can_undo=rule.safety.undo,
+        inboxes=inboxes,
+    )
+    await ctx.store.save_plan(plan, draft.items)
+    return plan
+
+
+def shown_plan(plan: Plan, page: Page[PlanItem]) -> DryRunPlan:
+    """A plan with one page of its messages."""
+    return DryRunPlan(
+        plan_id=plan.id,
+        rule_id=plan.rule_id,
+        created_at=plan.created_at,
+        expires_at=plan.expires_at,
+        total_matches=plan.total,
+        actions_by_type=plan.actions_by_type,
+        warnings=plan.warnings,
+        matched_messages=tuple(_shown_item(item) for item in page.results),
+        count=len(page.results),
+        total=page.total,
+        total_count=page.total,
+        limit=page.limit,
+        offset=page.offset,
+        has_more=page.has_more,
+        next_cursor=page.next_cursor,
+    )
+
+
+_SHOWN_SUBJECT = 250
+_MAX_REASONS = 10
+
+
+def _shown_item(item: PlanItem) -> dict[str, object]:
+    return {
+        "message_id": item.message_id,
+        "subject": item.subject[:_SHOWN_SUBJECT],
+        "from": item.sender,
+        "date": item.date,
+        "actions": [shown_act(act) for act in item.actions],
+        "why": list(item.why[:_MAX_REASONS]),
+    }
+
+
+async def check_actions(
+    ctx: RequestContext,
+    actions: Iterable[Action | Act],
+    needed: Callable[[Action | Act], Rights] = rights_for,
+) -> None:
+    """Check that the caller may do these actions.
+
+    Raises:
+        Forbidden: the caller lacks a scope or a namespace.
+        NotFound: a webhook does not exist for the caller.
+    """
+    for action in actions:
+        rights = needed(action)
+        if missing := lacking(ctx.caller, rights):
+            raise Forbidden(f"a rule with {action.type} {missing}")
+        if rights.webhook and not await ctx.store.has_webhook(rights.webhook, ctx.visible):
+            raise NotFound(f"webhook: {no_such('webhook', rights.webhook)}")
+
+
+def check_values(ctx: RequestContext, actions: Iterable[Action]) -> None:
+    """Check the values of actions. Raises InvalidInput."""
+    for action in actions:
+        if action.type == "webhook" and not action.value.startswith("whk_"):
+            ctx.poster.check(action.value)
+        if action.type == "remember":
+            parse_request(MemoryAdd, {"key": action.key, "text": action.value})
+
 
 EXAMPLE = (
     "name: Invoices\n"
@@ -43,11 +172,8 @@ LANGUAGE = (
     "with equals contains matches regex in greater_than less_than exists. Actions: apply_label "
     "remove_label move mark_read mark_unread flag unflag archive delete forward reply webhook stop."
 )
-RuleId = Annotated[Id, Field(description="The rule.", examples=["rul_6c1k8d"])]
-PlanId = Annotated[Id, Field(description="The plan.", examples=["pln_5r2x7h"])]
-
-_NEEDS = {"forward": Scope.SEND, "reply": Scope.SEND, "webhook": Scope.ADMIN}
-"""What a key must be allowed itself before a rule of its does it."""
+RuleId = Annotated[Id, argument("The rule.", "rul_6c1k8d")]
+PlanId = Annotated[Id, argument("The plan.", "pln_5r2x7h")]
 
 
 class CreateRule(Request):
@@ -56,24 +182,20 @@ class CreateRule(Request):
     dry_run=false saves it instead, for new mail; apply_rule_plan carries a plan out.
     """
 
-    rule_yaml: Annotated[
-        str,
-        Field(min_length=1, max_length=65_536, description=LANGUAGE, examples=[EXAMPLE]),
-    ]
-    dry_run: Annotated[bool, Field(description="Only plan it; save nothing.", examples=[False])] = (
-        True
-    )
+    rule_yaml: Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
+    dry_run: Annotated[bool, argument("Only plan it; save nothing.", False)] = True
 
 
 @operation(Scope.WRITE)
-async def create_rule(ctx: Context, request: CreateRule) -> Rule | DryRunPlan:
-    from postroom.rules.reading import parse_rule
+async def create_rule(ctx: RequestContext, request: CreateRule) -> Rule | DryRunPlan:
+    from postroom.rules.parser import parse_rule
 
     definition = parse_rule(request.rule_yaml)
-    _check_actions(ctx, definition)
+    await check_actions(ctx, definition.then)
+    check_values(ctx, definition.then)
     inboxes = await _inboxes(ctx, definition)
     if request.dry_run:
-        plan = await keep_plan(ctx, definition, inboxes, None)
+        plan = await create_plan(ctx, definition, inboxes, None)
         return await _first_page(ctx, plan.id, limit=50, offset=0)
     now = ctx.clock().replace(microsecond=0)
     rule = Rule(
@@ -85,45 +207,44 @@ async def create_rule(ctx: Context, request: CreateRule) -> Rule | DryRunPlan:
         yaml=request.rule_yaml,
         created_at=now,
         updated_at=now,
-        inboxes=None if inboxes is None else tuple(sorted(inboxes)),
+        inboxes=inboxes,
+        authority=recorded_authority(ctx.caller),
     )
-    return await ctx.store.add_rule(rule)
+    return await ctx.store.add_rule(rule, ctx.visible)
 
 
-def _check_actions(ctx: Context, definition: Definition) -> None:
-    """Refuse what the caller may not do, and what cannot be done here."""
-    _check_scopes(ctx, (action.type for action in definition.then))
-    for action in definition.then:
-        if action.type == "webhook" and not action.value.startswith("whk_"):
-            ctx.poster.check(action.value)
-        if action.type == "remember":
-            check_namespace(ctx, DEFAULT_NAMESPACE)
-            parse_request(MemoryAdd, {"key": action.key, "text": action.value})
-
-
-def _check_scopes(ctx: Context, types: Iterable[str]) -> None:
-    for kind in types:
-        needed = _NEEDS.get(kind)
-        if needed is not None and needed not in ctx.caller.scopes:
-            raise Forbidden(f"a rule with {kind} needs a key with the scope {needed}")
-
-
-async def _inboxes(ctx: Context, definition: Definition) -> Visible:
-    """The inboxes that a rule is for: those it names, else all that the caller may see."""
+async def _inboxes(ctx: RequestContext, definition: Definition) -> Visible:
+    """The inboxes of a rule: those it names, or all that the caller may see."""
     if definition.inbox is not None:
-        return frozenset({(await inbox_of(ctx, definition.inbox)).id})
+        return only((await inbox_of(ctx, definition.inbox)).id)
     if definition.account is None:
-        return ctx.visible
-    after, found = 0, set[str]()
-    while True:
-        page = await ctx.store.inboxes(ctx.visible, Slice(limit=100, offset=after))
-        found |= {inbox.id for inbox in page.rows if inbox.account_id == definition.account}
-        after += len(page.rows)
-        if not page.rows or after >= page.total:
-            break
+        return await _visible_inboxes(ctx)
+    found = [i.id for i in await _every_inbox(ctx) if i.account_id == definition.account]
     if not found:
         raise NotFound(f"rule_yaml: there is no account {definition.account}")
-    return frozenset(found)
+    return Only(tuple(sorted(found)))
+
+
+async def _visible_inboxes(ctx: RequestContext) -> Visible:
+    """The inboxes that the caller may see. Raises Forbidden if there are none."""
+    if not ctx.is_limited:
+        return ctx.visible
+    found = [inbox.id for inbox in await _every_inbox(ctx)]
+    if not found:
+        raise Forbidden(
+            "this key may see no inbox, so the rule would match nothing; create the rule with a "
+            "key that may see its inboxes"
+        )
+    return Only(tuple(sorted(found)))
+
+
+async def _every_inbox(ctx: RequestContext) -> list[Inbox]:
+    found: list[Inbox] = []
+    while True:
+        page = await ctx.store.inboxes(ctx.visible, Slice(limit=100, offset=len(found)))
+        found += page.rows
+        if not page.rows or len(found) >= page.total:
+            return found
 
 
 class RunRulePlan(Request):
@@ -138,13 +259,13 @@ class RunRulePlan(Request):
 
 
 @operation(Scope.READ)
-async def run_rule_plan(ctx: Context, request: RunRulePlan) -> DryRunPlan:
+async def run_rule_plan(ctx: RequestContext, request: RunRulePlan) -> DryRunPlan:
     rule = await ctx.store.rule(request.rule_id, ctx.visible)
     definition = definition_of(rule.yaml)
     if isinstance(definition, str):
         raise Conflict(f"{rule.id}: {definition}")
-    inboxes = None if rule.inboxes is None else frozenset(rule.inboxes)
-    plan = await keep_plan(ctx, definition, inboxes, rule.id)
+    await check_actions(ctx, definition.then)
+    plan = await create_plan(ctx, definition, rule.inboxes, rule.id)
     return await _first_page(ctx, plan.id, limit=request.limit, offset=request.offset)
 
 
@@ -155,14 +276,14 @@ class GetRulePlan(Paged):
 
 
 @operation(Scope.READ)
-async def get_rule_plan(ctx: Context, request: GetRulePlan) -> DryRunPlan:
+async def get_rule_plan(ctx: RequestContext, request: GetRulePlan) -> DryRunPlan:
     plan, found = await ctx.store.plan_items(
         request.plan_id, ctx.visible, ctx.cursors.slice(request)
     )
     return shown_plan(plan, ctx.cursors.page(request, found))
 
 
-async def _first_page(ctx: Context, plan_id: str, *, limit: int, offset: int) -> DryRunPlan:
+async def _first_page(ctx: RequestContext, plan_id: str, *, limit: int, offset: int) -> DryRunPlan:
     return await get_rule_plan(ctx, GetRulePlan(plan_id=plan_id, limit=limit, offset=offset))
 
 
@@ -173,11 +294,10 @@ class ApplyRulePlan(Request):
 
 
 @operation(Scope.WRITE, destroys=True)
-async def apply_rule_plan(ctx: Context, request: ApplyRulePlan) -> ActionResult:
-    plan = await _plan(ctx, request.plan_id)
-    _check_scopes(ctx, plan.actions_by_type)
+async def apply_rule_plan(ctx: RequestContext, request: ApplyRulePlan) -> ActionResult:
+    await check_actions(ctx, await ctx.store.plan_acts(request.plan_id, ctx.visible))
     return await ctx.store.apply_plan(
-        plan.id, ctx.visible, actor=ctx.caller.key_id, now=ctx.clock()
+        request.plan_id, ctx.caller, authority=recorded_authority(ctx.caller), now=ctx.clock()
     )
 
 
@@ -188,14 +308,12 @@ class UndoRulePlan(Request):
 
 
 @operation(Scope.WRITE)
-async def undo_rule_plan(ctx: Context, request: UndoRulePlan) -> ActionResult:
+async def undo_rule_plan(ctx: RequestContext, request: UndoRulePlan) -> ActionResult:
+    acts = await ctx.store.plan_acts(request.plan_id, ctx.visible)
+    await check_actions(ctx, acts, rights_to_undo)
     return await ctx.store.undo_plan(
         request.plan_id, ctx.visible, actor=ctx.caller.key_id, now=ctx.clock()
     )
-
-
-async def _plan(ctx: Context, plan_id: str) -> Plan:
-    return await ctx.store.plan(plan_id, ctx.visible)
 
 
 class ListRules(Paged):
@@ -203,7 +321,7 @@ class ListRules(Paged):
 
 
 @operation(Scope.READ)
-async def list_rules(ctx: Context, request: ListRules) -> Page[Rule]:
+async def list_rules(ctx: RequestContext, request: ListRules) -> Page[Rule]:
     found = await ctx.store.rules(ctx.visible, ctx.cursors.slice(request))
     return ctx.cursors.page(request, found)
 
@@ -215,7 +333,7 @@ class GetRule(Request):
 
 
 @operation(Scope.READ)
-async def get_rule(ctx: Context, request: GetRule) -> Rule:
+async def get_rule(ctx: RequestContext, request: GetRule) -> Rule:
     return await ctx.store.rule(request.rule_id, ctx.visible)
 
 
@@ -226,10 +344,8 @@ class UpdateRule(Request):
         one_of("change", "enabled", "position", may_be_empty=True),
     )
     rule_id: RuleId
-    enabled: Annotated[bool | None, Field(description="Whether it runs.", examples=[False])] = None
-    position: Annotated[
-        int | None, Field(ge=1, le=1000, description="Its place; 1 runs first.", examples=[1])
-    ] = None
+    enabled: Annotated[bool | None, argument("Whether it runs.", False)] = None
+    position: Annotated[int | None, argument("Its place; 1 runs first.", 1, ge=1, le=1000)] = None
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -239,19 +355,30 @@ class UpdateRule(Request):
 
 
 @operation(Scope.WRITE)
-async def update_rule(ctx: Context, request: UpdateRule) -> Rule:
-    if request.enabled:
+async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
+    is_only_switched_off = request.enabled is False and request.position is None
+    if not is_only_switched_off:
         rule = await ctx.store.rule(request.rule_id, ctx.visible)
+        _refuse_without_inboxes(rule)
         definition = definition_of(rule.yaml)
         if isinstance(definition, Definition):
-            _check_scopes(ctx, (action.type for action in definition.then))
+            await check_actions(ctx, definition.then)
     return await ctx.store.change_rule(
         request.rule_id,
         ctx.visible,
         enabled=request.enabled,
         position=request.position,
+        authority=None if is_only_switched_off else recorded_authority(ctx.caller),
         now=ctx.clock(),
     )
+
+
+def _refuse_without_inboxes(rule: Rule) -> None:
+    if isinstance(rule.inboxes, Only) and rule.inboxes.is_empty:
+        raise Conflict(
+            f"{rule.id} has no inbox, so it would match nothing; delete it, and create it again "
+            "with a key that may see its inboxes"
+        )
 
 
 class DeleteRule(Request):
@@ -261,5 +388,5 @@ class DeleteRule(Request):
 
 
 @operation(Scope.WRITE, destroys=True)
-async def delete_rule(ctx: Context, request: DeleteRule) -> Rule:
+async def delete_rule(ctx: RequestContext, request: DeleteRule) -> Rule:
     return await ctx.store.remove_rule(request.rule_id, ctx.visible)

@@ -1,4 +1,4 @@
-"""Sending: three names and a reply, one way out."""
+"""Sending: send, reply and forward."""
 
 from __future__ import annotations
 
@@ -6,51 +6,49 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from postroom.mail.compose import parse_address_list
+from postroom.calls import request
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import MessageId, message_of
+from postroom.calls.operation import operation
+from postroom.calls.request import (
+    Accepts,
+    OptionalId,
+    Request,
+    Together,
+    argument,
+    not_both,
+    one_of,
+)
+from postroom.errors import about_mail
+from postroom.mail.composing.compose import parse_address_list
 from postroom.model.key import Scope
 from postroom.model.sending import Sent
-from postroom.operations import forms
-from postroom.operations.answering import forward_letter, reply_recipients
-from postroom.operations.context import Context
-from postroom.operations.enclosures import Enclosures
 from postroom.operations.inboxes import InboxId
-from postroom.operations.letters import Letter
-from postroom.operations.loops import refuse_loop
-from postroom.operations.messages import MessageId, message_of
-from postroom.operations.operation import operation
-from postroom.operations.posting import Sending, send_once
-from postroom.operations.request import Accepts, OptionalId, Request, Together, not_both, one_of
+from postroom.sending.attachment_inputs import AttachmentInputs
+from postroom.sending.outgoing_mail import OutgoingMail
+from postroom.sending.replies import forward_mail_of, refuse_loop, reply_recipients
+from postroom.sending.submission import Sending, send_once
 
 Subject = Annotated[
-    str,
-    Field(max_length=998, description="The subject.", examples=["Hello"]),
-    Accepts({"pattern": forms.LINE}),
+    str, argument("The subject.", "Hello", max_length=998), Accepts({"pattern": request.LINE})
 ]
 Body = Annotated[str, Field(max_length=5_000_000)]
 InReplyTo = Annotated[
     str | None,
-    Field(
-        max_length=998,
-        description="The message this answers: its id or Message-ID.",
-        examples=["msg_4h8t2w"],
-    ),
-    Accepts({"pattern": forms.MESSAGE_ID_OR_NONE, "maxLength": None}),
+    argument("The message this answers: its id or Message-ID.", "msg_4h8t2w", max_length=998),
+    Accepts({"pattern": request.MESSAGE_ID_OR_NONE, "maxLength": None}),
 ]
-InThread = Annotated[
-    OptionalId, Field(description="Reply in this thread.", examples=["thr_9d3f1x"])
-]
+InThread = Annotated[OptionalId, argument("Reply in this thread.", "thr_9d3f1x")]
 NOT_BOTH = not_both("answered", "in_reply_to", "thread_id")
 
 
 def _as_list(value: object) -> object:
-    """Accept one text with commas where a list is wanted."""
+    """Accept a text with commas instead of a list."""
     return [value] if isinstance(value, str) else value
 
 
 Addresses = Annotated[
-    list[Annotated[str, Accepts(forms.MAILBOX)]],
-    BeforeValidator(_as_list),
-    Field(max_length=500),
+    list[Annotated[str, Accepts(request.MAILBOX)]], BeforeValidator(_as_list), Field(max_length=500)
 ]
 
 
@@ -60,43 +58,45 @@ class SendEmail(Sending):
     inbox_id: Annotated[InboxId, Field(description="The inbox to send from.")]
     recipient: Annotated[
         str,
-        Field(
+        argument(
+            "The address, or several with commas.",
+            "ana@example.com",
             min_length=1,
             max_length=20_000,
-            description="The address, or several with commas.",
-            examples=["ana@example.com"],
         ),
     ]
     subject: Subject
-    body: Annotated[Body, Field(description="The text.", examples=["Hi Ana, thanks!"])]
+    body: Annotated[Body, argument("The text.", "Hi Ana, thanks!")]
     thread_id: InThread = None
 
 
 @operation(Scope.SEND)
-async def send_email(ctx: Context, request: SendEmail) -> Sent:
-    return await send_once(ctx, request, _plain_letter)
+async def send_email(ctx: RequestContext, request: SendEmail) -> Sent:
+    return await send_once(ctx, request, _plain_mail)
 
 
 class SendEmailWithAttachments(SendEmail):
     """Send a plain-text mail with attachments; with thread_id it replies in that thread."""
 
-    attachments: Annotated[Enclosures, Field(min_length=1)]
+    attachments: Annotated[AttachmentInputs, Field(min_length=1)]
 
 
 @operation(Scope.SEND)
-async def send_email_with_attachments(ctx: Context, request: SendEmailWithAttachments) -> Sent:
-    return await send_once(ctx, request, _plain_letter)
+async def send_email_with_attachments(
+    ctx: RequestContext, request: SendEmailWithAttachments
+) -> Sent:
+    return await send_once(ctx, request, _plain_mail)
 
 
-async def _plain_letter(_: Context, request: SendEmail) -> Letter:
+async def _plain_mail(_: RequestContext, request: SendEmail) -> OutgoingMail:
     files = request.attachments if isinstance(request, SendEmailWithAttachments) else []
-    return Letter(
+    return OutgoingMail(
         inbox_id=request.inbox_id,
         to=list(parse_address_list(request.recipient, field="recipient")),
         subject=request.subject,
         text=request.body,
         thread_id=request.thread_id,
-        enclosures=files,
+        attachments_in=files,
     )
 
 
@@ -108,33 +108,23 @@ class Composed(Request):
         one_of("body", "body_text", "body_html", may_be_empty=True),
         NOT_BOTH,
     )
-    to: Annotated[Addresses, Field(description="Recipients.", examples=[["ana@example.com"]])]
+    to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])]
     subject: Subject
-    body_text: Annotated[
-        Body | None, Field(description="The text.", examples=["Hi Ana, thanks!"])
-    ] = None
-    body_html: Annotated[
-        Body | None, Field(description="The HTML version.", examples=["<p>Hi Ana, thanks!</p>"])
-    ] = None
-    cc: Annotated[Addresses, Field(description="Copies to.", examples=[["bo@example.com"]])] = []
-    bcc: Annotated[
-        Addresses, Field(description="Hidden copies to.", examples=[["cy@example.com"]])
-    ] = []
+    body_text: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
+    body_html: Annotated[Body | None, argument("The HTML version.", "<p>Hi Ana, thanks!</p>")] = (
+        None
+    )
+    cc: Annotated[Addresses, argument("Copies to.", ["bo@example.com"])] = []
+    bcc: Annotated[Addresses, argument("Hidden copies to.", ["cy@example.com"])] = []
     in_reply_to: InReplyTo = None
-    attachments: Enclosures = []
+    attachments: AttachmentInputs = []
     inbox_id: Annotated[
-        OptionalId,
-        Field(description="The inbox to send from, if there are several.", examples=["inb_7k2m9q"]),
+        OptionalId, argument("The inbox to send from, if there are several.", "inb_7k2m9q")
     ] = None
     sender: Annotated[
         str | None,
-        Field(
-            alias="from",
-            max_length=320,
-            description="Or its address.",
-            examples=["support@postroom.localhost"],
-        ),
-        Accepts(forms.MAILBOX_OR_NONE),
+        argument("Or its address.", "support@postroom.localhost", alias="from", max_length=320),
+        Accepts(request.MAILBOX_OR_NONE),
     ] = None
     thread_id: InThread = None
 
@@ -152,13 +142,13 @@ class SendMessage(Composed, Sending):
 
 
 @operation(Scope.SEND)
-async def send_message(ctx: Context, request: SendMessage) -> Sent:
-    return await send_once(ctx, request, letter_of)
+async def send_message(ctx: RequestContext, request: SendMessage) -> Sent:
+    return await send_once(ctx, request, outgoing_mail_of)
 
 
-async def letter_of(_: Context, request: Composed) -> Letter:
-    """The letter that somebody asks us to send."""
-    return Letter(
+async def outgoing_mail_of(_: RequestContext, request: Composed) -> OutgoingMail:
+    """The outgoing mail of a request."""
+    return OutgoingMail(
         inbox_id=request.inbox_id,
         sender=request.sender,
         to=_addresses("to", request.to),
@@ -169,7 +159,7 @@ async def letter_of(_: Context, request: Composed) -> Letter:
         html=request.body_html,
         in_reply_to=request.in_reply_to,
         thread_id=request.thread_id,
-        enclosures=list(request.attachments),
+        attachments_in=list(request.attachments),
     )
 
 
@@ -185,30 +175,29 @@ class ReplyToMessage(Sending):
     """Reply to a message: recipients, subject and thread follow from it."""
 
     message_id: MessageId
-    body_text: Annotated[Body, Field(description="The text.", examples=["Thanks, got it."])]
-    body_html: Annotated[
-        Body | None, Field(description="The HTML version.", examples=["<p>Thanks, got it.</p>"])
-    ] = None
-    reply_all: Annotated[
-        bool, Field(description="To everyone who got it too.", examples=[True])
-    ] = False
-    attachments: Enclosures = []
-    automatic: Annotated[
-        bool, Field(description="No person wrote it: never answers machines.", examples=[True])
-    ] = False
+    body_text: Annotated[Body, argument("The text.", "Thanks, got it.")]
+    body_html: Annotated[Body | None, argument("The HTML version.", "<p>Thanks, got it.</p>")] = (
+        None
+    )
+    reply_all: Annotated[bool, argument("To everyone who got it too.", True)] = False
+    attachments: AttachmentInputs = []
+    automatic: Annotated[bool, argument("No person wrote it: never answers machines.", True)] = (
+        False
+    )
 
 
 @operation(Scope.SEND)
-async def reply_to_message(ctx: Context, request: ReplyToMessage) -> Sent:
-    return await send_once(ctx, request, _reply)
+async def reply_to_message(ctx: RequestContext, request: ReplyToMessage) -> Sent:
+    with about_mail():
+        return await send_once(ctx, request, _reply)
 
 
-async def _reply(ctx: Context, request: ReplyToMessage) -> Letter:
+async def _reply(ctx: RequestContext, request: ReplyToMessage) -> OutgoingMail:
     parent = await message_of(ctx, request.message_id)
     if request.automatic:
         await refuse_loop(ctx, parent)
     to, cc = await reply_recipients(ctx, parent, reply_all=request.reply_all)
-    return Letter(
+    return OutgoingMail(
         inbox_id=parent.inbox_id,
         to=to,
         cc=cc,
@@ -216,7 +205,7 @@ async def _reply(ctx: Context, request: ReplyToMessage) -> Letter:
         text=request.body_text,
         html=request.body_html,
         in_reply_to=parent.id,
-        enclosures=list(request.attachments),
+        attachments_in=list(request.attachments),
         is_automatic=request.automatic,
     )
 
@@ -225,20 +214,16 @@ class ForwardMessage(Sending):
     """Forward a message with its attachments to someone else."""
 
     message_id: MessageId
-    to: Annotated[
-        Addresses,
-        Field(min_length=1, description="Recipients.", examples=[["ana@example.com"]]),
-    ]
-    body_text: Annotated[
-        Body, Field(description="What to say above it.", examples=["See below."])
-    ] = ""
+    to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"], min_length=1)]
+    body_text: Annotated[Body, argument("What to say above it.", "See below.")] = ""
 
 
 @operation(Scope.SEND)
-async def forward_message(ctx: Context, request: ForwardMessage) -> Sent:
-    return await send_once(ctx, request, _forward)
+async def forward_message(ctx: RequestContext, request: ForwardMessage) -> Sent:
+    with about_mail():
+        return await send_once(ctx, request, _forward)
 
 
-async def _forward(ctx: Context, request: ForwardMessage) -> Letter:
+async def _forward(ctx: RequestContext, request: ForwardMessage) -> OutgoingMail:
     original = await message_of(ctx, request.message_id)
-    return forward_letter(original, request.body_text, _addresses("to", request.to))
+    return forward_mail_of(original, request.body_text, _addresses("to", request.to))

@@ -1,22 +1,23 @@
-"""Programs that want to be told: named, listed, renewed, forgotten."""
+"""Webhooks: create, list, renew and delete them; their deliveries."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Annotated
 
-from pydantic import Field
-
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import inbox_of
+from postroom.calls.operation import operation
+from postroom.calls.request import Accepts, Id, Paged, Request, argument
+from postroom.errors import Forbidden
+from postroom.model.event import Webhook, WebhookDelivery, new_webhook_secret
 from postroom.model.key import Scope
-from postroom.model.page import Page
-from postroom.model.webhook import Webhook, WebhookDelivery, new_webhook_secret
-from postroom.operations.context import Context
+from postroom.model.page import Page, Slice
+from postroom.model.view import view_of
 from postroom.operations.events import EventName
-from postroom.operations.inboxes import inbox_of
-from postroom.operations.operation import operation
-from postroom.operations.request import Accepts, Id, Paged, Request
+from postroom.rules.rights import authority_of
 
-WebhookId = Annotated[Id, Field(description="The webhook.", examples=["whk_2f7j4s"])]
+WebhookId = Annotated[Id, argument("The webhook.", "whk_2f7j4s")]
 
 
 class CreateWebhook(Request):
@@ -24,51 +25,48 @@ class CreateWebhook(Request):
 
     url: Annotated[
         str,
-        Field(
-            min_length=8,
-            max_length=2000,
-            description="Where to tell it.",
-            examples=["https://example.com/hook"],
-        ),
+        argument("Where to tell it.", "https://example.com/hook", min_length=8, max_length=2000),
         Accepts({"pattern": r"^https?://[A-Za-z0-9.-]+\.[a-z]{2,20}(?:[/?#][!-\[\]-~]*)?$"}),
     ]
     types: Annotated[
         list[EventName],
-        Field(
-            max_length=20,
-            description="Only these types; without: all.",
-            examples=[["message.received"]],
-        ),
+        argument("Only these types; without: all.", ["message.received"], max_length=20),
     ] = []
     inboxes: Annotated[
         list[Id] | None,
-        Field(
-            min_length=1,
-            max_length=1000,
-            description="Only these inboxes; without: all.",
-            examples=[["inb_7k2m9q"]],
+        argument(
+            "Only these inboxes; without: all.", ["inb_7k2m9q"], min_length=1, max_length=1000
         ),
     ] = None
 
 
 @operation(Scope.ADMIN)
-async def create_webhook(ctx: Context, request: CreateWebhook) -> Webhook:
+async def create_webhook(ctx: RequestContext, request: CreateWebhook) -> Webhook:
     ctx.poster.check(request.url)
-    inboxes = request.inboxes
-    if inboxes is None and ctx.visible is not None:
-        inboxes = sorted(ctx.visible)
-    for inbox_id in inboxes or ():
+    for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
+    if request.inboxes is None:
+        await _refuse_without_inboxes(ctx)
+    inboxes = ctx.visible if request.inboxes is None else view_of(request.inboxes)
     webhook = Webhook(
         id=ctx.new_id("whk"),
         url=request.url,
         types=tuple(dict.fromkeys(request.types)),
-        inboxes=None if inboxes is None else tuple(dict.fromkeys(inboxes)),
+        inboxes=inboxes,
         created_at=ctx.clock().replace(microsecond=0),
         secret=new_webhook_secret(),
+        made_by=authority_of(ctx.caller),
     )
     await ctx.store.add_webhook(webhook)
     return webhook
+
+
+async def _refuse_without_inboxes(ctx: RequestContext) -> None:
+    if ctx.is_limited and not (await ctx.store.inboxes(ctx.visible, Slice(limit=1))).total:
+        raise Forbidden(
+            "this key may see no inbox, so the webhook would get no events; create the webhook "
+            "with a key that may see its inboxes"
+        )
 
 
 class ListWebhooks(Paged):
@@ -76,7 +74,7 @@ class ListWebhooks(Paged):
 
 
 @operation(Scope.ADMIN)
-async def list_webhooks(ctx: Context, request: ListWebhooks) -> Page[Webhook]:
+async def list_webhooks(ctx: RequestContext, request: ListWebhooks) -> Page[Webhook]:
     found = await ctx.store.webhooks(ctx.visible, ctx.cursors.slice(request))
     return ctx.cursors.page(request, found)
 
@@ -88,7 +86,7 @@ class DeleteWebhook(Request):
 
 
 @operation(Scope.ADMIN, destroys=True)
-async def delete_webhook(ctx: Context, request: DeleteWebhook) -> None:
+async def delete_webhook(ctx: RequestContext, request: DeleteWebhook) -> None:
     await ctx.store.remove_webhook(request.webhook_id, ctx.visible)
 
 
@@ -99,7 +97,7 @@ class RenewWebhook(Request):
 
 
 @operation(Scope.ADMIN)
-async def renew_webhook(ctx: Context, request: RenewWebhook) -> Webhook:
+async def renew_webhook(ctx: RequestContext, request: RenewWebhook) -> Webhook:
     secret = new_webhook_secret()
     webhook = await ctx.store.renew_webhook(request.webhook_id, secret, ctx.visible, ctx.clock())
     return replace(webhook, secret=secret)
@@ -112,7 +110,7 @@ class ListDeliveries(Paged):
 
 
 @operation(Scope.ADMIN)
-async def list_deliveries(ctx: Context, request: ListDeliveries) -> Page[WebhookDelivery]:
+async def list_deliveries(ctx: RequestContext, request: ListDeliveries) -> Page[WebhookDelivery]:
     found = await ctx.store.webhook_deliveries(
         request.webhook_id, ctx.visible, ctx.cursors.slice(request)
     )
@@ -123,11 +121,11 @@ class Redeliver(Request):
     """Tell a webhook once more of something."""
 
     webhook_id: WebhookId
-    delivery_id: Annotated[Id, Field(description="The delivery.", examples=["dlv_9w3b7m"])]
+    delivery_id: Annotated[Id, argument("The delivery.", "dlv_9w3b7m")]
 
 
 @operation(Scope.ADMIN)
-async def redeliver(ctx: Context, request: Redeliver) -> WebhookDelivery:
+async def redeliver(ctx: RequestContext, request: Redeliver) -> WebhookDelivery:
     return await ctx.store.redeliver(
         request.webhook_id, request.delivery_id, ctx.visible, ctx.clock()
     )

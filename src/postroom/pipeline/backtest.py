@@ -1,17 +1,18 @@
-"""Rules tried on mail in files: nothing is stored, nothing is changed."""
+"""Back-test: rules run on mail in files, without storing anything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 
 from postroom.blocking import in_thread
 from postroom.mail.message import ParsedMessage
-from postroom.model.facts import State
-from postroom.pipeline.parsing import Parser
-from postroom.pipeline.receive import effective_date, searchable
-from postroom.pipeline.ruling import Arriving, facts_of
-from postroom.pipeline.sources import SourceMail, Unreadable
+from postroom.model.rule import State
+from postroom.pipeline.apply_rules import ArrivalFacts, facts_of
+from postroom.pipeline.ingest import effective_date, searchable
+from postroom.pipeline.parser import Parser
+from postroom.pipeline.transfer.mail_files import SourceMail, Unreadable
 from postroom.rules.backtest import BackTest
 
 _AT_ONCE = 200
@@ -20,7 +21,7 @@ _AT_ONCE = 200
 async def back_test(
     test: BackTest, mails: Iterable[SourceMail | Unreadable], parser: Parser, now: datetime
 ) -> list[Unreadable]:
-    """Try the rules on each mail as if it had just arrived; what could not be read is returned."""
+    """Run the rules on each mail as if it had just arrived; returns what could not be read."""
     iterator, refused = iter(mails), list[Unreadable]()
     while batch := await in_thread(_next_batch, iterator):
         refused += [mail for mail in batch if isinstance(mail, Unreadable)]
@@ -30,8 +31,9 @@ async def back_test(
     return refused
 
 
-def _next_batch(mails: Iterable[SourceMail | Unreadable]) -> list[SourceMail | Unreadable]:
-    return [mail for mail, _ in zip(mails, range(_AT_ONCE), strict=False)]
+def _next_batch(mails: Iterator[SourceMail | Unreadable]) -> list[SourceMail | Unreadable]:
+    """The next mails; `zip` with a range would consume one more than it returns."""
+    return list(islice(mails, _AT_ONCE))
 
 
 def _look_at_all(
@@ -40,5 +42,5 @@ def _look_at_all(
     for mail, parsed in pairs:
         date = effective_date(parsed.date, now)
         state = State((), mail.flags, (mail.mailbox,))
-        arriving = Arriving(mail.place, "", date, state, searchable(parsed))
+        arriving = ArrivalFacts(mail.place, "", date, state, searchable(parsed))
         test.look_at(mail.place, facts_of(parsed, arriving), now)

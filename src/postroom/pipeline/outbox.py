@@ -1,4 +1,4 @@
-"""Mail goes out: due messages are claimed, handed over to the relay, and settled."""
+"""The outbox worker: claims mail that is due, hands it to a sender, records the outcome."""
 
 from __future__ import annotations
 
@@ -12,57 +12,96 @@ from datetime import datetime, timedelta
 
 from postroom.errors import MailError
 from postroom.model.message import Recipient
-from postroom.model.outbox import GIVE_UP_AFTER, WAYS, Claimed, OutboxJob, Outcome, Way
-from postroom.pipeline.account_senders import AccountSenders, NoLogin
-from postroom.pipeline.addressing import inboxes_for
-from postroom.pipeline.counts import HAPPENED
-from postroom.pipeline.house import House
-from postroom.pipeline.receive import Arrival, put_away
-from postroom.pipeline.routing import route_all
-from postroom.pipeline.untaken import Untaken
-from postroom.ports.sender import Sender
+from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
+from postroom.pipeline.counters import HAPPENED
+from postroom.pipeline.heartbeats import is_without_relay
+from postroom.pipeline.ingest import (
+    Arrival,
+    arrived_messages,
+    parse_mails,
+    restore_blobs,
+    write_blobs,
+)
+from postroom.pipeline.routing import AccountSenders, NoLogin, inboxes_for, route_all
+from postroom.pipeline.services import Services
+from postroom.ports.provider import Sender
 
 log = logging.getLogger(__name__)
 
+NO_LOGIN_WAIT = timedelta(seconds=10)
+"""When a mail is tried again that was claimed by a process without the login for it."""
+
+MAX_WAIT_S = 60.0
+NO_RELAY = "no running process has a relay; start one with POSTROOM_RELAY_URL, or cancel the mail"
+NO_LOGIN = "no running process has a password or token for {0}; run: postroom account login {0}"
+
+
+@dataclass(eq=False)
+class Undeliverable:
+    """Records why mail waits that no process can send, and bounces it after 48 hours.
+
+    Each method returns the number of bounced recipients by message.
+    """
+
+    services: Services
+    _next_check: float = 0.0
+
+    async def defer(self, job: OutboxJob) -> Mapping[str, int]:
+        """Leave a mail to processes that have the login of its account."""
+        now, why = self.services.clock(), NO_LOGIN.format(job.account_id)
+        return await self.services.store.defer_mail(job, why, now=now, next_at=now + NO_LOGIN_WAIT)
+
+    async def check(self) -> Mapping[str, int]:
+        """Check, once in a while, the mail that waits for a relay while no process has one."""
+        now = asyncio.get_running_loop().time()
+        if now < self._next_check:
+            return {}
+        self._next_check = now + MAX_WAIT_S
+        try:
+            if await is_without_relay(self.services):
+                return await self.services.store.defer_unrelayed(NO_RELAY, self.services.clock())
+        except MailError as error:
+            log.warning("outbox.failed", extra={"error": str(error)})
+        return {}
+
+
 LEASE = timedelta(seconds=30)
 RENEW_S = 10.0
-LOOK_AGAIN_S = 60.0
-"""However long there is nothing to do: clocks are set, and machines sleep."""
+"""How often claims are renewed."""
 
 FIRST_WAIT = timedelta(minutes=1)
 LONGEST_WAIT = timedelta(hours=4)
-CLAIM_AGAIN_S = 1.0
-LONGEST_CLAIM_AGAIN_S = 10.0
-SETTLE_AGAIN_S = 1.0
+CLAIM_RETRY_S = 1.0
+LONGEST_CLAIM_RETRY_S = 10.0
+SETTLE_RETRY_S = 1.0
 GRACE_S = 1.5
-"""How long a mail that is being handed over may take when we are asked to stop."""
+"""How long a hand-over may take after the worker was told to stop."""
 
 
 def wait_after(attempts: int) -> timedelta:
-    """How long to wait after so many attempts: a minute, then twice as long each time."""
+    """The wait after so many attempts: a minute, then twice as long each time."""
     return min(FIRST_WAIT * (1 << min(attempts, 16)), LONGEST_WAIT)
 
 
-def claim_again_s(failures: int) -> float:
-    """How long to wait after so many claims failed in a row: a full disk stays full for a while."""
-    return min(CLAIM_AGAIN_S * (1 << min(failures - 1, 16)), LONGEST_CLAIM_AGAIN_S)
+def claim_retry_s(failures: int) -> float:
+    """The wait after so many claims failed in a row, for example because the disk is full."""
+    return min(CLAIM_RETRY_S * (1 << min(failures - 1, 16)), LONGEST_CLAIM_RETRY_S)
 
 
 class ClaimLost(MailError):
-    """Somebody else has taken a message over because we seemed to be gone."""
+    """Another worker has claimed the message because our lease expired."""
 
 
 @dataclass(eq=False)
 class Outbox:
-    """One worker: it hands over several mails at once and renews its claims while it does.
+    """The outbox worker: hands over several mails at once and renews its claims meanwhile.
 
-    Each way out has as many places of its own, so that a relay that hangs holds up only its own.
-    Several processes may run one; a message is claimed by one of them. Without a sender it takes
-    nothing that needs the relay: another process may have one. One that *only relays* leaves the
-    rest to those.
+    Each route has its own limit, so that a slow relay delays only its own mail. Several processes
+    may run a worker; each message is claimed by one. Without a sender it claims nothing that needs
+    the relay; one that *only relays* claims nothing else.
     """
 
-    house: House
+    services: Services
     sender: Sender | None
     only_relays: bool = False
     at_once: int = 8
@@ -70,26 +109,26 @@ class Outbox:
     _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
     _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
     _accounts: AccountSenders = field(init=False)
-    _untaken: Untaken = field(init=False)
+    _undeliverable: Undeliverable = field(init=False)
     _failures: int = 0
 
     def __post_init__(self) -> None:
-        self._accounts = AccountSenders(self.house)
-        self._untaken = Untaken(self.house)
+        self._accounts = AccountSenders(self.services)
+        self._undeliverable = Undeliverable(self.services)
 
     async def run(self) -> None:
-        """Work until cancelled; what is being handed over then gets a moment to end."""
-        holder = self.house.new_id("proc")
+        """Send mail until cancelled; a hand-over in progress gets a moment to finish."""
+        holder = self.services.new_id("proc")
         renewing = asyncio.create_task(self._renew())
         try:
             while True:
-                rung = self.house.store.bell.rung("outbox")
+                position = self.services.store.notifier.position("outbox")
                 if self.sender is None:
-                    self._gave_up(await self._untaken.look())
+                    self._count_bounced(await self._undeliverable.check())
                 if await self._start_due(holder):
-                    await self._something_to_do(rung)
+                    await self._wait_for_work(position)
                 else:
-                    await asyncio.sleep(claim_again_s(self._failures))
+                    await asyncio.sleep(claim_retry_s(self._failures))
         finally:
             await self._stop()
             renewing.cancel()
@@ -98,35 +137,35 @@ class Outbox:
                 await self.sender.close()
 
     async def finish(self, within_s: float) -> None:
-        """Wait until nothing is due and nothing is being handed over, but no longer than told."""
+        """Wait until nothing is due and nothing is in progress, within a limit."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while await self._is_busy():
-                    rung = self.house.store.bell.rung("outbox")
-                    await self._something_to_do(rung)
+                    position = self.services.store.notifier.position("outbox")
+                    await self._wait_for_work(position)
 
     async def _is_busy(self) -> bool:
-        async with self._claiming:  # what is being claimed is neither due nor begun
+        async with self._claiming:  # a mail that is being claimed is neither due nor active
             return bool(self._active) or await self._is_due()
 
     async def _is_due(self) -> bool:
-        next_at = await self.house.store.next_mail_at(self._ways())
-        return next_at is not None and next_at <= self.house.clock()
+        next_at = await self.services.store.next_mail_at(self._transports())
+        return next_at is not None and next_at <= self.services.clock()
 
-    def _ways(self) -> tuple[Way, ...]:
+    def _transports(self) -> tuple[Transport, ...]:
         if self.only_relays:
             return ("relay",)
         if self.sender is None:
-            return ("house", "account")
-        return WAYS
+            return ("local", "account")
+        return TRANSPORTS
 
-    def _free(self) -> dict[Way, int]:
-        """How many more mails can be begun, by each way that has room."""
-        taken = Counter(job.way for job in self._active.values())
-        return {w: self.at_once - taken[w] for w in self._ways() if taken[w] < self.at_once}
+    def _free(self) -> dict[Transport, int]:
+        """How many more mails can be started, for each route that is not full."""
+        active = Counter(job.transport for job in self._active.values())
+        return {t: self.at_once - active[t] for t in self._transports() if active[t] < self.at_once}
 
     async def _start_due(self, holder: str) -> bool:
-        """Begin with what is due; False if it cannot be claimed now, which is told once."""
+        """Start what is due; False if claiming failed, which is logged once."""
         free = self._free()
         if not free:
             return True
@@ -140,56 +179,56 @@ class Outbox:
                 self._failures += 1
                 return False
             except asyncio.CancelledError:
-                await self._give_back(claim)
+                await self._release_claimed(claim)
                 raise
             self._failures = 0
             for message_id, recipients in claimed.lost.items():
                 self._count("outbox_unknown", recipients, message_id)
             for job in claimed.jobs:
-                task = asyncio.create_task(self._do(job))
+                task = asyncio.create_task(self._process(job))
                 self._active[task] = job
                 task.add_done_callback(self._active.pop)
             return True
 
-    async def _claim(self, holder: str, free: Mapping[Way, int]) -> Claimed:
-        now = self.house.clock()
-        return await self.house.store.claim_mail(
+    async def _claim(self, holder: str, free: Mapping[Transport, int]) -> Claimed:
+        now = self.services.clock()
+        return await self.services.store.claim_mail(
             holder,
             now=now,
             until=now + self.lease,
             free=free,
-            most_per_domain=self.house.limits.domain_sends_per_hour,
+            max_per_domain=self.services.limits.domain_sends_per_hour,
             active=list(self._active.values()),
         )
 
-    async def _give_back(self, claim: asyncio.Task[Claimed]) -> None:
-        """We are to stop, and what is claimed at this moment is not to wait for its lease."""
+    async def _release_claimed(self, claim: asyncio.Task[Claimed]) -> None:
+        """Release what was claimed while we were told to stop."""
         with suppress(MailError):
             for job in (await claim).jobs:
-                await self.house.store.release_mail(job)
+                await self.services.store.release_mail(job)
 
-    async def _something_to_do(self, rung: int) -> None:
-        """Return when the bell rings, a mail is done, or the next is due."""
-        bell = asyncio.ensure_future(self.house.store.bell.wait("outbox", rung))
+    async def _wait_for_work(self, position: int) -> None:
+        """Return on a notification, when a mail is done, or when the next is due."""
+        notifier = asyncio.ensure_future(self.services.store.notifier.wait("outbox", position))
         try:
             await asyncio.wait(
-                [bell, *self._active],
+                [notifier, *self._active],
                 timeout=await self._until_next(),
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
-            bell.cancel()
+            notifier.cancel()
 
     async def _until_next(self) -> float:
         free = self._free()
         try:
-            next_at = await self.house.store.next_mail_at(free) if free else None
+            next_at = await self.services.store.next_mail_at(free) if free else None
         except MailError:
-            return LOOK_AGAIN_S
+            return MAX_WAIT_S
         if next_at is None:
-            return LOOK_AGAIN_S
-        ahead = (next_at - self.house.clock()).total_seconds()
-        return min(max(ahead, 0.05 if not self._active else 1.0), LOOK_AGAIN_S)
+            return MAX_WAIT_S
+        ahead = (next_at - self.services.clock()).total_seconds()
+        return min(max(ahead, 0.05 if not self._active else 1.0), MAX_WAIT_S)
 
     async def _renew(self) -> None:
         while True:
@@ -197,7 +236,7 @@ class Outbox:
             if self._active:
                 try:
                     jobs = list(self._active.values())
-                    await self.house.store.renew_mail(jobs, self.house.clock() + self.lease)
+                    await self.services.store.renew_mail(jobs, self.services.clock() + self.lease)
                 except MailError as error:
                     log.warning("outbox.failed", extra={"error": str(error)})
 
@@ -208,38 +247,38 @@ class Outbox:
             task.cancel()
         await asyncio.gather(*self._active, return_exceptions=True)
 
-    async def _do(self, job: OutboxJob) -> None:
+    async def _process(self, job: OutboxJob) -> None:
         try:
             if job.is_scheduled:
                 await self._deliver_scheduled(job)
             else:
-                await self._take_out(job)
+                await self._send(job)
         except asyncio.CancelledError:
-            await self.house.store.release_mail(job)
+            await self.services.store.release_mail(job)
             raise
         except ClaimLost:
-            self.house.counts.failed("outbox_claims_lost", {"message_id": job.message_id})
-        except Exception as error:  # noqa: BLE001 - it is tried again, and the log says why
-            about = {"message_id": job.message_id}
-            self.house.counts.failed("outbox_errors", about, cause=error)
+            self.services.counts.failed("outbox_claims_lost", {"message_id": job.message_id})
+        except Exception as error:  # noqa: BLE001 - logged, and tried again
+            context = {"message_id": job.message_id}
+            self.services.counts.failed("outbox_errors", context, cause=error)
             await self._defer(job, str(error) if isinstance(error, MailError) else "see the log")
 
-    async def _take_out(self, job: OutboxJob) -> None:
-        """By the provider of the account it is from, or by the relay."""
-        way = self._accounts.of(job.account_id) if job.account_id else nullcontext(self.sender)
+    async def _send(self, job: OutboxJob) -> None:
+        """Send by the provider of the account, or by the relay."""
+        lease = self._accounts.of(job.account_id) if job.account_id else nullcontext(self.sender)
         try:
-            async with way as sender:
+            async with lease as sender:
                 if sender is None:
-                    await self._defer(job, "its account is gone")
+                    await self._defer(job, "its account was removed")
                 else:
                     await self._hand_over(job, sender)
         except NoLogin:
-            self._gave_up(await self._untaken.leave(job))
+            self._count_bounced(await self._undeliverable.defer(job))
 
     async def _defer(self, job: OutboxJob, detail: str) -> None:
-        """Try again later what was not handed over; the rest is left for whoever comes after us."""
+        """Defer recipients that were not handed over; others are settled by the next worker."""
         try:
-            if await self.house.store.begin_handing_over(job, ()):
+            if await self.services.store.begin_transmission(job, ()):
                 outcomes = dict.fromkeys(job.envelope.recipients, Outcome("deferred", detail))
                 await self._settle(job, outcomes)
         except MailError as error:
@@ -247,73 +286,74 @@ class Outbox:
 
     async def _hand_over(self, job: OutboxJob, sender: Sender) -> None:
         async def accepted(addresses: Sequence[str]) -> None:
-            if not await self.house.store.begin_handing_over(job, addresses):
+            if not await self.services.store.begin_transmission(job, addresses):
                 raise ClaimLost(f"{job.message_id} was taken over by another worker")
 
-        raw = await self.house.blobs.read(job.raw)
+        raw = await self.services.blobs.read(job.raw)
         outcomes = await sender.hand_over(job.envelope, raw, accepted)
         await self._settle(job, outcomes)
-        told: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
-        for verdict, count in told.items():
+        verdicts: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
+        for verdict, count in verdicts.items():
             self._count(f"outbox_{verdict}", count, job.message_id)
-        log.info("message.handed_over", extra={"message_id": job.message_id, **told})
+        log.info("message.handed_over", extra={"message_id": job.message_id, **verdicts})
 
-    def _gave_up(self, recipients: Mapping[str, int]) -> None:
+    def _count_bounced(self, recipients: Mapping[str, int]) -> None:
         for message_id, count in recipients.items():
             self._count("outbox_bounced", count, message_id)
 
     def _count(self, name: str, count: int, message_id: str) -> None:
         if name in HAPPENED:
-            self.house.counts.add(name, count)
+            self.services.counts.add(name, count)
         elif count:
-            about = {"message_id": message_id, "recipients": count}
-            self.house.counts.failed(name, about, count=count)
+            context = {"message_id": message_id, "recipients": count}
+            self.services.counts.failed(name, context, count=count)
 
     async def _settle(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:
-        """Write down what we know, however long there is no room or no database.
+        """Store the outcome, and retry while the database is unavailable.
 
-        The mail is still ours meanwhile: nobody hands it over again.
+        Our claim is renewed meanwhile, so no other worker sends the mail again.
         """
-        now = self.house.clock()
+        now = self.services.clock()
         tried_since = job.tried_since if job.attempts else None
         recipients = {
             address: settled(address, outcome, tried_since, now)
             for address, outcome in outcomes.items()
         }
-        told_s = max((outcome.retry_after for outcome in outcomes.values()), default=0)
-        next_at = now + max(wait_after(job.attempts), timedelta(seconds=told_s))
-        given_up = sum(recipient.status == "bounced" for recipient in recipients.values())
-        is_said = False
+        retry_after_s = max((outcome.retry_after for outcome in outcomes.values()), default=0)
+        next_at = now + max(wait_after(job.attempts), timedelta(seconds=retry_after_s))
+        bounced = sum(recipient.status == "bounced" for recipient in recipients.values())
+        is_logged = False
         while True:
             try:
-                await self.house.store.settle_mail(job, recipients, now=now, next_at=next_at)
+                await self.services.store.settle_mail(job, recipients, now=now, next_at=next_at)
             except MailError as error:
-                if not is_said:
-                    about = {"message_id": job.message_id, "error": str(error)}
-                    self.house.counts.failed("outbox_unsettled", about)
-                is_said = True
-                await asyncio.sleep(SETTLE_AGAIN_S)
+                if not is_logged:
+                    context = {"message_id": job.message_id, "error": str(error)}
+                    self.services.counts.failed("outbox_unsettled", context)
+                is_logged = True
+                await asyncio.sleep(SETTLE_RETRY_S)
             else:
                 break
-        self._count("outbox_bounced", given_up, job.message_id)
+        self._count("outbox_bounced", bounced, job.message_id)
 
     async def _deliver_scheduled(self, job: OutboxJob) -> None:
-        house = self.house
-        local = await inboxes_for(house, job.envelope.recipients)
-        raw = await house.blobs.read(job.raw)
-        (parsed,) = await house.parser.parse([raw])
+        services = self.services
+        local = await inboxes_for(services, job.envelope.recipients)
+        raw = await services.blobs.read(job.raw)
         inboxes = dict.fromkeys(inbox.id for inbox in local.values())
-        arrivals = [(Arrival(raw, inbox_id), parsed) for inbox_id in inboxes]
-        recipients = await route_all(house, job.envelope.recipients, local, job.account_id)
-        async with put_away(house, arrivals) as copies:
-            if not await house.store.deliver_scheduled(job, copies, recipients, house.clock()):
-                raise ClaimLost(f"{job.message_id} was taken over by another worker")
+        arrivals = [Arrival(raw, inbox_id) for inbox_id in inboxes]
+        mails = await write_blobs(services, await parse_mails(services, [raw] * len(arrivals)))
+        copies = await arrived_messages(services, arrivals, mails)
+        recipients = await route_all(services, job.envelope.recipients, local, job.account_id)
+        if not await services.store.deliver_scheduled(job, copies, recipients, services.clock()):
+            raise ClaimLost(f"{job.message_id} was taken over by another worker")
+        await restore_blobs(services, mails)
 
 
 def settled(
     address: str, outcome: Outcome, tried_since: datetime | None, now: datetime
 ) -> Recipient:
-    """What we say of a recipient after an attempt; so long after the first we give up."""
+    """The status of a recipient after an attempt; after 48 hours it is bounced."""
     if outcome.verdict != "deferred":
         return Recipient(address, outcome.verdict, outcome.detail)
     if tried_since is not None and now - tried_since >= GIVE_UP_AFTER:

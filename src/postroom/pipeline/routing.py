@@ -1,31 +1,155 @@
-"""Where mail goes: to an inbox of ours, to a provider, to the relay, or nowhere."""
+"""Routing: the inbox of an address, the route of a recipient, the sender of an account."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
+from postroom.blocking import in_thread
+from postroom.mail.addresses import base_address, canonical_address
+from postroom.model.account import Account
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
-from postroom.pipeline.attendance import can_relay
-from postroom.pipeline.house import House
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.heartbeats import can_relay
+from postroom.pipeline.services import Services
+from postroom.ports.provider import Sender
+
+
+async def inboxes_for(services: Services, addresses: Iterable[str]) -> dict[str, Inbox]:
+    """The inboxes that receive for these addresses, by the address in lower case.
+
+    `agent+tag@` goes to `agent@` unless there is an inbox of that name; other addresses at our
+    domains go to the catch-all, if there is one.
+    """
+    forms = {address.lower(): _forms(address) for address in addresses}
+    candidates = {form for found in forms.values() for form in found}
+    if services.catch_all is not None:
+        candidates.add(services.catch_all)
+    found = await services.store.inboxes_at(candidates)
+    chosen = {address: _choose(services, names, found) for address, names in forms.items()}
+    return {
+        address: inbox
+        for address, inbox in chosen.items()
+        if inbox is not None and _is_received_here(services, forms[address][0], inbox)
+    }
+
+
+def _forms(address: str) -> tuple[str, str, str]:
+    """The forms under which an address may be stored: canonical, as written, without its tag."""
+    plain = canonical_address(address)
+    return plain, address.lower(), base_address(plain)
+
+
+def _is_received_here(services: Services, address: str, inbox: Inbox) -> bool:
+    """Whether we receive for an address; mail to an account arrives at its provider."""
+    return inbox.account_id is None or address.rpartition("@")[2] in services.domains
+
+
+def _choose(
+    services: Services, forms: tuple[str, str, str], found: dict[str, Inbox]
+) -> Inbox | None:
+    inbox = next((found[form] for form in forms if form in found), None)
+    is_ours = forms[0].rpartition("@")[2] in services.domains
+    if inbox is None and is_ours and services.catch_all is not None:
+        return found.get(services.catch_all)
+    return inbox
 
 
 async def route_all(
-    house: House,
+    services: Services,
     addresses: Sequence[str],
     local: Mapping[str, Inbox],
     account_id: str | None = None,
 ) -> dict[str, Recipient]:
-    """Where each copy goes: to an inbox of ours, the account's provider, the relay, or nowhere."""
-    goes_out = account_id is not None or await can_relay(house)
-    return {address: _route(house, address, local, goes_out=goes_out) for address in addresses}
+    """The route of each recipient: an inbox here, the account's provider, the relay, or none."""
+    goes_out = account_id is not None or await can_relay(services)
+    return {address: _route(services, address, local, goes_out=goes_out) for address in addresses}
 
 
-def _route(house: House, address: str, local: Mapping[str, Inbox], *, goes_out: bool) -> Recipient:
+def _route(
+    services: Services, address: str, local: Mapping[str, Inbox], *, goes_out: bool
+) -> Recipient:
     if address.lower() in local:
         return Recipient(address, "delivered")
-    if address.rpartition("@")[2].lower() in house.domains:
+    if address.rpartition("@")[2].lower() in services.domains:
         return Recipient(address, "failed", "no inbox has this address")
     if goes_out:
         return Recipient(address, "queued")
     return Recipient(address, "captured", "no relay is configured, so it was not sent")
+
+
+class NoLogin(Exception):
+    """This process has no password or token for the account."""
+
+
+@dataclass(eq=False)
+class _OpenSender:
+    """A sender, the account and login it was made for, and the number of its users."""
+
+    sender: Sender
+    made_from: tuple[Any, ...]
+    users: int = 0
+    is_current: bool = True
+
+
+@dataclass(eq=False)
+class AccountSenders:
+    """Caches the senders of accounts.
+
+    A sender is replaced when the account or its login changes, and closed by its last user.
+    """
+
+    services: Services
+    _senders: dict[str, _OpenSender] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def of(self, account_id: str) -> AsyncIterator[Sender | None]:
+        """The sender of an account for one mail; None if the account is gone. Raises NoLogin."""
+        account = await self.services.store.account(account_id, EVERYTHING)
+        if account is None:
+            await self._retire(account_id)
+            yield None
+            return
+        entry = await self._current(account)
+        entry.users += 1
+        try:
+            yield entry.sender
+        finally:
+            entry.users -= 1
+            await _close_if_unused(entry)
+
+    async def close(self) -> None:
+        """Close all senders."""
+        for account_id in list(self._senders):
+            await self._retire(account_id)
+
+    async def _current(self, account: Account) -> _OpenSender:
+        login = await in_thread(self.services.providers.login_mark, account.id)
+        if login is None:
+            raise NoLogin(account.id)
+        made_from = (account.created_at, account.provider, account.address, account.options, login)
+        entry = self._senders.get(account.id)
+        if entry is not None and entry.made_from == made_from:
+            return entry
+        self._senders[account.id] = now = _OpenSender(
+            self.services.providers.sender(account), made_from
+        )
+        await _retire_sender(entry)
+        return now
+
+    async def _retire(self, account_id: str) -> None:
+        await _retire_sender(self._senders.pop(account_id, None))
+
+
+async def _retire_sender(entry: _OpenSender | None) -> None:
+    if entry is not None:
+        entry.is_current = False
+        await _close_if_unused(entry)
+
+
+async def _close_if_unused(entry: _OpenSender) -> None:
+    if not entry.users and not entry.is_current:
+        await entry.sender.close()

@@ -1,4 +1,4 @@
-"""Events are told to webhooks: signed, in order, at least once."""
+"""Webhook deliveries: signed, in order, at least once."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from postroom.errors import MailError
-from postroom.model.event import Event
-from postroom.model.webhook import SIGNING_PREFIX, Posted, WebhookJob, WebhookRoom
-from postroom.pipeline.house import House
+from postroom.mail.text.display import shown
+from postroom.model.event import SIGNING_PREFIX, Event, Posted, WebhookCapacity, WebhookJob
+from postroom.pipeline.services import Services
 
 log = logging.getLogger(__name__)
 
 GIVE_UP_AFTER = timedelta(hours=24)
 LEASE = timedelta(seconds=60)
-LOOK_AGAIN_S = 60.0
+MAX_WAIT_S = 60.0
+_NOT_SIGNED = (
+    "the secret of this webhook cannot be decrypted; restore audit.key, or run `postroom webhook "
+    "renew {}`"
+)
 _FIRST_WAIT = timedelta(seconds=5)
 _LONGEST_WAIT = timedelta(hours=4)
 
@@ -35,7 +39,7 @@ def sign(secret: str, webhook_id: str, timestamp: int, body: bytes) -> str:
 
 
 def payload(event: Event) -> bytes:
-    """What a webhook is told: the event as every surface shows it."""
+    """The body of a delivery: the event as every surface shows it."""
     at = event.at.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat() + "Z"
     shape: dict[str, object] = {
         "id": event.id,
@@ -46,8 +50,8 @@ def payload(event: Event) -> bytes:
         "message_id": event.message_id,
         "data": event.data,
     }
-    told = {"type": event.type, "timestamp": at, "data": {"untrusted": True, **shape}}
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    body = {"type": event.type, "timestamp": at, "data": {"untrusted": True, **shape}}
+    return json.dumps(shown(body), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def wait_after(attempts: int) -> timedelta:
@@ -57,31 +61,33 @@ def wait_after(attempts: int) -> timedelta:
 
 @dataclass(eq=False)
 class Webhooks:
-    """One worker; several processes may run one, and a delivery is made by one of them."""
+    """The webhook worker; several processes may run one, and each delivery is made by one."""
 
-    house: House
+    services: Services
     at_once: int = 64
     at_once_each: int = 4
     _active: set[asyncio.Task[None]] = field(default_factory=set)
-    _under_way: Counter[int] = field(default_factory=Counter)
+    _in_progress: Counter[int] = field(default_factory=Counter)
 
     async def run(self) -> None:
-        """Work until cancelled; what was under way then is told again by whoever comes next."""
-        holder = self.house.new_id("proc")
+        """Deliver until cancelled; an interrupted delivery is made again by the next worker."""
+        holder = self.services.new_id("proc")
         try:
             while True:
-                rung = self.house.store.bell.rung("webhooks")
+                position = self.services.store.notifier.position("webhooks")
                 try:
                     await self._start_due(holder)
                     wait_s = await self._until_next()
                 except MailError as error:
                     log.warning("webhooks.failed", extra={"error": str(error)})
-                    wait_s = LOOK_AGAIN_S
-                bell = asyncio.ensure_future(self.house.store.bell.wait("webhooks", rung))
-                await asyncio.wait(
-                    [bell, *self._active], timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
+                    wait_s = MAX_WAIT_S
+                notifier = asyncio.ensure_future(
+                    self.services.store.notifier.wait("webhooks", position)
                 )
-                bell.cancel()
+                await asyncio.wait(
+                    [notifier, *self._active], timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                notifier.cancel()
         finally:
             for task in self._active:
                 task.cancel()
@@ -91,65 +97,67 @@ class Webhooks:
         free = self.at_once - len(self._active)
         if not free:
             return
-        now = self.house.clock()
-        jobs = await self.house.store.claim_webhooks(
-            holder, now=now, until=now + LEASE, limit=free, room=self._room()
+        now = self.services.clock()
+        jobs = await self.services.store.claim_webhooks(
+            holder, now=now, until=now + LEASE, limit=free, capacity=self._capacity()
         )
         for job in jobs:
-            task = asyncio.create_task(self._tell(job))
+            task = asyncio.create_task(self._deliver(job))
             self._active.add(task)
-            self._under_way[job.webhook] += 1
-            task.add_done_callback(partial(self._is_told, job.webhook))
+            self._in_progress[job.webhook] += 1
+            task.add_done_callback(partial(self._finish, job.webhook))
 
-    def _is_told(self, webhook: int, task: asyncio.Task[None]) -> None:
+    def _finish(self, webhook: int, task: asyncio.Task[None]) -> None:
         self._active.discard(task)
-        self._under_way[webhook] -= 1
+        self._in_progress[webhook] -= 1
 
-    def _room(self) -> WebhookRoom:
-        """One that does not answer holds up itself alone."""
-        return WebhookRoom(self.at_once_each, dict(self._under_way))
+    def _capacity(self) -> WebhookCapacity:
+        """The limit for each webhook, so that a slow one delays only itself."""
+        return WebhookCapacity(self.at_once_each, dict(self._in_progress))
 
     async def _until_next(self) -> float:
-        next_at = await self.house.store.next_webhook_at(self._room())
+        next_at = await self.services.store.next_webhook_at(self._capacity())
         if next_at is None or len(self._active) >= self.at_once:
-            return LOOK_AGAIN_S
-        ahead = (next_at - self.house.clock()).total_seconds()
-        return min(max(ahead, 0.2), LOOK_AGAIN_S)
+            return MAX_WAIT_S
+        ahead = (next_at - self.services.clock()).total_seconds()
+        return min(max(ahead, 0.2), MAX_WAIT_S)
 
-    async def _tell(self, job: WebhookJob) -> None:
+    async def _deliver(self, job: WebhookJob) -> None:
         try:
-            posted = await self._posted(job)
-            now = self.house.clock()
+            posted = await self._attempt(job)
+            now = self.services.clock()
             next_at = None if job.event is None else _next(job, now)
-            self._count(job, posted, is_over=next_at is None)
-            await self.house.store.settle_webhook(job, posted, now=now, next_at=next_at)
+            self._count(job, posted, is_last=next_at is None)
+            await self.services.store.settle_webhook(job, posted, now=now, next_at=next_at)
         except MailError as error:
             log.warning("webhooks.failed", extra={"error": str(error)})
         except Exception:
             log.exception("webhooks.failed")
 
-    async def _posted(self, job: WebhookJob) -> Posted:
-        """What became of an attempt: whatever goes wrong, it is over and told again later."""
+    async def _attempt(self, job: WebhookJob) -> Posted:
+        """The result of an attempt; any failure is a result, and tried again later."""
         try:
             return await self._post(job)
         except Exception:
             log.exception("webhooks.failed")
-            return Posted(None, "it could not be told; our log says why")
+            return Posted(None, "internal error; see the log")
 
-    def _count(self, job: WebhookJob, posted: Posted, *, is_over: bool) -> None:
+    def _count(self, job: WebhookJob, posted: Posted, *, is_last: bool) -> None:
         if posted.is_taken:
-            self.house.counts.add("webhooks_told")
+            self.services.counts.add("webhooks_told")
             return
         delivery = {"delivery_id": job.delivery_id, "event_id": job.event and job.event.id}
         answer = {"code": posted.code, "error": posted.detail}
-        self.house.counts.failed("webhooks_failed", {**delivery, **answer})
-        if is_over:
-            self.house.counts.failed("webhooks_dead", delivery)
+        self.services.counts.failed("webhooks_failed", {**delivery, **answer})
+        if is_last:
+            self.services.counts.failed("webhooks_dead", delivery)
 
     async def _post(self, job: WebhookJob) -> Posted:
         if job.event is None:
-            return Posted(None, "the event is gone: its message was removed")
-        timestamp = int(self.house.clock().timestamp())
+            return Posted(None, "the event was removed with its message")
+        if not job.secrets:
+            return Posted(None, _NOT_SIGNED.format(job.webhook_id))
+        timestamp = int(self.services.clock().timestamp())
         body = payload(job.event)
         signatures = [sign(s, job.event.id, timestamp, body) for s in job.secrets]
         headers = {
@@ -158,7 +166,7 @@ class Webhooks:
             "webhook-timestamp": str(timestamp),
             "webhook-signature": " ".join(signatures),
         }
-        return await self.house.poster.post(job.url, headers, body)
+        return await self.services.poster.post(job.url, headers, body)
 
 
 def _next(job: WebhookJob, now: datetime) -> datetime | None:

@@ -1,4 +1,4 @@
-"""The door to bytes: raw mail and attachments, kept under the SHA-256 of their content."""
+"""The blob store: raw mail and attachments under the SHA-256 of their content."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
-from postroom.model.attachment import BlobKey
+from postroom.model.message import BlobKey
 
 UsedBlobs = Callable[[Sequence[BlobKey]], Awaitable[frozenset[BlobKey]]]
-"""Tells which of some blobs are still needed."""
+"""Returns those of the blobs that are in use."""
 
 
 class OwnerMark(Protocol):
-    """The name of the house whose blobs these are, written beside them."""
+    """The id of the installation that owns the blobs, stored beside them."""
 
     @property
     def place(self) -> str:
-        """Where the blobs are, for people to read; the mark is `.house` in it."""
+        """Where the blobs are, as text for people; the mark is `installation.json` in it."""
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the mark is one of an earlier version, which `write` replaces."""
 
     async def read(self) -> str | None:
-        """The name of the house; None if nobody has marked the place."""
+        """The id of the owner; None if there is no mark."""
 
-    async def write(self, house: str) -> None:
-        """Mark the place, whoever had it before."""
+    async def write(self, installation_id: str) -> None:
+        """Write the mark, or replace it."""
 
     async def remove(self) -> None: ...
 
@@ -34,33 +38,33 @@ class OwnerMark(Protocol):
 class BlobStore(Protocol):
     """Content-addressed bytes.
 
-    Whoever removes some must have looked at the mark: two houses that share a place would remove
-    each other's.
+    Compare the mark before removing blobs: two installations that share a place would remove each
+    other's.
     """
 
     @property
     def mark(self) -> OwnerMark: ...
 
     async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
-        """Keep each content and return its key; when this returns, all of it is on disk.
+        """Store each content and return its key; when this returns, all of it is on disk.
 
-        What is there already is written only *anew*, over what may be damaged.
+        A blob that exists is written again only with *anew*, to replace what may be damaged.
 
         Raises:
-            StorageFull: there is no space; nothing that was there before is harmed.
+            StorageFull: there is no space; existing blobs are not damaged.
         """
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
-        """Those of the keys under which there is nothing."""
+        """Those of the keys that have no blob."""
 
     async def sizes(self, keys: Sequence[BlobKey]) -> dict[BlobKey, int]:
-        """How many bytes there are under those of the keys under which there is something.
+        """The sizes in bytes of those of the blobs that exist.
 
-        Whoever asks is about to say that these are kept, so nobody answers on a broken disk.
+        Raises an error if the disk fails: the caller is about to confirm that these are stored.
         """
 
     async def read(self, key: BlobKey, *, offset: int = 0, size: int | None = None) -> bytes:
-        """Return the bytes from *offset* on, at most *size* of them.
+        """The bytes from *offset* on, at most *size* of them.
 
         Raises:
             NotFound: there is no such blob.
@@ -70,27 +74,27 @@ class BlobStore(Protocol):
         """Yield the bytes in pieces. Raises NotFound at the first piece."""
 
     async def damage(self, key: BlobKey, size: int) -> str | None:
-        """Read a blob and say what is wrong with it; None if it is whole."""
+        """Read a blob and describe its damage; None if it is intact."""
 
     async def discard(self, keys: Sequence[BlobKey], used: UsedBlobs) -> None:
         """Remove those of the blobs that are not in use."""
 
     async def sweep(self, used: UsedBlobs, *, older_than: timedelta) -> int:
-        """Remove every old blob that is not in use and return how many there were.
+        """Remove every old blob that is not in use; return how many.
 
-        Safe while others write: a blob that is put again counts as new.
+        Safe during writes: a blob that is stored again counts as new.
         """
 
     async def check(self) -> None:
-        """Raise what stands in the way of keeping a mail now: find out by keeping something."""
+        """Raise an error if a mail could not be stored now: tries it with a blob."""
 
 
 @runtime_checkable
-class LinksBlobs(Protocol):
-    """Blobs that can be fetched without us."""
+class SupportsLinks(Protocol):
+    """A blob store that can give out links to blobs."""
 
     async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
-        """An address that gives the content to whoever has it, for a while.
+        """A URL that gives the content to anyone who has it, for a limited time.
 
         Raises:
             NotFound: there is no such blob.

@@ -1,33 +1,34 @@
-"""The door to live mailboxes on IMAP servers.
+"""Live mailboxes on IMAP servers.
 
-Nothing here is kept: each call asks the server. Whatever takes a locator opens its mailbox and
-checks its UIDVALIDITY first, so that no call can touch another message than the one it names.
+Nothing is stored: each call asks the server. A call with a locator opens its mailbox and checks its
+UIDVALIDITY first, so that it cannot affect another message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from postroom.model.imap import (
-    ImapAccount,
-    ImapCopyOf,
-    ImapCriteria,
-    ImapDescription,
-    ImapFound,
-    ImapLocator,
-    ImapMailbox,
-    ImapPieces,
-    ImapSection,
-    ImapSummary,
-)
+if TYPE_CHECKING:
+    from postroom.model.imap import (
+        ImapAccount,
+        ImapCopyOf,
+        ImapCriteria,
+        ImapDescription,
+        ImapFound,
+        ImapLocator,
+        ImapMailbox,
+        ImapPieces,
+        ImapSection,
+        ImapSummary,
+    )
 
 T = TypeVar("T")
 
 
 class ImapSession(Protocol):
-    """A connection to one account, for the time of one piece of work.
+    """A connection to one account, for one task.
 
     Every method raises ProviderError (or its kinds) when the server fails or refuses, NotFound for
     a mailbox that is not there, and Conflict for a UIDVALIDITY that is not the expected one.
@@ -35,7 +36,7 @@ class ImapSession(Protocol):
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """What the server says it can do."""
+        """The capabilities that the server announces."""
 
     async def mailboxes(self) -> list[ImapMailbox]:
         """The mailboxes that can be opened, INBOX first."""
@@ -61,7 +62,7 @@ class ImapSession(Protocol):
         snippet_chars: int | None,
         into: dict[int, ImapSummary],
     ) -> None:
-        """Describe messages, each as it comes: what is in *into* is whole, even on failure."""
+        """Add a summary of each message to *into* as it arrives; after an error, those stay."""
 
     async def describe(self, at: ImapLocator) -> ImapDescription | None:
         """Flags, header and structure of a message; None if it is gone."""
@@ -69,16 +70,16 @@ class ImapSession(Protocol):
     async def pieces(
         self, at: ImapLocator, sections: Sequence[ImapSection], sized: Sequence[str] = ()
     ) -> ImapPieces:
-        """Read stretches of a message, and how large the parts *sized* are when decoded."""
+        """Read sections of a message, and the decoded sizes of the parts *sized*."""
 
     async def source(self, at: ImapLocator, most_bytes: int) -> tuple[bytes, int] | None:
-        """The first bytes of a message as it is, and its whole size; None if it is gone."""
+        """The first bytes of the raw message, and its size; None if it is gone."""
 
     async def whole(self, at: ImapLocator, most_bytes: int) -> ImapCopyOf | None:
-        """A message with flags and date. Raises TooLarge."""
+        """A whole message with flags and date. Raises TooLarge."""
 
     async def exists(self, at: ImapLocator, *, for_writing: bool = True) -> bool:
-        """Open the mailbox and see whether the message is there."""
+        """Open the mailbox and check whether the message is there."""
 
     async def change_flags(
         self, at: ImapLocator, *, add: Sequence[str] = (), remove: Sequence[str] = ()
@@ -89,37 +90,37 @@ class ImapSession(Protocol):
         """The flags as they are now; None if the message is gone."""
 
     async def copy(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
-        """Copy within the account; where to, if the server tells."""
+        """Copy within the account; returns the new locator if the server tells it."""
 
     async def move(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
-        """Move in one step; only for servers that can MOVE."""
+        """Move in one step; only for servers with MOVE."""
 
     async def append(self, mailbox: str, message: ImapCopyOf) -> ImapLocator | None:
-        """Put a message into a mailbox; where to, if the server tells."""
+        """Append a message to a mailbox; returns its locator if the server tells it."""
 
     async def expunge(self, at: ImapLocator) -> None:
-        """Remove this one message, which is flagged as deleted; only for servers with UIDPLUS."""
+        """Expunge this message, which has the flag deleted; only for servers with UIDPLUS."""
 
 
 class LiveImap(Protocol):
-    """The accounts that tools may work on live."""
+    """The accounts that tools can use live."""
 
     @property
     def accounts(self) -> tuple[ImapAccount, ...]:
-        """All of them, by name."""
+        """All accounts, by name."""
 
     @property
     def is_write_enabled(self) -> bool:
-        """Whether the gate for changes is open."""
+        """Whether changes are enabled."""
 
     async def read(self, account_id: str, work: Callable[[ImapSession], Awaitable[T]]) -> T:
-        """Do work that changes nothing; if the connection is lost, once more on a new one."""
+        """Run *work*, which changes nothing; once more on a new connection if it is lost."""
 
     def session(self, account_id: str) -> AbstractAsyncContextManager[ImapSession]:
-        """A connection that was found to be alive, for work that must not be done twice."""
+        """A connection that was checked, for work that must not be repeated."""
 
     def fresh_session(self, account_id: str) -> AbstractAsyncContextManager[ImapSession]:
-        """A connection that is made now."""
+        """A new connection."""
 
     async def close(self) -> None:
-        """Leave every server."""
+        """Close all connections."""

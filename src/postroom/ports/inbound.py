@@ -1,16 +1,17 @@
-"""The door for mail that a provider has received for us and posts to us."""
+"""Mail that a provider receives and posts to a webhook of ours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+from postroom.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """What a provider posted: its headers by lower-case name, its body, and when it came."""
+    """A request of the provider: headers by lower-case name, body, and time of arrival."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -19,7 +20,7 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A mail out of a posting, and everyone it may be for."""
+    """A mail of a posting, and the addresses it may be for."""
 
     raw: bytes
     recipients: tuple[str, ...]
@@ -29,35 +30,35 @@ class Inbound(Protocol):
     """Reads the postings of one provider."""
 
     def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
-        """How many bytes the provider may have sent with these headers; None if any number.
+        """The maximum size of the body with these headers; None if there is no maximum.
 
         Raises:
-            Unauthenticated: the headers alone show that it does not come from the provider.
+            Unauthenticated: the headers show that it is not from the provider.
         """
 
     async def read(self, posting: Posting) -> Sequence[Handed]:
         """The mails of a posting; none if it is about something else.
 
         Raises:
-            Unauthenticated: it does not come from the provider, or is too old.
-            Malformed: it is not in the form that the provider documents.
-            ProviderError: what it points to cannot be had.
+            Unauthenticated: it is not from the provider, or too old.
+            Malformed: it is not in the documented form.
+            ProviderError: what it refers to cannot be fetched.
         """
 
 
 class Fetcher(Protocol):
-    """Reads what is at a URL of a provider."""
+    """Fetches a URL of a provider."""
 
     async def get(self, url: str, headers: Mapping[str, str]) -> bytes:
-        """All of it, following nothing. Raises ProviderError."""
+        """The whole response; redirects are not followed. Raises ProviderError."""
 
 
 class Bucket(Protocol):
-    """Where a provider leaves mail that is too large for a posting."""
+    """Where a provider stores mail that is too large for a posting."""
 
     @property
     def name(self) -> str:
-        """Which bucket it is."""
+        """The name of the bucket."""
 
     async def read(self, key: str) -> bytes:
         """A whole mail. Raises InvalidInput, TooLarge, ProviderError."""

@@ -1,4 +1,4 @@
-"""The door to what agents know, and how it is found."""
+"""Memories, embeddings, and the ranking index of memories and mail."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from postroom.model.inbox import Visible
 from postroom.model.memory import (
     Author,
+    CollectionName,
     Keyword,
     Memory,
     MemoryChange,
@@ -16,50 +18,72 @@ from postroom.model.memory import (
     MemoryRow,
     Namespaces,
     RecalledMemory,
-    ShelfName,
     Similar,
     TiedMemory,
-    Unlearnt,
+    Unembedded,
     Vector,
 )
 from postroom.model.message import MessageRow
 from postroom.model.page import Found
-from postroom.model.stored import MessageQuery
+from postroom.model.storage import MessageQuery
 
 
-class StoresMemories(Protocol):
-    """What agents know."""
+class Embedder(Protocol):
+    """Computes vectors of texts; similar texts have similar vectors.
+
+    `model` names the model: vectors of two models cannot be compared.
+    """
+
+    @property
+    def model(self) -> str: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each text.
+
+        Raises:
+            ProviderError: the endpoint failed.
+        """
+
+    async def close(self) -> None:
+        """Close connections."""
+
+
+class MemoryStore(Protocol):
+    """The memories of agents."""
 
     async def put_memory(
         self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
     ) -> Memory | None:
-        """Make a memory or a new version of it; None if there is none and none may be made.
+        """Add a memory or a new version of it; None if there is none and none may be added.
 
         Raises:
-            InvalidInput: a new one has no text.
-            NotFound: a link leads to mail that does not exist for the author.
-            Forbidden: somebody else than the owner would take away where it comes from.
+            InvalidInput: a new memory has no text.
+            NotFound: a link names mail that the author cannot see.
+            Forbidden: only the owner may remove the links that say where it comes from.
         """
 
     async def put_memories(
         self, memories: Sequence[Memory], author: Author, *, now: datetime
     ) -> tuple[int, int]:
-        """Take in memories that were exported: how many are new, and how many were changed."""
+        """Import memories; return how many were added and how many were changed."""
 
     async def memory(
         self, namespace: str, key: str, *, now: datetime, history: int
     ) -> Memory | None:
-        """A memory with so many of its older versions."""
+        """A memory with up to *history* older versions."""
 
     async def memories(self, query: MemoryQuery) -> Found[MemoryRow]: ...
-    def every_memory(
-        self, namespaces: Sequence[str] | None, *, now: datetime
-    ) -> AsyncIterator[Memory]:
-        """All memories of some namespaces, or of all, in order of arrival."""
+    def every_memory(self, namespaces: Namespaces, *, now: datetime) -> AsyncIterator[Memory]:
+        """All memories of these namespaces, in order of arrival."""
 
-    async def remove_memory(self, namespace: str, key: str, *, now: datetime) -> bool: ...
+    async def remove_memory(self, namespace: str, key: str, *, now: datetime, by: str = "") -> bool:
+        """Remove a memory for the key *by*; False if there is none."""
+
+    async def backfill_mail_words(self, *, limit: int) -> int:
+        """Store the mail words of memories of earlier versions; return how many are left."""
+
     async def remove_expired(self, *, now: datetime, limit: int) -> int:
-        """Remove memories whose time is over and return how many there were."""
+        """Remove expired memories; return how many."""
 
     async def recall_about(
         self,
@@ -67,70 +91,104 @@ class StoresMemories(Protocol):
         mail: Sequence[str],
         namespaces: Namespaces,
         *,
+        visible: Visible,
         now: datetime,
         limit: int,
     ) -> tuple[RecalledMemory, ...]:
-        """What is known about some people, or was learnt from some messages or threads."""
+        """Memories about these addresses, or linked to these messages or threads.
+
+        A memory is about the addresses it names, and those of linked mail in visible inboxes.
+        """
 
     async def tied_memories(
-        self, text: str, recipients: Sequence[str], namespaces: Namespaces
+        self,
+        text: str,
+        recipients: Sequence[str],
+        namespaces: Namespaces,
+        *,
+        visible: Visible,
+        now: datetime,
     ) -> list[TiedMemory]:
-        """Memories whose text is in a mail, though it goes to somebody they are not tied to."""
+        """Memories whose text is in this mail, while a recipient is not tied to them."""
 
 
-class RecallsMemories(Protocol):
-    """Memories found by their words and by their meaning."""
+class MemoryIndex(Protocol):
+    """Search of memories and mail by words and by meaning."""
 
     async def recall(
         self, query: MemoryQuery, terms: Sequence[str], *, vector: Vector | None, model: str
     ) -> Found[MemoryHit]:
-        """The most relevant first: by terms, and by a vector of this model if there is one."""
+        """The most relevant memories first, by terms and, if given, by vector."""
 
-    async def recall_learnt(
-        self, query: MemoryQuery, terms: Sequence[str], *, vector: Vector, model: str, few: int
+    async def recall_embedded(
+        self,
+        query: MemoryQuery,
+        terms: Sequence[str],
+        *,
+        vector: Vector,
+        model: str,
+        max_unembedded: int,
     ) -> Found[MemoryHit] | None:
-        """The same, or None where a *few* at most of the namespace have no vector yet."""
+        """Like `recall`, or None if more than *max_unembedded* of the namespace lack a vector."""
 
     async def recall_keywords(
         self, query: MemoryQuery, keywords: Sequence[Keyword], *, needs_all: bool
     ) -> Found[MemoryHit]: ...
     async def similar_memories(self, memory: Memory, *, now: datetime) -> tuple[Similar, ...]:
-        """Memories under other keys of the namespace that say nearly the same."""
+        """Memories of the namespace with another key and nearly the same meaning."""
 
     async def recall_mail(
         self, query: MessageQuery, terms: Sequence[str], *, vector: Vector | None, model: str
     ) -> Found[MessageRow]:
-        """The same for mail, of that on its shelf; `q` of the query is not looked at.
+        """Like `recall`, for indexed mail; `q` of the query is ignored.
 
         Raises:
-            NotFound: the inbox or the thread that is named does not exist.
+            NotFound: the inbox or thread of the query does not exist.
         """
 
-    async def shelve_mail(self, *, limit: int, starts: bool) -> int:
-        """Put mail on its shelf, the newest first, and return how much; *starts* makes the shelf.
+    async def index_mail(self, *, limit: int, starts: bool) -> int:
+        """Add mail to the ranking index, newest first; return how many messages were added.
 
-        It holds the newest 50,000 messages, and none before somebody wanted them there.
+        The index has the newest 50,000 messages. It is empty until a call with *starts*.
         """
 
-    async def has_recall_work(self, *, now: datetime, learns: bool) -> bool:
-        """Whether mail waits to be shelved, a text for its vector, or a memory for its end."""
-
-    async def count_unlearnt(self, shelf: ShelfName, *, model: str, most: int) -> int:
-        """How many texts of a shelf have no vector of this model, counted up to *most*."""
-
-    async def unlearnt(self, shelf: ShelfName | None, *, limit: int) -> list[Unlearnt]:
-        """Texts without a vector, of a shelf or of all, the newest first."""
-
-    async def learnt_by_others(self, shelf: ShelfName, *, model: str, limit: int) -> list[Unlearnt]:
-        """Texts of a shelf whose vector was made by another model than this one."""
-
-    async def unlearnt_mail(self, query: MessageQuery, *, model: str, limit: int) -> list[Unlearnt]:
-        """Of the newest messages that pass the filters those without a vector of this model.
+    async def unindexed_mail(self, query: MessageQuery, *, limit: int) -> list[int]:
+        """The numbers of the newest messages that match and are not in the ranking index.
 
         Raises:
-            NotFound: the inbox or the thread that is named does not exist.
+            NotFound: the inbox or thread of the query does not exist.
         """
 
-    async def learn(self, model: str, vectors: Sequence[tuple[Unlearnt, Vector]]) -> None: ...
+    async def index_messages(self, numbers: Sequence[int]) -> None:
+        """Add these messages to the ranking index."""
+
+    async def has_ranking_work(self, *, now: datetime, learns: bool) -> bool:
+        """Whether mail is to be indexed, a text to be embedded, or a memory to be removed."""
+
+    async def count_unembedded(self, collection: CollectionName, *, model: str, most: int) -> int:
+        """The number of texts of a collection without a vector of this model, up to *most*."""
+
+    async def unembedded(
+        self, collection: CollectionName | None, *, limit: int
+    ) -> list[Unembedded]:
+        """Texts without a vector, of one collection or of all, newest first."""
+
+    async def embedded_by_others(
+        self, collection: CollectionName, *, model: str, limit: int
+    ) -> list[Unembedded]:
+        """Texts of a collection whose vector is of another model."""
+
+    async def unembedded_mail(
+        self, query: MessageQuery, *, model: str, limit: int
+    ) -> list[Unembedded]:
+        """Those of the newest matching messages that have no vector of this model.
+
+        Raises:
+            NotFound: the inbox or thread of the query does not exist.
+        """
+
+    async def store_vectors(
+        self, model: str, vectors: Sequence[tuple[Unembedded, Vector]]
+    ) -> None: ...
     async def forget_other_models(self, model: str) -> None:
-        """Drop vectors that another model made."""
+        """Remove the vectors of other models."""

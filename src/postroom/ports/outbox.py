@@ -1,4 +1,4 @@
-"""The door to mail that is not out yet."""
+"""The store of drafts and of the outbox."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from postroom.model.draft import StoredDraft
 from postroom.model.inbox import Visible
 from postroom.model.message import Recipient
-from postroom.model.outbox import (
-    WAYS,
+from postroom.model.page import Found, Slice
+from postroom.model.sending import (
+    TRANSPORTS,
     Claimed,
     OutboxEntry,
     OutboxJob,
     OutboxQuery,
     OutboxState,
-    Way,
+    StoredDraft,
+    Transport,
 )
-from postroom.model.page import Found, Slice
-from postroom.model.stored import NewMessage
+from postroom.model.storage import NewMessage
 
 
-class KeepsDrafts(Protocol):
-    """Mail that is not sent yet."""
+class DraftStore(Protocol):
+    """Drafts."""
 
     async def save_draft(self, draft: StoredDraft) -> None:
-        """Keep a draft: a new one, or the change of one that still is at its revision.
+        """Add a draft, or change one that still has the same revision.
 
         Raises:
-            NotFound: its inbox is gone, or it was sent or thrown away.
+            NotFound: its inbox was removed, or it was sent or removed.
             Conflict: it was changed since it was read.
         """
 
     async def draft(self, draft_id: str, visible: Visible) -> StoredDraft | None:
-        """A draft; one that was sent names the message that it has become."""
+        """A draft; if it was sent, with the id of the message."""
 
     async def drafts(
         self, visible: Visible, inbox_id: str | None, page: Slice
@@ -42,8 +42,8 @@ class KeepsDrafts(Protocol):
     async def remove_draft(self, draft_id: str, visible: Visible) -> bool: ...
 
 
-class KeepsOutbox(Protocol):
-    """Mail on its way out, handed over by one worker at a time."""
+class OutboxStore(Protocol):
+    """Mail to be sent, each claimed by one worker at a time."""
 
     async def claim_mail(
         self,
@@ -51,36 +51,37 @@ class KeepsOutbox(Protocol):
         *,
         now: datetime,
         until: datetime,
-        free: Mapping[Way, int],
-        most_per_domain: int,
+        free: Mapping[Transport, int],
+        max_per_domain: int,
         active: Sequence[OutboxJob] = (),
     ) -> Claimed:
-        """Take what is due and keep what is *active*; what nobody hands over any more is lost.
+        """Claim mail that is due, and renew the claims that are *active*.
 
-        *free* says how many more the worker can take of each way; of others it gets none. Mail to a
-        domain that has had its share of the hour waits for the next.
+        *free* is the number of mails that the worker can take for each way. Mail to a domain that
+        has reached its limit for the hour is left for the next hour.
         """
 
-    async def next_mail_at(self, ways: Collection[Way] = WAYS) -> datetime | None:
-        """When there is something to do next for a worker that knows these ways."""
+    async def next_mail_at(self, transports: Collection[Transport] = TRANSPORTS) -> datetime | None:
+        """When the next mail is due for a worker that can send in these ways."""
 
     async def renew_mail(self, jobs: Sequence[OutboxJob], until: datetime) -> None: ...
-    async def begin_handing_over(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
-        """Write down that the mail itself goes out now; False if the claim was lost."""
+    async def begin_transmission(self, job: OutboxJob, accepted: Sequence[str]) -> bool:
+        """Record that the content is being transmitted now; False if the claim was lost."""
 
     async def release_mail(self, job: OutboxJob, next_at: datetime | None = None) -> None:
-        """Give a claim back before anything was handed over, as if it had not been taken."""
+        """Release a claim before anything was sent, as if it had not been made."""
 
-    async def leave_mail(
+    async def defer_mail(
         self, job: OutboxJob, why: str, *, now: datetime, next_at: datetime
     ) -> Mapping[str, int]:
-        """Give a claim back to those who have its login, and say so once that takes long.
+        """Release a claim to workers that have the login, and report it if that takes long.
 
-        What nobody could take for 48 hours is given up: which messages, for how many recipients.
+        Mail that no worker could send for 48 hours fails: returns the number of recipients by
+        message id.
         """
 
-    async def leave_unrelayed(self, why: str, now: datetime) -> Mapping[str, int]:
-        """The same for mail that waits for the relay while nobody has one; nobody claims it."""
+    async def defer_unrelayed(self, why: str, now: datetime) -> Mapping[str, int]:
+        """Like `defer_mail`, for mail that waits for a relay that no worker has."""
 
     async def settle_mail(
         self,
@@ -90,7 +91,7 @@ class KeepsOutbox(Protocol):
         now: datetime,
         next_at: datetime,
     ) -> None:
-        """Write down what became of each recipient; who is still queued waits until *next_at*."""
+        """Store the outcome of each recipient; those still queued are due at *next_at*."""
 
     async def deliver_scheduled(
         self,
@@ -99,7 +100,7 @@ class KeepsOutbox(Protocol):
         recipients: Mapping[str, Recipient],
         now: datetime,
     ) -> bool:
-        """Let the local copies of a scheduled mail arrive, and the rest wait for the relay.
+        """Deliver the local copies of a scheduled mail, and queue the rest for the relay.
 
         False if the claim was lost.
         """
@@ -108,7 +109,7 @@ class KeepsOutbox(Protocol):
     async def outbox_state(self) -> OutboxState: ...
     async def pause_outbox(self, *, paused: bool) -> OutboxState: ...
     async def retry_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
-        """Queue again whoever did not get a message. Raises NotFound, Conflict."""
+        """Queue the recipients that did not get a message again. Raises NotFound, Conflict."""
 
     async def cancel_mail(self, message_id: str, visible: Visible, now: datetime) -> None:
-        """Keep a message from those who have not got it. Raises NotFound, Conflict."""
+        """Stop sending a message to the remaining recipients. Raises NotFound, Conflict."""

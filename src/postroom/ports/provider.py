@@ -1,14 +1,15 @@
-"""The door to a mailbox elsewhere: a small port, and abilities that not every provider has."""
+"""Accounts at providers: vault, sender, provider, and abilities that not every provider has."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol, runtime_checkable
 
 from postroom.errors import FeatureDisabled
-from postroom.model.account import Account, Capabilities
-from postroom.model.remote import (
+from postroom.model.account import (
+    Account,
+    Capabilities,
     Checkpoint,
     Push,
     Pushed,
@@ -17,12 +18,41 @@ from postroom.model.remote import (
     RemoteMessage,
     RemoteRef,
 )
-from postroom.ports.sender import Sender
-from postroom.ports.vault import Secret
+from postroom.model.sending import Envelope, Outcome
+
+Secret = Mapping[str, str]
+"""The login of an account: a password, or tokens."""
+
+
+class Vault(Protocol):
+    """Stores secrets. A write replaces the whole secret atomically."""
+
+    def read(self, name: str) -> Secret | None: ...
+    def write(self, name: str, secret: Secret) -> None: ...
+    def remove(self, name: str) -> None: ...
+    def renewing(self, name: str) -> AbstractContextManager[None]:
+        """A lock for replacing a secret, across processes."""
+
+
+Accepted = Callable[[Sequence[str]], Awaitable[None]]
+"""Called with the accepted recipients before the content is transmitted: an interruption after that
+leaves it unknown whether the relay has the mail."""
+
+
+class Sender(Protocol):
+    """Transmits mail, and never repeats it by itself."""
+
+    async def hand_over(
+        self, envelope: Envelope, raw: bytes, accepted: Accepted
+    ) -> Mapping[str, Outcome]:
+        """Transmit one mail; return the outcome of each recipient. Does not raise."""
+
+    async def close(self) -> None:
+        """Close the connection."""
 
 
 class Known(Protocol):
-    """What we hold of an account already, for providers that cannot tell what is gone."""
+    """What is stored of an account, for providers that do not report removals."""
 
     async def scopes(self) -> frozenset[str]: ...
     async def keys(self, scope: str) -> frozenset[str]: ...
@@ -32,13 +62,13 @@ class Known(Protocol):
 class Provider(Protocol):
     """One account, logged in.
 
-    Every method raises ProviderError or its kinds when the other side fails, ProviderAuthFailed
-    when it does not let us in, and RateLimited when it wants us to wait.
+    Every method raises ProviderError or a subclass if the provider fails, ProviderAuthFailed if it
+    refuses the login, and RateLimited if it asks to wait.
     """
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this account can do; asked after `check`."""
+        """What this account can do; known after `check`."""
 
     async def check(self) -> None:
         """Log in and find out what the account can do."""
@@ -46,90 +76,90 @@ class Provider(Protocol):
     def changes(
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
-        """What changed since a checkpoint, newest first; from None on, everything there is.
+        """What changed since a checkpoint, newest first; with None, everything.
 
-        Each part holds on its own: after it is stored, its checkpoint may be gone on from.
+        Each part is complete: after it is stored, a pass can continue from its checkpoint.
         """
 
     def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
-        """The messages themselves, as they come; what is gone meanwhile is left out."""
+        """The raw messages, as they are received; removed ones are left out."""
 
     async def push(self, push: Push) -> Pushed:
-        """Make a change that was made here. Doing it twice does no harm."""
+        """Apply a local change at the provider; may be repeated without harm."""
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
-        """Put a copy of mail into Sent that the provider did not send, unless it is there."""
+        """Add a copy of a mail to Sent, unless it is there already."""
 
     async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
-        """How some messages stand now; what is gone is left out."""
+        """The current state of these messages; removed ones are left out."""
 
     async def identities(self) -> list[RemoteIdentity]:
-        """The addresses one may send from; the account's own first."""
+        """The addresses one may send from, the account's own first."""
 
     async def close(self) -> None:
-        """Leave the provider."""
+        """Close connections."""
 
 
 @runtime_checkable
-class WaitsForChanges(Protocol):
-    """Tells when something changed, instead of being asked."""
+class SupportsPush(Protocol):
+    """Reports changes without being polled."""
 
     async def wait(self) -> None:
-        """Return when something may have changed, or when it is time to listen anew."""
+        """Return when something may have changed, or when the connection must be renewed."""
 
 
 @runtime_checkable
-class MakesAliases(Protocol):
-    """Lets us add addresses to send from."""
+class SupportsAliases(Protocol):
+    """Can add addresses to send from."""
 
     async def create_alias(self, identity: RemoteIdentity) -> RemoteIdentity:
-        """Make an address. Raises ProviderError with what the provider says against it."""
+        """Create an address. Raises ProviderError with the reason of the provider."""
 
 
 class Providers(Protocol):
     """Opens accounts."""
 
     def open(self, account: Account) -> AbstractAsyncContextManager[Provider]:
-        """An account, not asked anything yet. Raises ProviderAuthFailed without its secret."""
+        """An account, not connected yet. Raises ProviderAuthFailed if its secret is missing."""
 
     def sender(self, account: Account) -> Sender:
-        """What takes mail of this account out."""
+        """The sender for mail of this account."""
 
     async def check(self, account: Account, secret: Secret | None) -> Capabilities:
-        """Log in with a secret, or with the one that is kept, and tell what the account can do."""
+        """Log in with this secret or the stored one; return what the account can do."""
 
     async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
-        """Make an address to send from at the provider."""
+        """Create an address to send from at the provider."""
 
     def has_secret(self, account_id: str) -> bool:
-        """Whether what logs an account in is kept on this machine, in whatever state."""
+        """Whether a secret of the account is stored on this machine, valid or not."""
 
     def login_mark(self, account_id: str) -> str | None:
-        """Another text for every login, which does not tell it; None without one here."""
+        """A text that changes with the stored login and does not reveal it; None without one."""
 
     def keep_secret(self, account_id: str, secret: Secret) -> None:
-        """Keep what logs an account in, in place of what was kept before.
+        """Store the secret of an account, replacing the one before.
 
-        This and the next wait for whoever renews it at the moment: not for an event loop.
+        This and `forget_secret` may block while it is being renewed: call them in a thread.
         """
 
     def forget_secret(self, account_id: str) -> None: ...
 
 
 class NoProviders:
-    """For a house that only keeps its own mail."""
+    """For an installation that has only local inboxes."""
 
     def open(self, account: Account) -> AbstractAsyncContextManager[Provider]:
-        raise RuntimeError(f"nobody can open {account.id} here")
+        raise RuntimeError(f"{account.id} cannot be opened: no providers")
 
     def sender(self, account: Account) -> Sender:
-        raise RuntimeError(f"nobody can send for {account.id} here")
+        raise RuntimeError(f"{account.id} cannot send: no providers")
 
     async def check(self, account: Account, secret: Secret | None) -> Capabilities:
-        raise FeatureDisabled("this house keeps its own mail only")
+        raise FeatureDisabled("accounts at providers are not available here")
 
     async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
-        raise FeatureDisabled("this house keeps its own mail only")
+        raise FeatureDisabled("accounts at providers are not available here")
 
     def has_secret(self, account_id: str) -> bool:
         return False
@@ -138,7 +168,7 @@ class NoProviders:
         return None
 
     def keep_secret(self, account_id: str, secret: Secret) -> None:
-        raise FeatureDisabled("this house keeps its own mail only")
+        raise FeatureDisabled("accounts at providers are not available here")
 
     def forget_secret(self, account_id: str) -> None:
-        """There is none."""
+        """There is nothing to remove."""

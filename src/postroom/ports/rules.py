@@ -1,4 +1,4 @@
-"""The door to rules and what they do."""
+"""The store of rules, plans and rule jobs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from postroom.model.facts import Facts
 from postroom.model.inbox import Visible
+from postroom.model.key import Caller
 from postroom.model.message import ActionResult
 from postroom.model.page import Found, Slice
-from postroom.model.rule import Errand, Plan, PlanItem, Rule
-from postroom.model.stored import MessageQuery
+from postroom.model.rule import Act, Facts, Loss, Plan, PlanItem, Rule, RuleJob
+from postroom.model.storage import MessageQuery
 
 
-class StoresRules(Protocol):
-    """Rules, plans, and what they do later."""
+class RuleStore(Protocol):
+    """Rules, their plans, and the jobs that they leave."""
 
-    async def add_rule(self, rule: Rule) -> Rule:
-        """Keep a new rule as the last one. Raises Conflict when there are too many."""
+    async def add_rule(self, rule: Rule, visible: Visible) -> Rule:
+        """Add a rule after all others. Raises Conflict if there are too many."""
 
     async def rules(self, visible: Visible, page: Slice) -> Found[Rule]: ...
     async def every_rule(self) -> list[Rule]:
         """All rules, in the order in which they run."""
+
+    async def upgrade_losses(self) -> list[Loss]:
+        """Effects of rules that an upgrade has dropped."""
 
     async def rule(self, rule_id: str, visible: Visible) -> Rule:
         """Raises NotFound."""
@@ -34,20 +37,21 @@ class StoresRules(Protocol):
         *,
         enabled: bool | None,
         position: int | None,
+        authority: str | None = None,
         now: datetime,
     ) -> Rule:
-        """Raises NotFound."""
+        """Change a rule; *authority* is the id of the key that it acts for. Raises NotFound."""
 
     async def remove_rule(self, rule_id: str, visible: Visible) -> Rule:
         """Raises NotFound."""
 
     async def candidates(self, queries: Sequence[MessageQuery]) -> list[int]:
-        """The numbers of all messages that answer one of the questions, latest first."""
+        """The numbers of all messages that match one of the queries, newest first."""
 
     async def facts(
         self, numbers: Sequence[int], *, with_text: bool, with_files: bool
     ) -> list[Facts]:
-        """What rules see of some messages; of those that are gone, nothing."""
+        """What rules compare of these messages; removed ones are left out."""
 
     async def save_plan(self, plan: Plan, items: Sequence[PlanItem]) -> None: ...
     async def plan(self, plan_id: str, visible: Visible) -> Plan:
@@ -58,21 +62,27 @@ class StoresRules(Protocol):
     ) -> tuple[Plan, Found[PlanItem]]:
         """Raises NotFound."""
 
+    async def plan_acts(self, plan_id: str, visible: Visible) -> frozenset[Act]:
+        """The distinct actions of a plan. Raises NotFound."""
+
     async def apply_plan(
-        self, plan_id: str, visible: Visible, *, actor: str, now: datetime
+        self, plan_id: str, caller: Caller, *, authority: str, now: datetime
     ) -> ActionResult:
-        """Do exactly what a plan says, or nothing. Raises NotFound, Conflict."""
+        """Apply a whole plan or nothing. Raises NotFound, Conflict.
+
+        Its rule jobs act for the key with the id *authority*.
+        """
 
     async def undo_plan(
         self, plan_id: str, visible: Visible, *, actor: str, now: datetime
     ) -> ActionResult:
-        """Put back what is still as the plan left it. Raises NotFound, Conflict."""
+        """Revert the messages that have not changed since. Raises NotFound, Conflict."""
 
-    async def claim_errands(
+    async def claim_rule_jobs(
         self, holder: str, *, now: datetime, until: datetime, limit: int
-    ) -> list[Errand]: ...
-    async def next_errand_at(self) -> datetime | None: ...
-    async def settle_errand(
-        self, errand: Errand, *, now: datetime, failed: str | None, next_at: datetime | None
+    ) -> list[RuleJob]: ...
+    async def next_rule_job_at(self) -> datetime | None: ...
+    async def settle_rule_job(
+        self, job: RuleJob, *, now: datetime, failed: str | None, next_at: datetime | None
     ) -> None:
-        """Write down that it is done, is to be tried again, or has failed for good."""
+        """Record that a job is done, is to be retried, or has failed."""

@@ -1,6 +1,6 @@
-"""The door to everything we remember, made of a port for each subject.
+"""The store: one protocol for each subject, and `Store`, which has all of them.
 
-One suite of tests holds every store to it.
+This is the one place where the signatures are declared. `tests/stores` runs on every store.
 """
 
 from __future__ import annotations
@@ -9,130 +9,134 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from postroom.model.attachment import BlobKey
-from postroom.model.audit import AuditCheck, AuditEntry, AuditQuery, Deed
+from postroom.model.audit import AuditCheck, AuditEntry, AuditQuery, AuditRecord
 from postroom.model.key import Key
+from postroom.model.message import BlobKey
 from postroom.model.page import Found, Slice
-from postroom.model.stored import Reading
-from postroom.ports.accounts import KeepsAccounts, KeepsIdentities
-from postroom.ports.events import KeepsWebhooks, TellsOfEvents
-from postroom.ports.mail import StoresInboxes, StoresMessages, StoresThreads
-from postroom.ports.memories import RecallsMemories, StoresMemories
-from postroom.ports.outbox import KeepsDrafts, KeepsOutbox
-from postroom.ports.rules import StoresRules
+from postroom.model.storage import Reading
+from postroom.ports.accounts import AccountStore, IdentityStore
+from postroom.ports.events import EventStore, WebhookStore
+from postroom.ports.mail import InboxStore, MessageStore, ThreadStore
+from postroom.ports.memories import MemoryIndex, MemoryStore
+from postroom.ports.outbox import DraftStore, OutboxStore
+from postroom.ports.rules import RuleStore
 
 
-class StoresKeys(Protocol):
-    """Callers."""
+class KeyStore(Protocol):
+    """The keys of callers."""
 
     async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
-        """Keep a key; one with the same id is replaced, or stays. Tell whether it is kept."""
+        """Add a key, or replace the one with the same id; False if there is one and it stays."""
 
     async def has_key(self, key_id: str) -> bool: ...
     async def keys(self, page: Slice) -> Found[Key]: ...
+    async def keys_with(self, ids: Sequence[str]) -> list[Key]:
+        """The keys with these ids; unknown ids are left out."""
+
     async def key_of(self, secret_hash: bytes, now: datetime) -> Key | None:
-        """Find the key with this hash; its `last_used_at` follows within a minute."""
+        """The key with this hash; its `last_used_at` is updated at most once a minute."""
 
     async def remove_key(self, key_id: str) -> bool: ...
 
 
-class GrantsLeases(Protocol):
-    """Who does the work that happens by itself, when several processes could."""
+class LeaseStore(Protocol):
+    """Leases on background work, and heartbeats of the processes that do it."""
 
     async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
-        """Take or renew a lease; False while somebody else has it."""
+        """Take or renew a lease; False while another holder has it."""
 
     async def release(self, name: str, holder: str) -> None:
-        """Give a lease back before it ends."""
+        """End a lease early."""
 
-    async def forget_leases(self, now: datetime) -> None:
-        """Forget those that have run out; they are nobody's anyway."""
+    async def remove_expired_leases(self, now: datetime) -> None:
+        """Remove leases that have expired."""
 
-    async def attend(self, role: str, holder: str, *, now: datetime, lasting: timedelta) -> None:
-        """Be counted among those who do a work, which many may, until *lasting* is over."""
+    async def add_heartbeat(
+        self, role: str, holder: str, *, now: datetime, lasting: timedelta
+    ) -> None:
+        """Add or renew a heartbeat; any number of holders may have one for the same role."""
 
-    async def leave(self, role: str, holder: str) -> None: ...
-    async def is_attended(self, role: str, now: datetime) -> bool:
-        """Whether anybody does a work now."""
+    async def end_heartbeat(self, role: str, holder: str) -> None: ...
+    async def has_heartbeat(self, role: str, now: datetime) -> bool:
+        """Whether any holder has a heartbeat for this role."""
 
 
-class KnowsItsState(Protocol):
-    """What verify, doctor and the blob sweep ask."""
+class InstallationStore(Protocol):
+    """The installation as a whole: its id, its blobs, its search index, its checks."""
 
     async def secret(self) -> bytes:
-        """A random secret of this store, the same for every process that opens it."""
+        """A random secret of this installation, the same for every process."""
 
-    async def house(self) -> str | None:
-        """What tells this house from others and from its copies; None until it is named."""
+    async def installation_id(self) -> str | None:
+        """The id of this installation, which its copies do not share; None until it has one."""
 
-    async def name_house(self) -> str:
-        """The same; a house that has no name yet gets one."""
+    async def ensure_installation_id(self) -> str:
+        """The id of this installation, created if there is none yet."""
 
     async def used_blobs(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
-        """Return those of the keys that some message or attachment needs."""
+        """Those of the keys that a message or an attachment uses."""
 
     def every_blob(self) -> AsyncIterator[tuple[BlobKey, int]]:
-        """Every blob that must exist, with its size."""
+        """Every blob that must exist, with its size in bytes."""
 
     async def problems(self) -> tuple[str, ...]:
-        """Check that all rows and the search index agree; a sentence for each thing amiss."""
+        """Check rows, search index and audit log; one sentence for each problem."""
 
     async def readings(self, version: int, after: int, limit: int) -> list[Reading]:
-        """What a version of the parser made of the next messages after a number."""
+        """What this version of the parser has stored for the next messages after a number."""
 
-    async def tidy(self) -> bool:
-        """Do one piece of the work that keeps searches fast; say whether there is more.
+    async def compact_index(self) -> bool:
+        """Do one step of compacting the search index; True if there is more to do.
 
-        Any number may call this at any time, here and in other processes: none does what another
-        is at.
+        Any number of processes may call this at the same time: a step is done by one of them.
         """
 
     async def purge(self) -> None:
-        """Leave no word of removed messages in the search index; by itself it takes a while."""
+        """Remove the words of removed messages from the search index now, not with time."""
 
     async def repair(self) -> int:
-        """Make the search index anew if it is wrong; say in how many things it was."""
+        """Rebuild the search index if it has problems; return how many it had."""
 
     async def ping(self) -> None:
-        """Return if reads and writes would work now; raise what stands in the way."""
+        """Raise an error if reads or writes would fail now."""
 
-    def hurry(self) -> None:
-        """Wait no more for a database that does not answer: `close` is about to come."""
+    def begin_shutdown(self) -> None:
+        """Stop waiting for a database that does not answer; `close` follows."""
 
     async def close(self) -> None: ...
 
 
-class KeepsAudit(Protocol):
-    """The log of what everybody did."""
+class AuditStore(Protocol):
+    """The audit log."""
 
-    def by(self, deed: Deed) -> Store:
-        """The same store; what is written through it is put down to somebody in the audit log."""
+    def by(self, record: AuditRecord) -> Store:
+        """The same store, acting for a caller: its writes are recorded in the audit log."""
 
-    async def put_down(self) -> None:
-        """Write down that somebody did what changed nothing here."""
+    async def record_audit(self) -> None:
+        """Record an act that changed nothing in the store."""
 
     async def audit(self, query: AuditQuery) -> Found[AuditEntry]: ...
     async def check_audit(self) -> AuditCheck:
-        """Read the whole log and tell what does not fit."""
+        """Verify the chain of the whole audit log."""
 
 
 class Store(
-    StoresInboxes,
-    StoresMessages,
-    StoresThreads,
-    StoresKeys,
-    StoresMemories,
-    RecallsMemories,
-    GrantsLeases,
-    KeepsAccounts,
-    KeepsIdentities,
-    KeepsDrafts,
-    KeepsOutbox,
-    KeepsWebhooks,
-    TellsOfEvents,
-    StoresRules,
-    KeepsAudit,
-    KnowsItsState,
+    InboxStore,
+    MessageStore,
+    ThreadStore,
+    KeyStore,
+    MemoryStore,
+    MemoryIndex,
+    LeaseStore,
+    AccountStore,
+    IdentityStore,
+    DraftStore,
+    OutboxStore,
+    WebhookStore,
+    EventStore,
+    RuleStore,
+    AuditStore,
+    InstallationStore,
     Protocol,
 ):
-    """All of it."""
+    """The whole store."""

@@ -1,1 +1,1 @@
-"""Adapters to the world outside: each speaks one wire."""
+"""Adapters to other systems: mail accounts, relays, inbound webhooks, embeddings, secrets."""

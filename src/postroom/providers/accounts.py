@@ -1,4 +1,4 @@
-"""From an account to its provider: the port `Providers`."""
+"""Opens the provider and the sender of an account: the port `Providers`."""
 
 from __future__ import annotations
 
@@ -12,26 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import Conflict, FeatureDisabled, MailError, ProviderAuthFailed, ProviderError
-from postroom.model.account import Account, Capabilities, RateLimits
-from postroom.model.remote import RemoteIdentity
-from postroom.ports.provider import MakesAliases, Provider
-from postroom.ports.sender import Sender
-from postroom.ports.vault import Secret, Vault
-from postroom.providers.encoded import attachment_mb
+from postroom.model.account import PUBLIC_ONLY, Account, Capabilities, RateLimits, RemoteIdentity
+from postroom.model.view import ANYWHERE, Anywhere, Network, PublicOnly, Reach
+from postroom.ports.provider import Provider, Secret, Sender, SupportsAliases, Vault
+from postroom.providers.sending import attachment_mb
 
 if TYPE_CHECKING:
     from postroom.model.imap import ImapAccount
     from postroom.providers.gmail.client import GmailClient
     from postroom.providers.graph.client import GraphClient
     from postroom.providers.jmap.provider import JmapProvider
-    from postroom.providers.oauth.signing_in import Client
+    from postroom.providers.oauth import Client
     from postroom.providers.smtp.relay import SmtpRelay
-    from postroom.providers.web.api import Api, Authorizer, Pace
+    from postroom.providers.web.api import Api, Authorizer, RateLimiter
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoints:
-    """Where the providers are and who we are there; settings, so that they can be elsewhere."""
+    """URLs and OAuth clients of the providers, from the settings."""
 
     gmail: str
     gmail_login: str
@@ -46,36 +44,38 @@ class Endpoints:
 
 @dataclass(frozen=True)
 class Accounts:
-    """Opens accounts with the secrets of the vault, which is opened when it is needed first."""
+    """Opens accounts with the secrets of the vault, which is opened on first use."""
 
     folder: Path
     kind: str
     endpoints: Endpoints
     message_bytes: int
-    _paces: dict[tuple[str, str], Pace] = field(default_factory=dict)
+    allowed: tuple[Network, ...] = ()
+    key_file: Path | None = None
+    _limiters: dict[tuple[str, str], RateLimiter] = field(default_factory=dict)
 
     @cached_property
     def vault(self) -> Vault:
-        from postroom.providers.vault.keyrings import open_vault
+        from postroom.providers.vault import open_vault
 
-        return open_vault(self.folder, self.kind)
+        return open_vault(self.folder, self.kind, self.key_file)
 
     def secret(self, account: Account) -> Secret:
-        """What logs an account in. Raises ProviderAuthFailed."""
+        """The login of an account. Raises ProviderAuthFailed."""
         secret = self.vault.read(account.id)
         if secret is None:
-            raise ProviderAuthFailed(f"{account.id}: there is no password or token for it here")
+            raise ProviderAuthFailed(f"{account.id}: no password or token is stored here")
         return secret
 
     def without_secret(self, account_ids: Iterable[str]) -> tuple[str, ...]:
-        """Those of the accounts that nothing here logs in."""
-        return tuple(account_id for account_id in account_ids if not self._has_secret(account_id))
+        """The accounts whose secret is not stored here, or cannot be read."""
+        return tuple(one for one in account_ids if not self._has_secret(one, if_unreadable=False))
 
-    def _has_secret(self, account_id: str) -> bool:
+    def _has_secret(self, account_id: str, *, if_unreadable: bool) -> bool:
         try:
             return self.vault.read(account_id) is not None
         except MailError:
-            return False
+            return if_unreadable
 
     @asynccontextmanager
     async def open(self, account: Account) -> AsyncIterator[Provider]:
@@ -86,12 +86,12 @@ class Accounts:
             await provider.close()
 
     def provider(self, account: Account, secret: Secret | None = None) -> Provider:
-        """The account, with its own secret or one that is not in the vault yet."""
+        """The provider of an account, with its stored secret or one that is not stored yet."""
         if account.provider == "imap":
-            from postroom.providers.imap.account import ATTACHMENT_MB, ImapProvider
+            from postroom.providers.imap.provider import ATTACHMENT_MB, ImapProvider
 
             return ImapProvider(
-                _imap(account, secret or self.secret(account)),
+                self._imap(account, secret or self.secret(account)),
                 account.address,
                 can_send=_may_send(account),
                 message_bytes=self.message_bytes,
@@ -111,11 +111,11 @@ class Accounts:
 
     def sender(self, account: Account) -> Sender:
         if not _may_send(account):
-            raise Conflict(f"{account.id}: it was not signed in for sending")
+            raise Conflict(f"{account.id}: the sign-in did not include sending")
         if account.provider == "imap":
-            return _smtp(account, self.secret(account))
+            return self._smtp(account, self.secret(account))
         if account.provider == "gmail":
-            from postroom.providers.gmail.sender import GmailSender
+            from postroom.providers.gmail.provider import GmailSender
 
             return GmailSender(self._gmail(account, None))
         if account.provider == "outlook":
@@ -143,57 +143,59 @@ class Accounts:
     def _jmap(self, account: Account, secret: Secret | None) -> JmapProvider:
         from postroom.providers.jmap.client import JmapClient
         from postroom.providers.jmap.provider import RATES, JmapProvider
-        from postroom.providers.web.api import Fixed
+        from postroom.providers.web.api import FixedHeader
 
-        given = secret or self.secret(account)
-        said = f"Bearer {given['password']}"
+        password = (secret or self.secret(account))["password"]
+        authorization = f"Bearer {password}"
         if account.options.get("basic"):
-            pair = f"{account.options['user']}:{given['password']}".encode()
-            said = f"Basic {b64encode(pair).decode()}"
-        client = JmapClient(self._api(account, self.endpoints.fastmail, Fixed(said), RATES))
+            pair = f"{account.options['user']}:{password}".encode()
+            authorization = f"Basic {b64encode(pair).decode()}"
+        authorizer = FixedHeader(authorization)
+        client = JmapClient(self._api(account, self.endpoints.fastmail, authorizer, RATES))
         return JmapProvider(client, account.address, wants_to_send=_may_send(account))
 
     def _api(self, account: Account, url: str, authorizer: Authorizer, rates: RateLimits) -> Api:
-        """The account's API. What reads it and what sends for it wait together."""
-        from postroom.providers.web.api import MOST_BYTES, Api, Pace
+        """The API of an account; its provider and its sender share a rate limiter."""
+        from postroom.providers.web.api import MAX_BYTES, Api, RateLimiter
 
-        pace = self._paces.setdefault((account.provider, account.address), Pace(rates))
-        # A mail may come as text of base64, with a little around it.
-        most = max(MOST_BYTES, self.message_bytes * 4 // 3 + 2**20)
-        return Api(account.id, url, authorizer, rates, pace=pace, most_bytes=most)
+        key = (account.provider, account.address)
+        limiter = self._limiters.setdefault(key, RateLimiter(rates))
+        # A mail may come as base64 inside of JSON.
+        max_bytes = max(MAX_BYTES, self.message_bytes * 4 // 3 + 2**20)
+        return Api(account.id, url, authorizer, limiter, max_bytes=max_bytes)
 
     def _tokens(self, account: Account, secret: Secret | None) -> Authorizer:
-        """The tokens of the vault, which are renewed, or some that are only tried."""
-        from postroom.providers.oauth.signing_in import refresh
-        from postroom.providers.oauth.tokens import Tokens
-        from postroom.providers.web.api import Fixed
+        """The stored tokens, which are renewed, or the given ones."""
+        from postroom.providers.oauth import Tokens, refresh
+        from postroom.providers.web.api import FixedHeader
 
         if secret is not None:
-            return Fixed(f"Bearer {secret['access_token']}")
+            return FixedHeader(f"Bearer {secret['access_token']}")
         client = self.oauth_client(account.provider, account.options.get("scopes", ()))
         return Tokens(self.vault, account.id, lambda token: refresh(client, token))
 
     def oauth_client(self, provider: str, scopes: Iterable[str]) -> Client:
-        """Who we are where one signs in to this provider. Raises InvalidInput."""
-        from postroom.providers.oauth import clients
+        """The OAuth client for a provider. Raises InvalidInput."""
+        from postroom.providers import oauth
 
         where = self.endpoints
         if provider == "gmail":
-            return clients.google(
+            return oauth.google(
                 where.gmail_login,
                 where.gmail_token,
                 where.gmail_client_id,
                 where.gmail_client_secret,
                 scopes,
             )
-        return clients.microsoft(where.outlook_login, where.outlook_client_id, scopes)
+        return oauth.microsoft(where.outlook_login, where.outlook_client_id, scopes)
 
     def live(self, account: Account) -> ImapAccount | None:
-        """The account for whoever works on it live; None without its secret."""
+        """The account for live access; None without its secret."""
         secret = self.vault.read(account.id)
-        return _imap(account, secret) if secret else None
+        return self._imap(account, secret) if secret else None
 
     async def check(self, account: Account, secret: Secret | None) -> Capabilities:
+        self._refuse_servers(account)
         provider = self.provider(account, secret)
         try:
             await provider.check()
@@ -202,25 +204,79 @@ class Accounts:
             await provider.close()
         if account.provider != "imap" or not found.can_send:
             return found
-        from postroom.providers.imap.account import ATTACHMENT_MB
+        from postroom.providers.imap.provider import ATTACHMENT_MB
 
-        relay = _smtp(account, secret or self.secret(account))
-        takes = await relay.check(account.id)
-        if takes is None:
-            return replace(found, max_attachment_size_mb=ATTACHMENT_MB, mail_bytes=None)
-        return replace(found, max_attachment_size_mb=attachment_mb(takes), mail_bytes=takes)
+        relay = self._smtp(account, secret or self.secret(account))
+        mail_bytes = await relay.check(account.id)
+        size_mb = ATTACHMENT_MB if mail_bytes is None else attachment_mb(mail_bytes)
+        return replace(found, max_attachment_size_mb=size_mb, mail_bytes=mail_bytes)
+
+    def _refuse_servers(self, account: Account) -> None:
+        """Refuse servers and files that a key must not name. Raises InvalidInput."""
+        reach, options = self._reach(account), account.options
+        if account.provider != "imap" or isinstance(reach, Anywhere):
+            return
+        from postroom.providers.allowed_hosts import (
+            IMAP_PORTS,
+            SMTP_PORTS,
+            check_file,
+            check_host,
+        )
+
+        check_host(reach, options["host"], options["port"], IMAP_PORTS, "")
+        if options.get("smtp_host"):
+            check_host(reach, options["smtp_host"], options["smtp_port"], SMTP_PORTS, "smtp_")
+        if options.get("ca_file"):
+            check_file(reach, "ca_file")
+
+    def _reach(self, account: Account) -> Reach:
+        return PublicOnly(self.allowed) if account.options.get(PUBLIC_ONLY) else ANYWHERE
+
+    def _imap(self, account: Account, secret: Secret) -> ImapAccount:
+        from postroom.model.imap import ImapAccount
+
+        options = account.options
+        return ImapAccount(
+            account_id=account.id,
+            host=options["host"],
+            user=options["user"],
+            secret=secret["password"],
+            port=options["port"],
+            security=options["security"],
+            ca_file=_path(options.get("ca_file")),
+            is_unverified=bool(options.get("insecure")) and not options.get("ca_file"),
+            reach=self._reach(account),
+        )
+
+    def _smtp(self, account: Account, secret: Secret) -> SmtpRelay:
+        from postroom.providers.smtp.relay import SmtpRelay
+        from postroom.providers.smtp.url import RelayAddress, is_loopback
+
+        options = account.options
+        if options["smtp_security"] == "none" and not is_loopback(options["smtp_host"]):
+            raise ProviderError(
+                f"{account.id}: its SMTP server would get the password unencrypted; remove the "
+                "account and add it with smtp_security tls or starttls"
+            )
+        address = RelayAddress(
+            host=options["smtp_host"],
+            port=options["smtp_port"],
+            security=options["smtp_security"],
+            username=options.get("smtp_user") or None,
+            password=secret.get("smtp_password") or secret["password"],
+            ca_file=_path(options.get("ca_file")),
+            reach=self._reach(account),
+        )
+        return SmtpRelay(address, account.address.rpartition("@")[2])
 
     async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
         async with self.open(account) as provider:
-            if not isinstance(provider, MakesAliases):
-                raise FeatureDisabled(f"{account.id}: its provider makes no addresses")
+            if not isinstance(provider, SupportsAliases):
+                raise FeatureDisabled(f"{account.id}: its provider cannot create addresses")
             return await provider.create_alias(alias)
 
     def has_secret(self, account_id: str) -> bool:
-        try:
-            return self.vault.read(account_id) is not None
-        except MailError:
-            return True  # whoever uses it is told what is wrong with it
+        return self._has_secret(account_id, if_unreadable=True)  # using it reports the error
 
     def login_mark(self, account_id: str) -> str | None:
         secret = self.vault.read(account_id)
@@ -238,47 +294,10 @@ class Accounts:
 
 
 def _may_send(account: Account) -> bool:
-    """Whether sending was asked for at the sign-in, and there is a way out."""
+    """Whether the sign-in included sending, and the account has a server for it."""
     options = account.options
-    has_way = account.provider != "imap" or bool(options.get("smtp_host"))
-    return has_way and "send" in options.get("scopes", ["send"])
-
-
-def _imap(account: Account, secret: Secret) -> ImapAccount:
-    from postroom.model.imap import ImapAccount
-
-    options = account.options
-    return ImapAccount(
-        account_id=account.id,
-        host=options["host"],
-        user=options["user"],
-        secret=secret["password"],
-        port=options["port"],
-        security=options["security"],
-        ca_file=_path(options.get("ca_file")),
-        is_unverified=bool(options.get("insecure")) and not options.get("ca_file"),
-    )
-
-
-def _smtp(account: Account, secret: Secret) -> SmtpRelay:
-    from postroom.providers.smtp.relay import SmtpRelay
-    from postroom.providers.smtp.url import RelayAddress, is_loopback
-
-    options = account.options
-    if options["smtp_security"] == "none" and not is_loopback(options["smtp_host"]):
-        raise ProviderError(
-            f"{account.id}: its SMTP server would get the password in the clear; remove the "
-            "account and add it with smtp_security tls or starttls"
-        )
-    address = RelayAddress(
-        host=options["smtp_host"],
-        port=options["smtp_port"],
-        security=options["smtp_security"],
-        username=options.get("smtp_user") or None,
-        password=secret.get("smtp_password") or secret["password"],
-        ca_file=_path(options.get("ca_file")),
-    )
-    return SmtpRelay(address, account.address.rpartition("@")[2])
+    has_server = account.provider != "imap" or bool(options.get("smtp_host"))
+    return has_server and "send" in options.get("scopes", ["send"])
 
 
 def _path(text: str | None) -> Path | None:

@@ -1,4 +1,4 @@
-"""What a set of rules would have done with old mail, and what another set would do otherwise."""
+"""Back-test: what a set of rules would do with old mail, compared with another set."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from postroom.model.facts import Facts
-from postroom.model.rule import Act, shown_act
-from postroom.rules.chain import Chain, run_chain
+from postroom.model.rule import Act, Facts, shown_act
+from postroom.rules.actions import Chain, run_chain
 from postroom.rules.definition import Definition
 from postroom.rules.planning import as_acts
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What rules would have done with one mail."""
+    """What rules would do with one mail."""
 
     place: str
     subject: str
@@ -28,7 +27,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A mail with which two sets of rules would do different things."""
+    """A mail for which two sets of rules differ."""
 
     before: Outcome
     after: Outcome
@@ -36,7 +35,7 @@ class Changed:
 
 @dataclass(slots=True)
 class BackTest:
-    """A set of rules, tried on mail that is long there; perhaps beside another set."""
+    """A set of rules run on old mail, perhaps compared with another set."""
 
     rules: Sequence[Definition]
     against: Sequence[Definition] | None = None
@@ -47,7 +46,7 @@ class BackTest:
     changed: list[Changed] = field(default_factory=list)
 
     def look_at(self, place: str, facts: Facts, now: datetime) -> None:
-        """Try the rules on one mail, all that are enabled."""
+        """Run the enabled rules on one mail."""
         self.mails += 1
         outcome = _outcome(place, facts, _run(self.rules, facts, now))
         self.matches.update(outcome.rules)
@@ -77,7 +76,7 @@ def _outcome(place: str, facts: Facts, chain: Chain) -> Outcome:
 
 
 def shown_outcome(outcome: Outcome) -> dict[str, object]:
-    """An outcome as callers see it."""
+    """An outcome as JSON."""
     return {
         "place": outcome.place,
         "subject": outcome.subject,
@@ -89,7 +88,7 @@ def shown_outcome(outcome: Outcome) -> dict[str, object]:
 
 
 def shown_test(test: BackTest) -> dict[str, object]:
-    """A whole test as callers see it."""
+    """The result of a test as JSON."""
     shown: dict[str, object] = {
         "mails": test.mails,
         "matched": len(test.outcomes),

@@ -1,14 +1,82 @@
-"""A rule as values: what it looks for, what it does, and how far it may go."""
+"""The rule language: fields, operators, actions, and a rule as values."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import difflib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-MOST_PLANNED = 100_000
-"""How many messages a plan may hold."""
+Sort = Literal["text", "names", "number", "truth"]
+
+FIELDS: dict[str, Sort] = {
+    "from": "text",
+    "to": "text",
+    "cc": "text",
+    "subject": "text",
+    "text": "text",
+    "header.X": "text",
+    "label": "names",
+    "flag": "names",
+    "mailbox": "names",
+    "has_attachment": "truth",
+    "attachment.name": "text",
+    "attachment.type": "text",
+    "size_bytes": "number",
+    "age_days": "number",
+    "list_id": "text",
+    "auth": "text",
+}
+"""The fields of conditions. `header.X` is any header, such as `header.X-Priority`."""
+
+OPERATORS: dict[Sort, tuple[str, ...]] = {
+    "text": ("equals", "contains", "matches", "regex", "in", "exists"),
+    "names": ("equals", "contains", "matches", "regex", "in", "exists"),
+    "number": ("equals", "greater_than", "less_than", "in", "exists"),
+    "truth": ("equals", "exists"),
+}
+"""The operators of each type of field; `not` can precede any of them."""
+
+GROUPS = ("all", "any", "none", "not")
+
+
+@dataclass(frozen=True, slots=True)
+class ActionType:
+    """An action: what it takes, under which names the flat form gives it, and what it does."""
+
+    takes: str
+    names: tuple[str, ...]
+    does: str
+
+
+ACTIONS: dict[str, ActionType] = {
+    "apply_label": ActionType("a label", ("label",), "puts a label on the message"),
+    "remove_label": ActionType("a label", ("label",), "takes a label off"),
+    "move": ActionType("a mailbox", ("mailbox", "destination", "to"), "moves it to a mailbox"),
+    "mark_read": ActionType("", (), "sets the flag `seen`"),
+    "mark_unread": ActionType("", (), "takes the flag `seen` away"),
+    "flag": ActionType("", (), "sets the flag `flagged`"),
+    "unflag": ActionType("", (), "takes the flag `flagged` away"),
+    "archive": ActionType("", (), "moves it to Archive"),
+    "delete": ActionType("", (), "moves it to Trash"),
+    "forward": ActionType("an address", ("to", "address"), "sends it on, with its attachments"),
+    "reply": ActionType("a text", ("text", "body"), "answers the sender, if a person wrote it"),
+    "webhook": ActionType("whk_… or a URL", ("webhook", "url"), "tells a webhook of it"),
+    "remember": ActionType("{key, text}", ("key", "text"), "keeps a memory"),
+    "stop": ActionType("", (), "ends the chain: no later rule sees the message"),
+}
+"""The actions of rules."""
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """The most similar known word; empty if none is similar."""
+    found = difflib.get_close_matches(word.lower()[:64], list(known), n=1)
+    return found[0] if found else ""
+
+
+MAX_PLANNED = 100_000
+"""The maximum number of messages in a plan."""
 
 Kind = Literal["all", "any", "none"]
 Value = str | int | bool | tuple[str | int, ...]
@@ -45,7 +113,7 @@ Condition = Comparison | Group
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What is done with a message; `value` is the label, mailbox, address, text or webhook."""
+    """An action; `value` is the label, mailbox, address, text or webhook."""
 
     type: str
     value: str = ""
@@ -54,7 +122,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Safety:
-    """How far a rule may go."""
+    """The limits of a rule."""
 
     max_messages: int = 1000
     require_plan: bool = False
@@ -63,7 +131,7 @@ class Safety:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A rule that was read and found to be right."""
+    """A rule that was parsed."""
 
     name: str
     when: Condition
@@ -75,8 +143,8 @@ class Definition:
     safety: Safety = Safety()
 
     @property
-    def leaves_the_house(self) -> bool:
-        """Whether it writes to somebody."""
+    def sends_mail(self) -> bool:
+        """Whether it forwards or replies."""
         return any(action.type in ("forward", "reply") for action in self.then)
 
     def tests(self) -> Iterator[Comparison]:

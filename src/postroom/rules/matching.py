@@ -1,14 +1,53 @@
-"""Does a message meet the conditions of a rule, and why?"""
+"""Compares conditions with a message."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import lru_cache
 
-from postroom.mail.fold import fold
-from postroom.model.facts import Facts, Head, Named
+import re2  # type: ignore[import-untyped]
+
+from postroom.mail.text.filters import is_address_or_domain, is_at
+from postroom.mail.text.fold import fold
+from postroom.model.rule import Facts, Head, Named
 from postroom.rules.definition import Comparison, Condition, Group
+
+_MAX_BYTES = 4 << 20
+"""The memory limit of a compiled pattern."""
+
+
+def compile_regex(pattern: str) -> Callable[[str], bool]:
+    """A search for a regular expression in a text. Raises ValueError."""
+    return _searcher(pattern)
+
+
+def compile_glob(pattern: str) -> Callable[[str], bool]:
+    """A comparison of a folded text with a pattern of * (any text) and ? (any character)."""
+    words = {"*": ".*", "?": "."}
+    return _searcher("(?s)^" + "".join(words.get(c) or re2.escape(c) for c in pattern) + "$")
+
+
+def _searcher(pattern: str) -> Callable[[str], bool]:
+    options = re2.Options()
+    options.max_mem = _MAX_BYTES
+    options.log_errors = False
+    try:
+        search = re2.compile(pattern, options).search
+    except (re2.error, UnicodeError) as error:
+        raise ValueError(_reason(error)) from None
+    return lambda text: search(_without_surrogates(text)) is not None
+
+
+def _without_surrogates(text: str) -> str:
+    """Replace surrogates, which cannot be encoded."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _reason(error: Exception) -> str:
+    message = error.args[0] if error.args else ""
+    return message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
+
 
 Why = tuple[str, ...]
 _DAY_S = 86_400
@@ -16,18 +55,18 @@ _SHOWN = 80
 
 
 class HeadNeeded(Exception):
-    """The answer depends on the headers, which nobody has read yet."""
+    """The result depends on the headers, which were not read yet."""
 
 
 def why_it_matches(condition: Condition, facts: Facts, now: datetime) -> Why | None:
-    """What made the condition hold, in words; None if it does not. Raises HeadNeeded."""
+    """The reasons why a condition holds; None if it does not. Raises HeadNeeded."""
     if isinstance(condition, Comparison):
         found = _found(condition, facts, now)
-        return None if found is None else (_told(condition, found),)
+        return None if found is None else (_reason_for(condition, found),)
     if condition.kind == "none":
-        return _why_none(condition, facts, now)
+        return _reasons_none(condition, facts, now)
     if condition.kind == "any":
-        return _why_any(condition, facts, now)
+        return _reasons_any(condition, facts, now)
     reasons: list[str] = []
     for part in condition.parts:
         why = why_it_matches(part, facts, now)
@@ -37,23 +76,19 @@ def why_it_matches(condition: Condition, facts: Facts, now: datetime) -> Why | N
     return tuple(reasons)
 
 
-def _why_any(group: Group, facts: Facts, now: datetime) -> Why | None:
-    for part in group.parts:
-        why = why_it_matches(part, facts, now)
-        if why is not None:
-            return why
-    return None
+def _reasons_any(group: Group, facts: Facts, now: datetime) -> Why | None:
+    found = (why_it_matches(part, facts, now) for part in group.parts)
+    return next((why for why in found if why is not None), None)
 
 
-def _why_none(group: Group, facts: Facts, now: datetime) -> Why | None:
-    for part in group.parts:
-        if why_it_matches(part, facts, now) is not None:
-            return None
+def _reasons_none(group: Group, facts: Facts, now: datetime) -> Why | None:
+    if any(why_it_matches(part, facts, now) is not None for part in group.parts):
+        return None
     return tuple(f"not {_plain(part)}" for part in group.parts)
 
 
 def _plain(condition: Condition) -> str:
-    """A condition in words."""
+    """A condition as text."""
     if isinstance(condition, Comparison):
         return f"{condition.field} {condition.operator} {_shown(condition.value)}"
     words = [_plain(part) for part in condition.parts]
@@ -63,7 +98,7 @@ def _plain(condition: Condition) -> str:
     return joined if len(words) == 1 else f"({joined})"
 
 
-def _told(test: Comparison, found: str) -> str:
+def _reason_for(test: Comparison, found: str) -> str:
     words = _plain(test)
     is_shown = found and found != str(test.value) and test.field not in ("text", "subject")
     return f"{words} ({_cut(found)})" if is_shown else words
@@ -84,7 +119,7 @@ def _cut(text: str) -> str:
 
 
 def _found(test: Comparison, facts: Facts, now: datetime) -> str | None:
-    """The value that made a test hold; None if none did."""
+    """The value for which a comparison holds; None if there is none."""
     if test.field in _NUMBERS:
         number = _age(facts, now) if test.field == "age_days" else facts.size_bytes
         return str(int(number)) if _compares(test, number) else None
@@ -140,8 +175,8 @@ def _values(field: str, facts: Facts) -> Iterator[str]:
     elif field == "list_id":
         yield from (_head(facts).list_id or "",) if _head(facts).list_id else ()
     else:
-        wanted = field.removeprefix("header.")
-        yield from (value for name, value in _head(facts).headers if name.lower() == wanted)
+        expected = field.removeprefix("header.")
+        yield from (value for name, value in _head(facts).headers if name.lower() == expected)
 
 
 def _people(field: str, facts: Facts) -> tuple[Named, ...]:
@@ -160,7 +195,7 @@ def _head(facts: Facts) -> Head:
 
 
 def _found_in_text(test: Comparison, facts: Facts) -> str | None:
-    """The long ones are folded already, once and for all."""
+    """Compare subject or text, which are stored folded."""
     is_subject = test.field == "subject"
     if test.operator == "regex":
         assert test.finds is not None
@@ -175,8 +210,8 @@ def _holds(test: Comparison, text: str) -> bool:
         assert test.finds is not None
         return test.finds(text)
     if test.field in ("label", "flag", "mailbox") and test.operator in ("equals", "in"):
-        wanted = test.value if isinstance(test.value, tuple) else (test.value,)
-        return text.casefold() in {str(name).casefold() for name in wanted}
+        expected = test.value if isinstance(test.value, tuple) else (test.value,)
+        return text.casefold() in {str(name).casefold() for name in expected}
     return _holds_folded(test, fold(text))
 
 
@@ -185,28 +220,27 @@ def _holds_folded(test: Comparison, folded: str) -> bool:
         return test.finds(folded)
     if test.operator == "contains":
         return _folded(str(test.value)) in folded
-    wanted = test.value if isinstance(test.value, tuple) else (test.value,)
-    return any(folded == _folded(str(value)) for value in wanted)
+    expected = test.value if isinstance(test.value, tuple) else (test.value,)
+    return any(folded == _folded(str(value)) for value in expected)
 
 
 _folded = lru_cache(maxsize=4096)(fold)
 
 
-def _is_from(person: Named, wanted: str) -> str | None:
-    """An address, every address of a domain (`@supplier.example`), or else a name, as in searches.
+def _is_from(person: Named, expected: str) -> str | None:
+    """Compare with an address, a domain (`@supplier.example`), or a name, as in searches.
 
-    A name never stands for an address: anybody can call themselves anything.
+    A name never matches an address, since a sender can choose any name.
     """
-    address = fold(person.address)
-    if wanted.startswith("@"):
-        return person.address if address.rpartition("@")[1:] == ("@", wanted[1:]) else None
-    if "@" in wanted:
-        return person.address if address == wanted else None
-    return person.name if person.name and fold(person.name) == wanted else None
+    if is_address_or_domain(expected):
+        return person.address if is_at(person.address, expected) else None
+    if "@" in expected:
+        return person.address if fold(person.address) == expected else None
+    return person.name if person.name and fold(person.name) == expected else None
 
 
 def _found_person(test: Comparison, facts: Facts) -> str | None:
     values = test.value if isinstance(test.value, tuple) else (test.value,)
-    wanted = [_folded(str(value)) for value in values]
+    expected = [_folded(str(value)) for value in values]
     people = _people(test.field, facts)
-    return next((f for p in people for w in wanted if (f := _is_from(p, w)) is not None), None)
+    return next((f for p in people for w in expected if (f := _is_from(p, w)) is not None), None)

@@ -1,4 +1,4 @@
-"""The part of the store that remembers. See `ports.memories` for what each method promises."""
+"""The part of the store that keeps memories and ranks memories and mail; see `ports.memories`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from postroom.model.memory import (
     Author,
@@ -15,216 +15,164 @@ from postroom.model.memory import (
     MemoryChange,
     MemoryHit,
     MemoryQuery,
-    MemoryRow,
     Namespaces,
-    RecalledMemory,
-    ShelfName,
     Similar,
-    TiedMemory,
-    Unlearnt,
+    Unembedded,
     Vector,
 )
 from postroom.model.message import MessageRow
 from postroom.model.page import Found, Slice
-from postroom.model.stored import MessageQuery
-from postroom.store.audited import Audited, was_found
-from postroom.store.recall import mail, shelves
-from postroom.store.seal import Seal
-from postroom.store.search.find import Finder
-from postroom.store.sql import (
-    confidences,
-    memories,
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.ports.memories import MemoryIndex, MemoryStore
+from postroom.store.audit_hmac import AuditHmac
+from postroom.store.methods import AuditedStore, is_found, reads, writes, writes_unaudited
+from postroom.store.ranking import documents
+from postroom.store.ranking.index import Question, RankingIndex
+from postroom.store.search.index import IndexSearcher
+from postroom.store.sql.memories import (
+    disclosure_check,
+    mail_texts,
     memory_links,
-    memory_listing,
-    memory_removal,
-    memory_writing,
+    memory_writes,
 )
-from postroom.store.sql.finding import matching_numbers
-from postroom.store.transaction import Engine
+from postroom.store.sql.memories import memories as sql_memories
+from postroom.store.sql.messages.message_search import matching_numbers
+from postroom.store.transaction import Engine, Transaction
 
-if TYPE_CHECKING:
-    from postroom.store.recall.library import Library
-
+T = TypeVar("T")
 _AT_ONCE = 500
 
 
-class SqlMemories(Audited):
-    """Memories on any engine that speaks SQL. Only a search loads numpy."""
+def _has_ranking_work(tx: Transaction, now: datetime, *, learns: bool) -> bool:
+    return (
+        memory_writes.has_expired(tx, now)
+        or mail_texts.has_missing_digests(tx)
+        or documents.has_unindexed(tx)
+        or (learns and documents.has_unembedded(tx))
+    )
 
-    _finder: Finder
 
-    def __init__(self, engine: Engine, seal: Seal) -> None:
+class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
+    """Memories on any database that speaks SQL. Only a ranked search imports numpy."""
+
+    def __init__(self, engine: Engine, seal: AuditHmac) -> None:
         super().__init__(engine, seal)
-        self._libraries: list[Library] = []
+        self._searcher = IndexSearcher()
+        self._ranking = RankingIndex()  # shared with the copies that `by` makes
 
-    @property
-    def _library(self) -> Library:
-        """Made by the first search, for this store and for everyone who acts through it."""
-        from postroom.store.recall.library import Library
-
-        if not self._libraries:
-            self._libraries.append(Library())
-        return self._libraries[0]
+    put_memories = writes(memory_writes.put_memories)
+    memory = reads(sql_memories.get_memory)
+    memories = reads(sql_memories.list_memories)
+    remove_expired = writes_unaudited(memory_writes.remove_expired)
+    recall_about = reads(memory_links.recall_about)
+    tied_memories = reads(disclosure_check.tied_memories)
+    has_ranking_work = reads(_has_ranking_work)
+    index_messages = writes_unaudited(documents.index_messages)
+    count_unembedded = reads(documents.count_unembedded)
+    unembedded = reads(documents.unembedded)
+    embedded_by_others = reads(documents.embedded_by_others)
 
     async def put_memory(
         self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
     ) -> Memory | None:
-        return await self._write(
-            lambda tx: memory_writing.put_memory(
-                tx, change, author, now, is_new_allowed=is_new_allowed
-            ),
-            is_act=was_found,
-            about=change.key,
+        put = partial(
+            memory_writes.put_memory,
+            change=change,
+            author=author,
+            now=now,
+            is_new_allowed=is_new_allowed,
+        )
+        return await self.write(put, audit_if=is_found, target=change.key)
+
+    async def remove_memory(self, namespace: str, key: str, *, now: datetime, by: str = "") -> bool:
+        return await self.write(
+            lambda tx: memory_writes.remove_memory(tx, namespace, key, now, by),
+            audit_if=bool,
+            target=key,
         )
 
-    async def put_memories(
-        self, given: Sequence[Memory], author: Author, *, now: datetime
-    ) -> tuple[int, int]:
-        return await self._write(lambda tx: memory_writing.put_memories(tx, given, author, now))
-
-    async def memory(
-        self, namespace: str, key: str, *, now: datetime, history: int
-    ) -> Memory | None:
-        return await self._engine.read(
-            lambda tx: memories.get_memory(tx, namespace, key, now, history=history)
-        )
-
-    async def memories(self, query: MemoryQuery) -> Found[MemoryRow]:
-        return await self._engine.read(lambda tx: memory_listing.list_memories(tx, query))
-
-    async def every_memory(
-        self, namespaces: Sequence[str] | None, *, now: datetime
-    ) -> AsyncIterator[Memory]:
-        after = 0
-        while True:
-            work = partial(
-                memory_listing.memories_after,
-                namespaces=namespaces,
-                after=after,
-                limit=_AT_ONCE,
-                now=now,
-            )
-            found = await self._engine.read(work)
+    async def every_memory(self, namespaces: Namespaces, *, now: datetime) -> AsyncIterator[Memory]:
+        read, after = partial(sql_memories.memories_after, namespaces=namespaces, now=now), 0
+        while found := await self.engine.read(partial(read, after=after, limit=_AT_ONCE)):
             for _, memory in found:
                 yield memory
-            if len(found) < _AT_ONCE:
-                return
             after = found[-1][0]
 
-    async def remove_memory(self, namespace: str, key: str, *, now: datetime) -> bool:
-        return await self._write(
-            lambda tx: memory_removal.remove_memory(tx, namespace, key, now), is_act=bool, about=key
-        )
-
-    async def remove_expired(self, *, now: datetime, limit: int) -> int:
-        return await self._engine.write(lambda tx: memory_removal.remove_expired(tx, now, limit))
-
-    async def recall_about(
-        self,
-        addresses: Sequence[str],
-        mail: Sequence[str],
-        namespaces: Namespaces,
-        *,
-        now: datetime,
-        limit: int,
-    ) -> tuple[RecalledMemory, ...]:
-        return await self._engine.read(
-            lambda tx: memory_links.recall_about(
-                tx, addresses, mail, namespaces, now=now, limit=limit
-            )
-        )
-
-    async def tied_memories(
-        self, text: str, recipients: Sequence[str], namespaces: Namespaces
-    ) -> list[TiedMemory]:
-        return await self._engine.read(
-            lambda tx: confidences.tied_memories(tx, text, recipients, namespaces)
+    async def backfill_mail_words(self, *, limit: int) -> int:
+        if not await self.engine.read(mail_texts.has_missing_digests):
+            return 0
+        return await self.engine.write(
+            lambda tx: mail_texts.store_missing_digests(tx, EVERYTHING, limit)
         )
 
     async def recall(
         self, query: MemoryQuery, terms: Sequence[str], *, vector: Vector | None, model: str
     ) -> Found[MemoryHit]:
-        from postroom.store.recall.memories import find_memories
-        from postroom.store.recall.ranking import Question
-
         question = Question(terms, vector, model)
-        library = self._library
-        return await self._engine.read(lambda tx: find_memories(tx, library, query, question))
+        return await self.engine.read(lambda tx: self._ranking.memories.find(tx, query, question))
 
-    async def recall_learnt(
-        self, query: MemoryQuery, terms: Sequence[str], *, vector: Vector, model: str, few: int
+    async def recall_embedded(
+        self,
+        query: MemoryQuery,
+        terms: Sequence[str],
+        *,
+        vector: Vector,
+        model: str,
+        max_unembedded: int,
     ) -> Found[MemoryHit] | None:
-        from postroom.store.recall.memories import find_learnt
-        from postroom.store.recall.ranking import Question
-
         question = Question(terms, vector, model)
-        library = self._library
-        return await self._engine.read(lambda tx: find_learnt(tx, library, query, question, few))
+        return await self.engine.read(
+            lambda tx: self._ranking.memories.find_embedded(tx, query, question, max_unembedded)
+        )
 
     async def recall_keywords(
         self, query: MemoryQuery, keywords: Sequence[Keyword], *, needs_all: bool
     ) -> Found[MemoryHit]:
-        from postroom.store.recall.memories import find_keywords
-
-        library = self._library
-        return await self._engine.read(
-            lambda tx: find_keywords(tx, library, query, keywords, needs_all=needs_all)
+        return await self.engine.read(
+            lambda tx: self._ranking.memories.find_keywords(
+                tx, query, keywords, needs_all=needs_all
+            )
         )
 
     async def similar_memories(self, memory: Memory, *, now: datetime) -> tuple[Similar, ...]:
-        from postroom.store.recall.memories import find_similar
-
-        library = self._library
         query = MemoryQuery(memory.namespace, now)
-        return await self._engine.read(lambda tx: find_similar(tx, library, memory, query))
-
-    async def has_recall_work(self, *, now: datetime, learns: bool) -> bool:
-        return await self._engine.read(
-            lambda tx: (
-                memory_removal.has_expired(tx, now)
-                or mail.has_unshelved(tx)
-                or (learns and shelves.has_unlearnt(tx))
-            )
+        return await self.engine.read(
+            lambda tx: self._ranking.memories.find_similar(tx, memory, query)
         )
 
     async def recall_mail(
         self, query: MessageQuery, terms: Sequence[str], *, vector: Vector | None, model: str
     ) -> Found[MessageRow]:
-        from postroom.store.recall.mail_search import find_mail
-        from postroom.store.recall.ranking import Question
-
         question = Question(terms, vector, model)
-        library, finder = self._library, self._finder
-        return await self._engine.read(lambda tx: find_mail(tx, library, finder, query, question))
-
-    async def shelve_mail(self, *, limit: int, starts: bool) -> int:
-        if not await self._engine.read(lambda tx: mail.has_unshelved(tx, starts=starts)):
-            return 0
-        return await self._engine.write(lambda tx: mail.shelve_mail(tx, limit))
-
-    async def count_unlearnt(self, shelf: ShelfName, *, model: str, most: int) -> int:
-        return await self._engine.read(lambda tx: shelves.count_unlearnt(tx, shelf, model, most))
-
-    async def unlearnt(self, shelf: ShelfName | None, *, limit: int) -> list[Unlearnt]:
-        return await self._engine.read(lambda tx: shelves.unlearnt(tx, shelf, limit))
-
-    async def learnt_by_others(self, shelf: ShelfName, *, model: str, limit: int) -> list[Unlearnt]:
-        return await self._engine.read(lambda tx: shelves.learnt_by_others(tx, shelf, model, limit))
-
-    async def unlearnt_mail(self, query: MessageQuery, *, model: str, limit: int) -> list[Unlearnt]:
-        newest = replace(query, q=None, page=Slice(limit=limit))
-        finder = self._finder
-        return await self._engine.read(
-            lambda tx: mail.unlearnt_mail(tx, matching_numbers(tx, newest, finder), model)
+        return await self.engine.read(
+            lambda tx: self._ranking.mail.find(tx, self._searcher, query, question)
         )
 
-    async def learn(self, model: str, vectors: Sequence[tuple[Unlearnt, Vector]]) -> None:
-        from postroom.store.recall.vectors import pack_vector
+    async def unindexed_mail(self, query: MessageQuery, *, limit: int) -> list[int]:
+        return await self.engine.read(
+            lambda tx: self._ranking.mail.find_unindexed(tx, self._searcher, query, limit)
+        )
 
-        packed = [(leaf, pack_vector(vector)) for leaf, vector in vectors]
-        await self._engine.write(lambda tx: shelves.learn(tx, model, packed))
+    async def index_mail(self, *, limit: int, starts: bool) -> int:
+        if not await self.engine.read(lambda tx: documents.has_unindexed(tx, starts=starts)):
+            return 0
+        return await self.engine.write(lambda tx: documents.index_mail(tx, limit))
+
+    async def unembedded_mail(
+        self, query: MessageQuery, *, model: str, limit: int
+    ) -> list[Unembedded]:
+        newest = replace(query, q=None, page=Slice(limit=limit))
+        return await self.engine.read(
+            lambda tx: documents.unembedded_mail(
+                tx, matching_numbers(tx, newest, self._searcher), model
+            )
+        )
+
+    async def store_vectors(self, model: str, vectors: Sequence[tuple[Unembedded, Vector]]) -> None:
+        await self.engine.write(lambda tx: documents.store_vectors(tx, model, vectors))
 
     async def forget_other_models(self, model: str) -> None:
-        found = await self._engine.read(lambda tx: shelves.shelves_of_other_models(tx, model))
+        found = await self.engine.read(lambda tx: documents.collections_of_other_models(tx, model))
         if found:
-            await self._engine.write(lambda tx: shelves.forget_vectors(tx, found))
+            await self.engine.write(lambda tx: documents.delete_vectors(tx, found))

@@ -1,219 +1,337 @@
-"""The store: its parts together, and what belongs to none of them: keys, leases, its own state."""
+"""The store on SQL: each method of `ports.store` with the function that does it.
+
+Methods that only run one function in a transaction are declared; the others are written out.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol
 
+from postroom.blocking import in_thread
 from postroom.errors import MailError
-from postroom.model.attachment import BlobKey
-from postroom.model.audit import AuditCheck, AuditEntry, AuditQuery
+from postroom.model.audit import AuditCheck
+from postroom.model.event import EVERY_WEBHOOK, Webhook, WebhookCapacity, WebhookJob
+from postroom.model.inbox import AddressRights, Visible
 from postroom.model.key import Key
-from postroom.model.page import Found, Slice
-from postroom.model.stored import Reading
-from postroom.ports.bell import Bell
-from postroom.store.accounts import SqlAccounts
-from postroom.store.events import SqlEvents
-from postroom.store.mail import SqlMail
+from postroom.model.message import BlobKey, MessageRow
+from postroom.model.page import Found
+from postroom.model.sending import StoredDraft
+from postroom.model.storage import MessageQuery, RawMessage
+from postroom.ports.events import Notifier
+from postroom.ports.store import Store
+from postroom.store.maintenance import row_checks
 from postroom.store.memories import SqlMemories
-from postroom.store.outbox import SqlOutbox
-from postroom.store.rules import SqlRules
-from postroom.store.seal import Seal
-from postroom.store.search import checking as index_checking
-from postroom.store.search.find import Finder
-from postroom.store.search.jobs import rebuild
-from postroom.store.search.merging import merge_once, purge
-from postroom.store.sql import audit, blobs, checking, houses, keys, leases
-from postroom.store.transaction import Engine, Transaction
+from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
+from postroom.store.search.index import compact, find_problems, purge, rebuild
+from postroom.store.sql import audit as sql_audit
+from postroom.store.sql import blobs as sql_blobs
+from postroom.store.sql import inboxes as sql_inboxes
+from postroom.store.sql import installation as sql_installation
+from postroom.store.sql import keys as sql_keys
+from postroom.store.sql.accounts import accounts as sql_accounts
+from postroom.store.sql.accounts import address_claims, pushes, remotes
+from postroom.store.sql.accounts import identities as sql_identities
+from postroom.store.sql.events import events as sql_events
+from postroom.store.sql.events import webhooks as sql_webhooks
+from postroom.store.sql.messages import (
+    message_changes,
+    message_insert,
+    message_reads,
+    message_reparse,
+    message_search,
+)
+from postroom.store.sql.messages import threads as sql_threads
+from postroom.store.sql.outbox import claims, queue, send_limits, sends, settlement
+from postroom.store.sql.outbox import drafts as sql_drafts
+from postroom.store.sql.rules import plan_changes, plans, rule_jobs
+from postroom.store.sql.rules import rules as sql_rules
+from postroom.store.webhook_secrets import CannotOpen, open_secret, seal_secret
 
 _AT_ONCE = 500
 _USE_NOTED_EVERY = timedelta(minutes=1)
 
 
-class ClosableEngine(Engine, Protocol):
-    """An engine that also knows how it is, and rings a bell."""
+class SqlStore(SqlMemories, Store):
+    """A store on any database that speaks SQL. See `ports.store` for what each method promises."""
 
-    @property
-    def bell(self) -> Bell: ...
+    # Inboxes
+    add_inbox = writes(sql_inboxes.add_inbox)
+    inboxes = reads(sql_inboxes.list_inboxes)
+    inbox = reads(sql_inboxes.get_inbox)
+    inboxes_at = reads(sql_inboxes.inboxes_at)
+    rename_inbox = writes(sql_inboxes.rename_inbox, audit_if=is_found)
+    remove_inbox = writes(sql_inboxes.remove_inbox, audit_if=is_found)
 
-    def check(self, tx: Transaction) -> tuple[str, ...]:
-        """Let the database check itself."""
+    # Messages
+    add_messages = writes(message_insert.add_messages)
+    message = reads(message_reads.get_message)
+    search_texts = reads(message_reads.search_texts)
+    message_by_internet_id = reads(message_reads.message_by_internet_id)
+    newest_message = reads(message_reads.newest_message)
+    change_messages = writes(message_changes.change_messages)
+    remove_message = writes(message_changes.remove_message, audit_if=is_found)
+    attachments = reads(message_reads.find_attachments)
+    attachment = reads(message_reads.get_attachment)
+    labels = reads(message_insert.list_labels)
+    count_outdated = reads(message_reparse.count_outdated)
+    outdated = reads(message_reparse.outdated)
+    reparse_messages = writes(message_reparse.reparse_messages)
 
-    def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
-        """The last number that each table has given."""
-
-    def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
-        """Let each table go on after a number."""
-
-    def guard(self) -> None:
-        """From now on write nothing once the house has moved away: `write` raises Conflict then."""
-
-    def hurry(self) -> None:
-        """Wait for no database that does not answer: we are about to close."""
-
-    async def close(self) -> None: ...
-
-
-class SqlStore(SqlMail, SqlOutbox, SqlEvents, SqlRules, SqlMemories, SqlAccounts):
-    """A store on any engine that speaks SQL. See `ports.store` for what each method promises."""
-
-    _engine: ClosableEngine
-
-    def __init__(self, engine: ClosableEngine, seal: Seal) -> None:
-        super().__init__(engine, seal)
-        self._finder = Finder()
-
-    @property
-    def engine(self) -> ClosableEngine:
-        """The database below."""
-        return self._engine
-
-    async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
-        return await self._write(
-            lambda tx: keys.add_key(tx, key, secret_hash, replaces=replaces),
-            is_act=bool,
-            about=key.id,
+    async def messages(self, query: MessageQuery) -> Found[MessageRow]:
+        return await self.engine.read(
+            lambda tx: message_search.find_messages(tx, query, self._searcher)
         )
 
-    async def has_key(self, key_id: str) -> bool:
-        return await self._engine.read(lambda tx: keys.has_key(tx, key_id))
+    async def raw_messages(self, inbox_id: str, visible: Visible) -> AsyncIterator[RawMessage]:
+        read, after = partial(message_reads.raw_after, inbox_id=inbox_id, visible=visible), 0
+        while found := await self.engine.read(partial(read, after=after, limit=_AT_ONCE)):
+            for message in found:
+                yield message
+            after = found[-1].number
 
-    async def keys(self, page: Slice) -> Found[Key]:
-        return await self._engine.read(lambda tx: keys.list_keys(tx, page))
+    # Threads
+    threads = reads(sql_threads.find_threads)
+    thread = reads(sql_threads.get_thread)
+    merge_threads = writes(sql_threads.merge_threads)
+    split_thread = writes(sql_threads.split_thread)
+
+    # Sending
+    record_send = writes(sends.record_send)
+    earlier_send = reads(sends.earlier_send)
+    refuse_second_answer = reads(send_limits.refuse_second_answer)
+    refuse_many_replies = reads(send_limits.refuse_many_replies)
+    forwards_since = reads(send_limits.forwards_since)
+    is_own_mail = reads(send_limits.is_own_mail)
+
+    # Drafts
+    draft = reads(sql_drafts.get_draft)
+    drafts = reads(sql_drafts.list_drafts)
+    remove_draft = writes(sql_drafts.remove_draft, audit_if=bool)
+
+    async def save_draft(self, draft: StoredDraft) -> None:
+        await self.write(lambda tx: sql_drafts.save_draft(tx, draft), target=draft.id)
+
+    # Outbox
+    claim_mail = writes(claims.claim_mail)
+    next_mail_at = reads(claims.next_mail_at)
+    renew_mail = writes(claims.renew_mail)
+    begin_transmission = writes(claims.begin_transmission)
+    release_mail = writes(claims.release_mail)
+    defer_mail = writes(claims.defer_mail)
+    defer_unrelayed = writes(claims.defer_unrelayed)
+    settle_mail = writes(settlement.settle_mail)
+    deliver_scheduled = writes(settlement.deliver_scheduled)
+    outbox = reads(queue.find_outbox)
+    outbox_state = reads(queue.outbox_state)
+    pause_outbox = writes(queue.pause_outbox)
+    retry_mail = writes(settlement.retry_mail)
+    cancel_mail = writes(settlement.cancel_mail)
+
+    # Events and webhooks
+    events = reads(sql_events.find_events)
+    events_after = reads(sql_events.events_after)
+    newest_event = reads(sql_events.newest_event)
+    last_event = reads(sql_events.last_event)
+    event_number = reads(sql_events.event_number)
+    has_webhook = reads(sql_webhooks.has_webhook)
+    webhooks = reads(sql_webhooks.list_webhooks)
+    remove_webhook = writes(sql_webhooks.remove_webhook)
+    next_webhook_at = reads(sql_webhooks.next_webhook_at)
+    settle_webhook = writes(sql_webhooks.settle_webhook)
+    webhook_deliveries = reads(sql_webhooks.list_deliveries)
+    redeliver = writes(sql_webhooks.redeliver)
+
+    @property
+    def notifier(self) -> Notifier:
+        return self.engine.notifier
+
+    async def add_webhook(self, webhook: Webhook) -> None:
+        sealed = await in_thread(seal_secret, self._seal, webhook.id, webhook.secret or "")
+        stored = replace(webhook, secret=sealed)
+        await self.write(lambda tx: sql_webhooks.add_webhook(tx, stored), target=webhook.id)
+
+    async def renew_webhook(
+        self, webhook_id: str, secret: str, visible: Visible, now: datetime
+    ) -> Webhook:
+        sealed = await in_thread(seal_secret, self._seal, webhook_id, secret)
+        return await self.write(
+            lambda tx: sql_webhooks.renew_webhook(tx, webhook_id, sealed, visible, now)
+        )
+
+    async def claim_webhooks(
+        self,
+        holder: str,
+        *,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        capacity: WebhookCapacity = EVERY_WEBHOOK,
+    ) -> list[WebhookJob]:
+        jobs = await self.write(
+            lambda tx: sql_webhooks.claim_webhooks(
+                tx, holder, now=now, until=until, limit=limit, capacity=capacity
+            )
+        )
+        return await in_thread(self._opened, jobs) if jobs else []
+
+    def _opened(self, jobs: Sequence[WebhookJob]) -> list[WebhookJob]:
+        return [replace(job, secrets=self._secrets_of(job)) for job in jobs]
+
+    def _secrets_of(self, job: WebhookJob) -> tuple[str, ...]:
+        try:
+            return tuple(open_secret(self._seal, job.webhook_id, each) for each in job.secrets)
+        except CannotOpen:
+            return ()
+
+    # Rules
+    add_rule = writes(sql_rules.add_rule)
+    rules = reads(sql_rules.list_rules)
+    every_rule = reads(sql_rules.every_rule)
+    upgrade_losses = reads(sql_rules.upgrade_losses)
+    rule = reads(sql_rules.get_rule)
+    change_rule = writes(sql_rules.change_rule)
+    remove_rule = writes(sql_rules.remove_rule)
+    facts = reads(sql_rules.read_facts)
+    save_plan = writes_unaudited(plans.save_plan)  # planning changes nothing
+    plan = reads(plans.get_plan)
+    plan_items = reads(plans.plan_items)
+    plan_acts = reads(plans.plan_acts)
+    apply_plan = writes(plan_changes.apply_plan, audit_if=never)
+    undo_plan = writes(plan_changes.undo_plan, audit_if=never)
+    claim_rule_jobs = writes(rule_jobs.claim_rule_jobs)
+    next_rule_job_at = reads(rule_jobs.next_rule_job_at)
+    settle_rule_job = writes(rule_jobs.settle_rule_job)
+
+    async def candidates(self, queries: Sequence[MessageQuery]) -> list[int]:
+        return await self.engine.read(lambda tx: sql_rules.candidates(tx, queries, self._searcher))
+
+    # Accounts
+    add_account = writes(sql_accounts.add_account)
+    accounts = reads(sql_accounts.list_accounts)
+    account = reads(sql_accounts.get_account)
+    inboxes_of_accounts = reads(sql_accounts.inboxes_of)
+    change_account = writes(sql_accounts.change_account)
+    set_account_state = writes_unaudited(sql_accounts.set_account_state)
+    set_capabilities = writes_unaudited(sql_accounts.set_capabilities)
+    capabilities_of = reads(sql_accounts.capabilities_of)
+    request_sync = writes(sql_accounts.request_sync)
+    asked_at = reads(sql_accounts.asked_at)
+    checkpoint_of = reads(sql_accounts.checkpoint_of)
+    unfetched = reads(sql_accounts.unfetched_of)
+    set_unfetched = writes_unaudited(sql_accounts.set_unfetched)
+    unknown_refs = reads(remotes.unknown_refs)
+    remote_scopes = reads(remotes.scopes)
+    remote_labels = reads(remotes.labels)
+    remote_keys = reads(remotes.keys)
+    add_remote = writes_unaudited(remotes.add_remote)
+    apply_changes = writes_unaudited(remotes.apply_changes)
+    sweep_gone = writes_unaudited(remotes.sweep_gone)
+    due_pushes = reads(pushes.due_pushes)
+    settle_push = writes_unaudited(remotes.settle_push)
+    defer_push = writes_unaudited(pushes.defer_push)
+    abandon_push = writes_unaudited(remotes.abandon_push)
+    next_push_at = reads(pushes.next_push_at)
+
+    # Identities
+    questionable_addresses = reads(address_claims.questionable_addresses)
+    add_identity = writes(sql_identities.add_identity)
+    replace_identities = writes_unaudited(sql_identities.replace_identities)
+    identities = reads(sql_identities.list_identities)
+    default_identity = reads(sql_identities.default_identity)
+    identity_at = reads(sql_identities.identity_at)
+    remove_identity = writes(sql_identities.remove_identity, audit_if=bool)
+    change_identity = writes(sql_identities.change_identity, audit_if=is_found)
+
+    async def check_alias(self, email: str, inbox_id: str, rights: AddressRights) -> None:
+        await self.engine.read(lambda tx: sql_identities.check_alias(tx, email, inbox_id, rights))
+
+    # Keys
+    has_key = reads(sql_keys.has_key)
+    keys = reads(sql_keys.list_keys)
+    keys_with = reads(sql_keys.keys_with)
+    remove_key = writes(sql_keys.remove_key, audit_if=bool)
+
+    async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
+        return await self.write(
+            lambda tx: sql_keys.add_key(tx, key, secret_hash, replaces=replaces),
+            audit_if=bool,
+            target=key.id,
+        )
 
     async def key_of(self, secret_hash: bytes, now: datetime) -> Key | None:
-        key = await self._engine.read(lambda tx: keys.key_of(tx, secret_hash))
+        key = await self.engine.read(lambda tx: sql_keys.key_of(tx, secret_hash))
         if key is not None and (
             key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY
         ):
             key_id = key.id
-            with suppress(MailError):  # who only reads may, whether or not this can be written
-                await self._write(lambda tx: keys.mark_used(tx, key_id, now))
+            with suppress(MailError):  # a read must succeed even if the database cannot be written
+                await self.write(lambda tx: sql_keys.mark_used(tx, key_id, now))
         return key
 
-    async def remove_key(self, key_id: str) -> bool:
-        return await self._write(lambda tx: keys.remove_key(tx, key_id), is_act=bool)
+    # Leases and heartbeats
+    claim = writes(sql_installation.claim)
+    release = writes(sql_installation.release)
+    remove_expired_leases = writes(sql_installation.remove_expired_leases)
+    add_heartbeat = writes(sql_installation.beat)
+    end_heartbeat = writes(sql_installation.leave)
+    has_heartbeat = reads(sql_installation.is_alive)
 
-    async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
-        return await self._write(
-            lambda tx: leases.claim(tx, name, holder, now=now, lasting=lasting)
-        )
-
-    async def release(self, name: str, holder: str) -> None:
-        await self._write(lambda tx: leases.release(tx, name, holder))
-
-    async def forget_leases(self, now: datetime) -> None:
-        await self._write(lambda tx: leases.forget_past(tx, now))
-
-    async def attend(self, role: str, holder: str, *, now: datetime, lasting: timedelta) -> None:
-        await self._write(lambda tx: leases.attend(tx, role, holder, now=now, lasting=lasting))
-
-    async def leave(self, role: str, holder: str) -> None:
-        await self._write(lambda tx: leases.leave(tx, role, holder))
-
-    async def is_attended(self, role: str, now: datetime) -> bool:
-        return await self._engine.read(lambda tx: leases.is_attended(tx, role, now))
-
-    @property
-    def bell(self) -> Bell:
-        return self._engine.bell
-
-    async def secret(self) -> bytes:
-        row = await self._engine.read(
-            lambda tx: tx.one("SELECT value FROM facts WHERE name = 'secret'")
-        )
-        return bytes(row[0]) if row else b""
-
-    async def house(self) -> str | None:
-        return await self._engine.read(houses.name_of)
-
-    async def name_house(self) -> str:
-        if found := await self.house():
-            return found
-        return await self._engine.write(partial(houses.name, new=secrets.token_hex(16)))
-
-    async def rename_house(self, name: str) -> None:
-        """Tell a copy from the house that it is one of."""
-        await self._engine.write(partial(houses.rename, new=name))
-
-    async def used_blobs(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
-        return await self._engine.read(lambda tx: blobs.used_blobs(tx, keys))
-
-    async def every_blob(self) -> AsyncIterator[tuple[BlobKey, int]]:
-        after = ""
-        while True:
-            work: Callable[[Transaction], list[tuple[BlobKey, int]]] = partial(
-                blobs.blobs_after, after=after, limit=_AT_ONCE
-            )
-            found = await self._engine.read(work)
-            for key, size in found:
-                yield key, size
-            if len(found) < _AT_ONCE:
-                return
-            after = found[-1][0]
-
-    async def audit(self, query: AuditQuery) -> Found[AuditEntry]:
-        return await self._engine.read(lambda tx: audit.find_entries(tx, query))
+    # Audit log
+    audit = reads(sql_audit.find_entries)
 
     async def check_audit(self) -> AuditCheck:
-        examination = audit.Examination(self._seal)
-        while await self._engine.read(examination.read):
+        examination = sql_audit.AuditVerification(self._seal)
+        while await self.engine.read(examination.read):
             pass
         return AuditCheck(examination.number, tuple(examination.problems))
 
+    # The installation
+    secret = reads(sql_installation.secret_of)
+    installation_id = reads(sql_installation.name_of)
+    rename_installation = writes_unaudited(sql_installation.rename)
+    count_messages = reads(message_reads.count_messages)
+    used_blobs = reads(sql_blobs.used_blobs)
+    readings = reads(row_checks.readings)
+    ping = writes_unaudited(sql_installation.ping)
+
+    async def ensure_installation_id(self) -> str:
+        if found := await self.installation_id():
+            return found
+        return await self.engine.write(partial(sql_installation.name, new=secrets.token_hex(16)))
+
+    async def every_blob(self) -> AsyncIterator[tuple[BlobKey, int]]:
+        after = ""
+        while found := await self.engine.read(
+            partial(sql_blobs.blobs_after, after=after, limit=_AT_ONCE)
+        ):
+            for key, size in found:
+                yield key, size
+            after = found[-1][0]
+
     async def problems(self) -> tuple[str, ...]:
-        found = await self._engine.read(
-            lambda tx: (
-                *self._engine.check(tx),
-                *checking.problems(tx),
-            )
-        )
-        if of_index := await self._index_problems():
+        found = await self.engine.read(lambda tx: self.engine.check(tx) + row_checks.problems(tx))
+        if of_index := await find_problems(self.engine):
             found += (*of_index, "`postroom verify --repair` makes the search index anew")
         return found + (await self.check_audit()).problems
 
-    async def _index_problems(self) -> tuple[str, ...]:
-        found = await self._engine.read(index_checking.check_membership)
-        for segment in await self._engine.read(index_checking.live_numbers):
-            found += await self._engine.read(partial(index_checking.check_segment, segment=segment))
-        return found
-
-    async def readings(self, version: int, after: int, limit: int) -> list[Reading]:
-        return await self._engine.read(lambda tx: checking.readings(tx, version, after, limit))
-
-    async def tidy(self) -> bool:
-        return await merge_once(self._engine)
+    async def compact_index(self) -> bool:
+        return await compact(self.engine)
 
     async def purge(self) -> None:
-        await purge(self._engine)
+        await purge(self.engine)
 
     async def repair(self) -> int:
-        if found := await self._index_problems():
-            await self._engine.write(rebuild)
-            while await merge_once(self._engine):
-                pass
+        if found := await find_problems(self.engine):
+            await rebuild(self.engine)
         return len(found)
 
-    async def ping(self) -> None:
-        await self._engine.write(_leave_a_mark)
-
-    async def count_messages(self) -> int:
-        """How many messages there are."""
-        row = await self._engine.read(lambda tx: tx.one("SELECT count(*) FROM messages"))
-        return int(row[0]) if row else 0
-
-    def hurry(self) -> None:
-        self._engine.hurry()
+    def begin_shutdown(self) -> None:
+        self.engine.begin_shutdown()
 
     async def close(self) -> None:
-        await self._engine.close()
-
-
-def _leave_a_mark(tx: Transaction) -> None:
-    """Write something: a store that can only be read is not ready."""
-    tx.run("DELETE FROM facts WHERE name = 'mark'")
-    tx.run("INSERT INTO facts (name, value) VALUES ('mark', :value)", value=b"\x01")
+        await self.engine.close()

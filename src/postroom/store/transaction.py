@@ -1,25 +1,21 @@
-"""What a store's functions see of a database: one transaction, plain SQL, named parameters.
-
-Every function of the store is written once against these two protocols; an engine (SQLite,
-PostgreSQL) runs them in a thread, inside one transaction that is committed when they return.
-"""
+"""The protocols of a database: a transaction, and the engine that runs them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from postroom.ports.bell import Topic
+from postroom.ports.events import Notifier, Topic
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
 
 class Transaction(Protocol):
-    """One open transaction. `:name` parameters in the SQL take their values from the keywords.
+    """An open transaction. `:name` parameters in the SQL take their values from the keywords.
 
-    `known` is what was looked up in it and will not be otherwise before its end. `remembered` is
-    what earlier ones have read and nobody has written since; None where that cannot be told.
+    `known` caches what was read in this transaction and cannot change before its end. `remembered`
+    caches what earlier ones have read, until the next write; None where writes are not detected.
     """
 
     @property
@@ -32,29 +28,29 @@ class Transaction(Protocol):
         """Run a statement and return every row."""
 
     def claimable(self, sql: str, of: str, /, **params: object) -> list[Row]:
-        """The same for rows of the table *of* that are about to be claimed.
+        """Like `all`, for rows of the table *of* that are about to be claimed.
 
-        Those that somebody else is claiming now are passed over.
+        Rows that another transaction is claiming are skipped.
         """
 
     def one(self, sql: str, /, **params: object) -> Row | None:
         """Run a statement and return its first row, or None."""
 
     def run(self, sql: str, /, **params: object) -> int:
-        """Run a statement for its effect and return how many rows it changed."""
+        """Run a statement and return how many rows it changed."""
 
     def put(self, sql: str, /, **params: object) -> None:
-        """Run a statement for an effect that nobody counts; it may travel with the next ones."""
+        """Run a statement without a result; it may be sent together with the next ones."""
 
     def many(self, sql: str, rows: Iterable[Mapping[str, object]], /) -> None:
         """Run one statement once for each mapping of parameters."""
 
     def announce(self, topic: Topic, /) -> None:
-        """Ring the bell for a topic once this is committed."""
+        """Announce a topic to the notifier after the commit."""
 
 
 def remembered(tx: Transaction, key: object, read: Callable[[], T]) -> T:
-    """What *read* returns, or returned since anybody wrote; whoever gets it must not change it."""
+    """The result of *read*, cached until the next write; callers must not change it."""
     if tx.remembered is None:
         return read()
     if key not in tx.remembered:
@@ -66,17 +62,58 @@ def remembered(tx: Transaction, key: object, read: Callable[[], T]) -> T:
 class Engine(Protocol):
     """A database that runs functions inside transactions, off the event loop.
 
-    One that is interrupted may be run again, so it must change nothing but the database.
+    A function may be run again after an interruption, so it must change nothing but the database.
     """
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* on one consistent snapshot."""
 
     async def scan(self, work: Callable[[Transaction], T]) -> T:
-        """Run *work*, which reads much and reads it once, so that it takes little memory."""
+        """Run *work*, which reads much data once, with a small page cache."""
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """Run *work*, which asks the database nothing, once, in a thread that scans."""
+        """Run *work*, which does not use the database, once, in a thread for scans."""
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* atomically; when this returns, what it wrote is on disk."""
+
+    @property
+    def notifier(self) -> Notifier: ...
+
+    def check(self, tx: Transaction) -> tuple[str, ...]:
+        """The problems that the database finds in its own files."""
+
+    def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
+        """The last number that each table has assigned."""
+
+    def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
+        """Set the last number that each table has assigned."""
+
+    def clear_unused(self, tx: Transaction, table: str) -> None:
+        """Overwrite what earlier rows have left in the pages of a small table."""
+
+    def guard(self) -> None:
+        """From now on, `write` raises Conflict if the database was migrated away."""
+
+    def begin_shutdown(self) -> None:
+        """Stop waiting for a database that does not answer; `close` follows."""
+
+    async def close(self) -> None: ...
+
+
+_MOST = 32
+"""A set of a million messages takes 125 KB."""
+
+
+class ReadCache:
+    """What was read in one state of a database. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._read: tuple[object, dict[object, Any]] = (None, {})
+
+    def at(self, moment: object) -> dict[object, Any]:
+        """The cache of this state; that of another state is dropped."""
+        read = self._read
+        if read[0] != moment or len(read[1]) > _MOST:
+            read = self._read = moment, {}
+        return read[1]

@@ -1,4 +1,4 @@
-"""JSON Schema of requests and answers, from the types alone.
+"""JSON Schema of requests and results, derived from their types.
 
 Requests come out flat, without anyOf, $ref or lists of types: several MCP clients refuse those.
 Nothing here builds a pydantic validator, so that listing the tools costs a start almost nothing.
@@ -18,9 +18,10 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from postroom.model.page import Page
-from postroom.operations.request import Request
-from postroom.surfaces.shapes import ROWS, carries_mail, shown_fields
+from postroom.calls.request import Request
+from postroom.model.page import is_page
+from postroom.model.view import View
+from postroom.surfaces.to_json import ROWS, carries_mail, fields_beside, shown_fields
 
 Schema = dict[str, Any]
 _PLAIN: dict[Any, Schema] = {
@@ -114,7 +115,7 @@ def result_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
     """The answer of an operation; *refer* says how a shape inside it is written."""
     if isinstance(result, types.UnionType):
         return _either([result_schema(kind, refer) for kind in get_args(result)])
-    schema = _page_schema(result, refer) if get_origin(result) is Page else shape(result, refer)
+    schema = _page_schema(result, refer) if is_page(result) else shape(result, refer)
     if carries_mail(result):
         schema["properties"] = {"untrusted": {"type": "boolean"}, **schema["properties"]}
     return schema
@@ -132,6 +133,9 @@ def _either(schemas: list[Schema]) -> Schema:
 def _page_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
     number = {"type": "integer"}
     names = ("count", "total", "total_count", "limit", "offset")
+    kind = get_origin(result)
+    hints = typing.get_type_hints(kind)
+    more = {name: _value(hints[name], refer, optional=False) for name in fields_beside(kind)}
     return {
         "type": "object",
         "properties": {
@@ -139,8 +143,9 @@ def _page_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
             **dict.fromkeys(names, number),
             "has_more": {"type": "boolean"},
             "next_cursor": {"type": "string"},
+            **more,
         },
-        "required": ["results", *names, "has_more"],
+        "required": ["results", *names, "has_more", *more],
     }
 
 
@@ -163,6 +168,8 @@ def shape(kind: Any, refer: Callable[[type], Schema]) -> Schema:
 
 
 def _value(hint: Any, refer: Callable[[type], Schema], *, optional: bool) -> Schema:
+    if hint == View:
+        hint = tuple[str, ...] | None
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         inner = _value(next(a for a in args if a is not type(None)), refer, optional=optional)

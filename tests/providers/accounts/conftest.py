@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.account import Account
 from postroom.model.key import OWNER
 from postroom.model.message import Message, MessageRow
-from postroom.model.stored import MessageQuery
-from postroom.operations.new_accounts import add_account
-from postroom.operations.operation import call
-from postroom.pipeline.syncing import sync_once
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.operations.accounts import add_account
+from postroom.pipeline.sync.scheduler import sync_once
 from tests.providers.accounts.worlds import PROXIED, World, open_world
 
 AS_ROOT = pytest.mark.may_skip("Cyrus starts only as root")
@@ -48,23 +49,25 @@ class Desk:
     account: Account
 
     async def sync(self) -> None:
-        account = await self.app.house.store.account(self.account.id, None)
+        account = await self.app.services.store.account(self.account.id, EVERYTHING)
         assert account is not None
-        assert await sync_once(self.app.house, account)
+        assert await sync_once(self.app.services, account)
 
     async def rows(self, mailbox: str | None = "*", **query: Any) -> list[MessageRow]:
-        found = await self.app.house.store.messages(MessageQuery(mailbox=mailbox, **query))
+        found = await self.app.services.store.messages(
+            MessageQuery(visible=EVERYTHING, mailbox=mailbox, **query)
+        )
         return list(found.rows)
 
     async def message(self, subject: str) -> Message:
         row = next(r for r in await self.rows() if r.subject == subject)
-        message = await self.app.house.store.message(row.id, None)
+        message = await self.app.services.store.message(row.id, EVERYTHING)
         assert message is not None
         return message
 
     async def news(self) -> list[str]:
         """The subjects of received mail that is news, in the order of the events."""
-        events = await self.app.house.store.events_after(0, limit=10_000)
+        events = await self.app.services.store.events_after(0, limit=10_000, visible=EVERYTHING)
         return [
             str(e.data["subject"])
             for e in events
@@ -80,7 +83,7 @@ async def open_desk(app: App, world: World, account_id: str = "work") -> Desk:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, world: World) -> AsyncIterator[App]:
+async def services(tmp_path: Path, world: World) -> AsyncIterator[App]:
     values = {
         "POSTROOM_DATA_DIR": str(tmp_path / "data"),
         "POSTROOM_SECRETS": "file",
@@ -91,5 +94,5 @@ async def house(tmp_path: Path, world: World) -> AsyncIterator[App]:
 
 
 @pytest.fixture
-async def desk(house: App, world: World) -> Desk:
-    return await open_desk(house, world)
+async def desk(services: App, world: World) -> Desk:
+    return await open_desk(services, world)

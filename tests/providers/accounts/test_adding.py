@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import (
     Conflict,
+    Forbidden,
     InvalidInput,
     MailError,
     NotFound,
@@ -23,9 +25,11 @@ from postroom.errors import (
 )
 from postroom.model.key import OWNER
 from postroom.model.page import Slice
-from postroom.operations import accounts, capabilities, drafts, identities, new_accounts, sending
-from postroom.operations.operation import call
-from postroom.providers.oauth import clients
+from postroom.model.view import EVERYTHING
+from postroom.operations import accounts, drafts, identities, sending
+from postroom.providers import oauth
+from tests.callers import a_caller
+from tests.mails import new_inbox
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.worlds import ADDRESS, World, open_world
 from tests.servers.dovecot import PASSWORD
@@ -48,21 +52,21 @@ async def a_house(folder: Path, world: World) -> AsyncIterator[App]:
 
 
 async def nothing_is_kept(app: App) -> bool:
-    found = await app.house.store.accounts(None, Slice())
-    return not found.total and await app.house.store.identity_at(ADDRESS) is None
+    found = await app.services.store.accounts(EVERYTHING, Slice())
+    return not found.total and await app.services.store.identity_at(ADDRESS) is None
 
 
 async def test_a_password_goes_in_the_clear_to_this_machine_only(tmp_path: Path) -> None:
     async with open_world("imap") as world, a_house(tmp_path, world) as app:
         elsewhere = {**world.arguments, "smtp_host": "192.0.2.7"}
         with pytest.raises(InvalidInput, match="smtp_security"):
-            await ask(app, new_accounts.add_account, account_id="work", **elsewhere)
+            await ask(app, accounts.add_account, account_id="work", **elsewhere)
         assert await nothing_is_kept(app)
 
-        account = await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+        account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
         old = replace(account, options={**account.options, "smtp_host": "192.0.2.7"})
-        with pytest.raises(ProviderError, match="in the clear"):
-            app.house.providers.sender(old)
+        with pytest.raises(ProviderError, match="unencrypted"):
+            app.services.providers.sender(old)
 
 
 async def test_a_server_that_takes_mail_is_tried_before_the_account_is_kept(
@@ -80,10 +84,10 @@ async def test_a_server_that_takes_mail_is_tried_before_the_account_is_kept(
             nobody = taken.getsockname()[1]
         dead = {**world.arguments, "smtp_port": nobody}
         with pytest.raises(ProviderError, match=f"SMTP at 127.0.0.1:{nobody}"):
-            await ask(app, new_accounts.add_account, account_id="work", **dead)
+            await ask(app, accounts.add_account, account_id="work", **dead)
         wrong = {**world.arguments, "smtp_port": strict.port}
         with pytest.raises(ProviderAuthFailed) as refused:
-            await ask(app, new_accounts.add_account, account_id="work", **wrong)
+            await ask(app, accounts.add_account, account_id="work", **wrong)
 
         assert PASSWORD not in str(refused.value)
         assert await nothing_is_kept(app)
@@ -95,12 +99,12 @@ async def test_an_account_is_checked_with_its_way_out_and_how_much_that_takes(
     async with open_world("imap") as world, a_house(tmp_path, world) as app:
         async with relaying({"EHLO": EHLO}) as relay:
             small = {**world.arguments, "smtp_port": relay.port}
-            added = await ask(app, new_accounts.add_account, account_id="work", **small)
+            added = await ask(app, accounts.add_account, account_id="work", **small)
             await Desk(app, added).sync()
-            told = await ask(app, capabilities.get_capabilities, account_id="work")
-            await ask(app, capabilities.check_account, account_id="work")
+            told = await ask(app, accounts.get_capabilities, account_id="work")
+            await ask(app, accounts.check_account, account_id="work")
         with pytest.raises(ProviderError, match="SMTP at"):
-            await ask(app, capabilities.check_account, account_id="work")
+            await ask(app, accounts.check_account, account_id="work")
 
         assert 6 == told.max_attachment_size_mb
 
@@ -112,11 +116,11 @@ async def test_a_server_that_tells_no_limit_any_more_has_the_usual_one(tmp_path:
         relaying({"EHLO": EHLO}) as relay,
     ):
         small = {**world.arguments, "smtp_port": relay.port}
-        added = await ask(app, new_accounts.add_account, account_id="work", **small)
+        added = await ask(app, accounts.add_account, account_id="work", **small)
         relay.script = {"EHLO": b"250-relay.example\r\n250 AUTH PLAIN"}
-        checked = await ask(app, capabilities.check_account, account_id="work")
+        checked = await ask(app, accounts.check_account, account_id="work")
         await Desk(app, added).sync()
-        told = await ask(app, capabilities.get_capabilities, account_id="work")
+        told = await ask(app, accounts.get_capabilities, account_id="work")
 
         assert (25, 25) == (checked.max_attachment_size_mb, told.max_attachment_size_mb)
 
@@ -124,27 +128,27 @@ async def test_a_server_that_tells_no_limit_any_more_has_the_usual_one(tmp_path:
 LETTER = {"to": ["bo@example.org"], "subject": "Hi", "body_text": "Hello."}
 
 
-async def test_an_account_for_reading_neither_sends_nor_drafts(house: App, world: World) -> None:
+async def test_an_account_for_reading_neither_sends_nor_drafts(services: App, world: World) -> None:
     given = {**world.arguments, "scopes": ["read"]}
-    account = await ask(house, new_accounts.add_account, account_id="work", **given)
-    told = await ask(house, capabilities.get_capabilities, account_id="work")
+    account = await ask(services, accounts.add_account, account_id="work", **given)
+    told = await ask(services, accounts.get_capabilities, account_id="work")
 
     for operation in (sending.send_message, drafts.create_draft):
         with pytest.raises(Conflict, match="was added for read only"):
-            await ask(house, operation, **LETTER)
-    with pytest.raises(Conflict, match="not signed in for sending"):
-        house.house.providers.sender(account)
+            await ask(services, operation, **LETTER)
+    with pytest.raises(Conflict, match="did not include sending"):
+        services.services.providers.sender(account)
     assert told.can_send is False
     assert [] == world.sent()
 
 
-async def test_an_account_for_drafts_does_not_send_them(house: App, world: World) -> None:
+async def test_an_account_for_drafts_does_not_send_them(services: App, world: World) -> None:
     given = {**world.arguments, "scopes": ["draft"]}
-    account = await ask(house, new_accounts.add_account, account_id="work", **given)
-    draft = await ask(house, drafts.create_draft, **LETTER)
+    account = await ask(services, accounts.add_account, account_id="work", **given)
+    draft = await ask(services, drafts.create_draft, **LETTER)
 
     with pytest.raises(Conflict, match="was added for read, draft only"):
-        await ask(house, drafts.send_draft, draft_id=draft.id)
+        await ask(services, drafts.send_draft, draft_id=draft.id)
     assert ["read", "draft"] == account.options["scopes"]
     assert [] == world.sent()
 
@@ -160,8 +164,8 @@ async def test_an_account_for_drafts_does_not_send_them(house: App, world: World
 def test_no_more_is_asked_for_at_a_sign_in_than_is_needed(
     scopes: list[str], google: list[str], microsoft: list[str]
 ) -> None:
-    there = clients.google("https://a.example", "https://b.example", "cid", None, scopes)
-    here = clients.microsoft("https://a.example", "cid", scopes)
+    there = oauth.google("https://a.example", "https://b.example", "cid", None, scopes)
+    here = oauth.microsoft("https://a.example", "cid", scopes)
 
     assert google == list(there.scopes)
     assert ["offline_access", "User.Read", *microsoft] == list(here.scopes)
@@ -169,38 +173,38 @@ def test_no_more_is_asked_for_at_a_sign_in_than_is_needed(
 
 async def test_a_name_is_the_same_in_capitals_and_is_taken_once(tmp_path: Path) -> None:
     async with open_world("outlook") as world, a_house(tmp_path, world) as app:
-        added = await ask(app, new_accounts.add_account, account_id="Second", **world.arguments)
-        checked = await ask(app, capabilities.check_account, account_id="Second")
-        told = await ask(app, capabilities.get_capabilities, account_id="SECOND")
+        added = await ask(app, accounts.add_account, account_id="Second", **world.arguments)
+        checked = await ask(app, accounts.check_account, account_id="Second")
+        told = await ask(app, accounts.get_capabilities, account_id="SECOND")
         await ask(app, accounts.sync_account, account_id="Second")
 
         assert {"second"} == {added.id, checked.account_id, told.account_id}
         await ask(app, accounts.remove_account, account_id="Second")
         with pytest.raises(NotFound):
-            await ask(app, capabilities.check_account, account_id="second")
+            await ask(app, accounts.check_account, account_id="second")
 
 
 async def test_a_name_that_is_taken_is_not_said_to_be_in_the_settings(tmp_path: Path) -> None:
     async with open_world("imap") as world:
         async with a_house(tmp_path, world) as app:
-            await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+            await ask(app, accounts.add_account, account_id="work", **world.arguments)
         async with a_house(tmp_path, world) as app:
-            with pytest.raises(Conflict, match="there is an account work already"):
-                await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+            with pytest.raises(Conflict, match="the account work exists already"):
+                await ask(app, accounts.add_account, account_id="work", **world.arguments)
 
 
 async def test_a_check_that_is_not_let_in_says_which_command_to_run(tmp_path: Path) -> None:
     async with open_world("outlook") as world, a_house(tmp_path, world) as app:
-        await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
-        app.house.providers.keep_secret("work", {"access_token": "old"})
+        await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        app.services.providers.keep_secret("work", {"access_token": "old"})
 
         with pytest.raises(ProviderAuthFailed, match="postroom account login work"):
-            await ask(app, capabilities.check_account, account_id="work")
+            await ask(app, accounts.check_account, account_id="work")
 
 
 async def test_an_alias_is_an_address_that_is_its_owners(tmp_path: Path) -> None:
     async with open_world("gmail") as world, a_house(tmp_path, world) as app:
-        await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+        await ask(app, accounts.add_account, account_id="work", **world.arguments)
         made = [
             await ask(app, identities.create_alias, email=email)
             for email in ("alice+Sales@example.com", "sales@postroom.localhost")
@@ -221,3 +225,30 @@ async def test_a_bad_address_is_named_by_its_argument(tmp_path: Path) -> None:
             await ask(app, identities.create_alias, email="not an address")
 
         assert "email" == error.value.details["field"]
+
+
+@pytest.mark.parametrize(
+    ("address", "is_refused"),
+    [
+        ("postmaster@postroom.localhost", True),
+        ('"Admin+x"@postroom.localhost', True),
+        ("bob+x@postroom.localhost", True),
+        ("mail@postroom.localhost", False),
+        ("support@company.example", False),
+    ],
+)
+async def test_a_login_gives_nobody_an_address_that_is_the_owners_to_give(
+    tmp_path: Path, address: str, is_refused: bool
+) -> None:
+    async with open_world("imap-plain") as world, a_house(tmp_path, world) as app:
+        await new_inbox(app.services, "bob")
+        given = {"user": world.arguments["address"], **world.arguments, "address": address}
+        ctx = app.context(replace(a_caller("key_1"), is_local=True))
+        asking = call(ctx, accounts.add_account, {"account_id": "work", **given})
+        if is_refused:
+            with pytest.raises(Forbidden):
+                await asking
+        else:
+            await asking
+
+        assert is_refused == (await app.services.store.account("work", EVERYTHING) is None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import organising
+from postroom.operations import message_changes
 from tests.providers.accounts.conftest import Desk
-from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.worlds import ImapWorld
 
 
@@ -24,13 +24,13 @@ def copies(world: ImapWorld, mailbox: str) -> int:
 async def test_one_copy_remains_after_a_move(
     desk: Desk, world: ImapWorld, destination: str, mailbox: str
 ) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     world.imap.select("INBOX")
     world.imap.copy("1", "Archive")
     await desk.sync()
     here = await desk.message("Hello")
     assert {"Inbox", "Archive"} == set(here.mailboxes)
-    await ask(desk, organising.move_message, message_id=here.id, destination=destination)
+    await ask(desk, message_changes.move_message, message_id=here.id, destination=destination)
     await desk.sync()
     await desk.sync()
 

@@ -54,7 +54,7 @@ async def test_an_upload_that_fails_leaves_no_draft(
         sent = await send(desk, OUTSIDE, attachments=[LARGE], wait_s=4)
 
     assert ("queued", 0) == (sent.status, len(world.graph.mails))
-    assert "wait 1 s" in str(sent.recipients[0].detail)
+    assert "retry in 1 s" in str(sent.recipients[0].detail)
 
 
 @pytest.mark.parametrize("world", ["outlook"], indirect=True)
@@ -106,7 +106,7 @@ async def test_a_draft_that_a_jmap_server_keeps_goes_later(
         sent = await send(desk, OUTSIDE, wait_s=3)
     assert ("queued", ["Drafts"]) == (sent.status, world.copies("Hello"))
     world.proxy.instead = None
-    desk.app.house.providers._paces.clear()  # type: ignore[attr-defined]
+    desk.app.services.providers._limiters.clear()  # type: ignore[attr-defined]
     await ask(desk, outbox.cancel_message, message_id=sent.message_id)
     if ends == "sent":
         async with working(desk) as worker:

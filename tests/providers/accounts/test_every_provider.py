@@ -6,15 +6,16 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from postroom.calls.operation import call
 from postroom.model.key import OWNER
-from postroom.operations import capabilities, messages, organising, sending
-from postroom.operations.operation import call
+from postroom.model.view import EVERYTHING
+from postroom.operations import accounts, message_changes, messages, sending
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.worlds import ADDRESS, World
 
 
-def letter(subject: str, **more: Any) -> bytes:
+def outgoing_mail(subject: str, **more: Any) -> bytes:
     """A mail of this moment: what is older than the account is no news."""
     now = datetime.now(UTC) + timedelta(seconds=2)
     return mail(subject, f"The text of {subject}.", to=ADDRESS, date=now, **more)
@@ -26,7 +27,9 @@ async def ask(desk: Desk, operation: Any, **arguments: Any) -> Any:
 
 async def test_mail_is_found_after_the_first_pass_and_once_only(desk: Desk, world: World) -> None:
     for number in range(5):
-        world.deliver(letter(f"Letter {number}", attachments=[("plan.pdf", "text/x", b"a plan")]))
+        world.deliver(
+            outgoing_mail(f"Letter {number}", attachments=[("plan.pdf", "text/x", b"a plan")])
+        )
 
     await desk.sync()
     await desk.sync()
@@ -34,15 +37,15 @@ async def test_mail_is_found_after_the_first_pass_and_once_only(desk: Desk, worl
     found = await ask(desk, messages.search_messages, q="PLAN.pdf")
     assert 5 == found.total
     assert {"Inbox"} == {box for row in found.results for box in row.mailboxes}
-    account = await desk.app.house.store.account("work", None)
+    account = await desk.app.services.store.account("work", EVERYTHING)
     assert account is not None
     assert ("ready", 5, None) == (account.state, account.synced, account.total)
 
 
 async def test_new_mail_is_told_of_once(desk: Desk, world: World) -> None:
-    world.deliver(letter("One"))
+    world.deliver(outgoing_mail("One"))
     await desk.sync()
-    world.deliver(letter("Two"))
+    world.deliver(outgoing_mail("Two"))
     await desk.sync()
     await desk.sync()
 
@@ -50,7 +53,7 @@ async def test_new_mail_is_told_of_once(desk: Desk, world: World) -> None:
 
 
 async def test_a_flag_that_another_client_sets_is_seen(desk: Desk, world: World) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     world.flag("Hello")
     await desk.sync()
@@ -59,8 +62,8 @@ async def test_a_flag_that_another_client_sets_is_seen(desk: Desk, world: World)
 
 
 async def test_a_removal_there_is_a_removal_here(desk: Desk, world: World) -> None:
-    world.deliver(letter("Stays"))
-    world.deliver(letter("Goes"))
+    world.deliver(outgoing_mail("Stays"))
+    world.deliver(outgoing_mail("Goes"))
     await desk.sync()
     world.remove("Goes")
     await desk.sync()
@@ -69,7 +72,7 @@ async def test_a_removal_there_is_a_removal_here(desk: Desk, world: World) -> No
 
 
 async def test_a_move_there_keeps_the_message(desk: Desk, world: World) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     before = await desk.message("Hello")
     world.archive("Hello")
@@ -81,12 +84,12 @@ async def test_a_move_there_keeps_the_message(desk: Desk, world: World) -> None:
 
 
 async def test_flags_and_labels_reach_the_provider_and_come_back(desk: Desk, world: World) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
     await ask(
         desk,
-        organising.update_message,
+        message_changes.update_message,
         message_id=here.id,
         flags=["seen", "flagged"],
         labels=["Work", "To do"],
@@ -97,7 +100,7 @@ async def test_flags_and_labels_reach_the_provider_and_come_back(desk: Desk, wor
     assert there is not None
     assert {"seen", "flagged"} == there.flags
     assert 2 == len(there.labels)
-    await ask(desk, organising.update_message, message_id=here.id, flags=[], labels=["Work"])
+    await ask(desk, message_changes.update_message, message_id=here.id, flags=[], labels=["Work"])
     await desk.sync()
     await desk.sync()
     there = world.find("Hello")
@@ -108,10 +111,10 @@ async def test_flags_and_labels_reach_the_provider_and_come_back(desk: Desk, wor
 
 
 async def test_a_move_here_reaches_the_provider(desk: Desk, world: World) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
-    await ask(desk, organising.move_message, message_id=here.id, destination="Archive")
+    await ask(desk, message_changes.move_message, message_id=here.id, destination="Archive")
     await desk.sync()
 
     there = world.find("Hello")
@@ -123,10 +126,10 @@ async def test_a_move_here_reaches_the_provider(desk: Desk, world: World) -> Non
 
 
 async def test_a_mailbox_that_is_not_there_is_made(desk: Desk, world: World) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
-    await ask(desk, organising.move_message, message_id=here.id, destination="Projects")
+    await ask(desk, message_changes.move_message, message_id=here.id, destination="Projects")
     await desk.sync()
     await desk.sync()
 
@@ -139,10 +142,10 @@ async def test_a_mailbox_that_is_not_there_is_made(desk: Desk, world: World) -> 
 
 
 async def test_what_is_removed_here_for_good_is_removed_there(desk: Desk, world: World) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
-    await ask(desk, organising.delete_message, message_id=here.id, permanent=True)
+    await ask(desk, message_changes.delete_message, message_id=here.id, permanent=True)
     await desk.sync()
     await desk.sync()
 
@@ -154,11 +157,11 @@ async def test_after_a_forgotten_state_nothing_is_lost_doubled_or_told_again(
     desk: Desk, world: World
 ) -> None:
     for number in range(3):
-        world.deliver(letter(f"Letter {number}"))
+        world.deliver(outgoing_mail(f"Letter {number}"))
     await desk.sync()
     before = {row.id for row in await desk.rows()}
     world.expire()
-    world.deliver(letter("Letter 3"))
+    world.deliver(outgoing_mail("Letter 3"))
     await desk.sync()
 
     after = await desk.rows()
@@ -196,8 +199,8 @@ async def test_mail_goes_out_through_the_provider_with_one_copy(desk: Desk, worl
 
 async def test_what_it_says_it_can_do_is_true(desk: Desk, world: World) -> None:
     await desk.sync()
-    told = await ask(desk, capabilities.get_capabilities, account_id="work")
-    checked = await ask(desk, capabilities.check_account, account_id="work")
+    told = await ask(desk, accounts.get_capabilities, account_id="work")
+    checked = await ask(desk, accounts.check_account, account_id="work")
 
     assert world.arguments["provider"] == told.provider
     assert (told.has_labels, told.can_send) == (True, True)

@@ -12,16 +12,17 @@ import pytest
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.errors import ProviderError
-from postroom.model.remote import RemoteChanges
-from postroom.model.stored import Change
-from postroom.pipeline.sync import Pass
+from postroom.model.account import RemoteChanges
+from postroom.model.storage import Change
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.sync.sync_pass import SyncPass
 from postroom.providers.gmail import provider as gmail_provider
 from postroom.providers.graph import client as graph_client
 from postroom.providers.graph import provider as graph_provider
-from postroom.providers.imap import reading as imap_reading
-from postroom.providers.jmap import reading as jmap_reading
+from postroom.providers.imap import changes as imap_reading
+from postroom.providers.jmap import reader as jmap_reader
 from tests.providers.accounts.conftest import AS_ROOT, Desk, needs_root, open_desk
-from tests.providers.accounts.test_every_provider import letter
+from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import World, open_world
 
 COUNT = 12
@@ -50,13 +51,13 @@ async def long_mailbox(
     folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> AsyncIterator[tuple[Desk, World]]:
     """An account with old mail in it, which is read a few at a time."""
-    monkeypatch.setattr(imap_reading, "LISTED_AT_ONCE", AT_ONCE)
-    monkeypatch.setattr(imap_reading, "NEWS_S", 0.0)
-    monkeypatch.setattr(jmap_reading, "LISTED_AT_ONCE", AT_ONCE)
-    monkeypatch.setattr(gmail_provider, "_READ_AT_ONCE", AT_ONCE)
-    monkeypatch.setattr(gmail_provider, "_NEWS_EVERY", 1)
+    monkeypatch.setattr(imap_reading, "PAGE", AT_ONCE)
+    monkeypatch.setattr(imap_reading, "NEW_MAIL_S", 0.0)
+    monkeypatch.setattr(jmap_reader, "PAGE", AT_ONCE)
+    monkeypatch.setattr(gmail_provider, "_BATCH", AT_ONCE)
+    monkeypatch.setattr(gmail_provider, "_NEW_MAIL_EVERY", 1)
     monkeypatch.setattr(graph_client, "_PAGE", AT_ONCE)
-    monkeypatch.setattr(graph_provider, "NEWS_S", 0.0)
+    monkeypatch.setattr(graph_provider, "NEW_MAIL_S", 0.0)
     if kind == "fastmail":
         needs_root()
     values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file"}
@@ -65,20 +66,20 @@ async def long_mailbox(
         settings = read_settings({**values, **world.settings}).settings
         app = await stack.enter_async_context(open_app(settings))
         for number in range(COUNT):
-            world.deliver(letter(f"Old {number:02}"))
+            world.deliver(outgoing_mail(f"Old {number:02}"))
         yield await open_desk(app, world), world
 
 
 async def run_pass(desk: Desk, happens: Callable[[int], Awaitable[None]]) -> None:
-    async with desk.app.house.providers.open(desk.account) as provider:
-        one = Pass(desk.app.house, desk.account, Between(provider, happens))
+    async with desk.app.services.providers.open(desk.account) as provider:
+        one = SyncPass(desk.app.services, desk.account, Between(provider, happens))
         await one.begin()
         await one.run()
 
 
 async def in_order(desk: Desk) -> list[str]:
     """What was stored, in the order in which it was."""
-    events = await desk.app.house.store.events_after(0, limit=1_000)
+    events = await desk.app.services.store.events_after(0, limit=1_000, visible=EVERYTHING)
     return [str(e.data["subject"]) for e in events if e.type == "message.received"]
 
 
@@ -93,7 +94,7 @@ async def test_new_mail_does_not_wait_for_the_end_of_a_first_pass(
 
         async def happens(number: int) -> None:
             if number in (1, 3):
-                world.deliver(letter(f"New {number}"))
+                world.deliver(outgoing_mail(f"New {number}"))
 
         await run_pass(desk, happens)
         first = await in_order(desk)
@@ -119,7 +120,7 @@ async def test_new_mail_comes_first_when_an_interrupted_pass_goes_on(
 
         with pytest.raises(ProviderError):
             await run_pass(desk, is_cut)
-        world.deliver(letter("New"))
+        world.deliver(outgoing_mail("New"))
         await run_pass(desk, nothing)
 
         stored = await in_order(desk)
@@ -138,7 +139,9 @@ async def test_a_change_here_does_not_wait_for_the_end_of_a_first_pass(
             rows = {row.subject: row for row in await desk.rows()}
             if number == 2:
                 change = Change(flags=("flagged",), move_to="Archive")
-                await desk.app.house.store.change_messages([rows["Old 11"].id], change, None)
+                await desk.app.services.store.change_messages(
+                    [rows["Old 11"].id], change, EVERYTHING
+                )
             elif number == 3:
                 seen.append(world.find("Old 11"))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import accounts, organising
+from postroom.operations import accounts, message_changes
 from tests.providers.accounts.conftest import AS_ROOT, Desk
-from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.worlds import GmailWorld, GraphWorld, ImapWorld, World
 
 NESTED = ["imap", pytest.param("fastmail", marks=AS_ROOT), "outlook"]
@@ -48,20 +48,20 @@ async def place_here(desk: Desk, world: World, subject: str) -> tuple[str, ...]:
 
 async def move(desk: Desk, subject: str, destination: str) -> None:
     here = await desk.message(subject)
-    await ask(desk, organising.move_message, message_id=here.id, destination=destination)
+    await ask(desk, message_changes.move_message, message_id=here.id, destination=destination)
 
 
 async def test_a_move_to_a_folder_that_its_owner_has_just_made_is_made(
     desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
-    async with desk.app.house.providers.open(desk.account) as provider:
+    async with desk.app.services.providers.open(desk.account) as provider:
         await provider.check()
         make(world, "Projects")
         await move(desk, "Hello", "projects")
-        store = desk.app.house.store
-        (push,) = await store.due_pushes("work", desk.app.house.clock(), 5)
+        store = desk.app.services.store
+        (push,) = await store.due_pushes("work", desk.app.services.clock(), 5)
         await store.settle_push("work", push, await provider.push(push))
     await desk.sync()
 
@@ -73,8 +73,8 @@ async def test_a_move_to_a_folder_that_its_owner_has_just_made_is_made(
 
 @pytest.mark.parametrize("world", NESTED, indirect=True)
 async def test_a_move_to_a_folder_in_a_folder_makes_it_there(desk: Desk, world: World) -> None:
-    world.deliver(letter("Hello"))
-    world.deliver(letter("Another"))
+    world.deliver(outgoing_mail("Hello"))
+    world.deliver(outgoing_mail("Another"))
     make(world, "Projects")
     await desk.sync()
     await move(desk, "Hello", "Projects/2026")
@@ -94,7 +94,7 @@ async def test_a_move_to_a_folder_in_a_folder_makes_it_there(desk: Desk, world: 
 
 async def test_a_folder_that_is_renamed_there_is_renamed_here(desk: Desk, world: World) -> None:
     for subject in ("Hello", "Another"):
-        world.deliver(letter(subject))
+        world.deliver(outgoing_mail(subject))
     await desk.sync()
     await move(desk, "Hello", "Old")
     await desk.sync()

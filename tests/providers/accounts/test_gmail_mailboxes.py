@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import organising
+from postroom.operations import message_changes
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk
-from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.worlds import ADDRESS, GmailWorld
 
 SENT_THERE = ("SENT",)
@@ -40,10 +40,12 @@ async def test_a_move_shows_at_once_what_the_next_look_finds(
     own: tuple[str, ...],
 ) -> None:
     raw = mail("Hello", sender=ADDRESS, to="bo@elsewhere.example")
-    world.gmail.deliver(letter("Hello") if labels == RECEIVED else raw, labels)
+    world.gmail.deliver(outgoing_mail("Hello") if labels == RECEIVED else raw, labels)
     await desk.sync()
     here = await desk.message("Hello")
-    result = await ask(desk, organising.move_message, message_id=here.id, destination=destination)
+    result = await ask(
+        desk, message_changes.move_message, message_id=here.id, destination=destination
+    )
     at_once = await desk.message("Hello")
     await desk.sync()
     world.flag("Hello")

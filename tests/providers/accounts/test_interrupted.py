@@ -17,16 +17,16 @@ from pathlib import Path
 import pytest
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import ProviderError
 from postroom.model.account import Account
 from postroom.model.key import OWNER
-from postroom.model.stored import Change, MessageQuery
-from postroom.operations.accounts import remove_account
-from postroom.operations.new_accounts import add_account
-from postroom.operations.operation import call
-from postroom.pipeline import fetching
-from postroom.pipeline.syncing import sync_once
+from postroom.model.storage import Change, MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.operations.accounts import add_account, remove_account
+from postroom.pipeline.sync import fetch
+from postroom.pipeline.sync.scheduler import sync_once
 from tests.mails import mail
 from tests.providers.accounts.worlds import ADDRESS, ImapWorld, World, open_world
 from tests.servers.postroom import command, environment
@@ -37,7 +37,7 @@ CUTS = int(os.environ.get("SYNC_CUTS", "6"))
 
 
 async def subjects(app: App) -> list[str]:
-    found = await app.house.store.messages(MessageQuery(mailbox="*"))
+    found = await app.services.store.messages(MessageQuery(visible=EVERYTHING, mailbox="*"))
     assert found.total <= COUNT
     return sorted(row.subject for row in found.rows)
 
@@ -49,7 +49,7 @@ def values(folder: Path) -> dict[str, str]:
 async def test_a_connection_that_is_cut_anywhere_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "BATCH_MAILS", 4)
+    monkeypatch.setattr(fetch, "BATCH_MAILS", 4)
     async with (
         open_world("imap") as world,
         proxied(world.arguments["port"]) as proxy,
@@ -64,15 +64,15 @@ async def test_a_connection_that_is_cut_anywhere_costs_nothing(
         for after in range(6_000, 60_000, 1_700):
             proxy.cut_after, proxy.cuts = after, 3
             with suppress(ProviderError):
-                await sync_once(app.house, account)
+                await sync_once(app.services, account)
             cuts += 3 - proxy.cuts
         proxy.cut_after = None
-        await sync_once(app.house, account)
+        await sync_once(app.services, account)
 
         assert cuts > 3
         assert wanted == await subjects(app)
-        assert not await app.house.store.problems()
-        page = await app.house.store.events_after(0, limit=1000)
+        assert not await app.services.store.problems()
+        page = await app.services.store.events_after(0, limit=1000, visible=EVERYTHING)
         assert COUNT == len([event for event in page if event.type == "message.received"])
 
 
@@ -80,7 +80,7 @@ async def test_a_first_pass_cut_at_any_place_is_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each cut is made in a first pass of its own, over 50 mails."""
-    monkeypatch.setattr(fetching, "BATCH_MAILS", 10)
+    monkeypatch.setattr(fetch, "BATCH_MAILS", 10)
     async with (
         open_world("imap-plain") as world,
         proxied(world.arguments["port"]) as proxy,
@@ -94,12 +94,14 @@ async def test_a_first_pass_cut_at_any_place_is_gone_on_with(
             account = await added(app, world, proxy)
             proxy.cut_after, proxy.cuts = offset, 1
             with suppress(ProviderError):
-                await sync_once(app.house, account)
+                await sync_once(app.services, account)
             cuts += proxy.cuts == 0
             proxy.cut_after = None
-            await sync_once(app.house, account)
+            await sync_once(app.services, account)
 
-            found = await app.house.store.messages(MessageQuery(inbox_id=account.inbox_id))
+            found = await app.services.store.messages(
+                MessageQuery(visible=EVERYTHING, inbox_id=account.inbox_id)
+            )
             assert (50, 50) == (found.total, await received(app)), offset
             await call(app.context(OWNER), remove_account, {"account_id": account.id})
 
@@ -109,7 +111,7 @@ async def test_a_first_pass_cut_at_any_place_is_gone_on_with(
 async def bytes_of_a_pass(app: App, world: World, proxy: Proxy) -> int:
     account = await added(app, world, proxy)
     proxy.reset()
-    await sync_once(app.house, account)
+    await sync_once(app.services, account)
     await call(app.context(OWNER), remove_account, {"account_id": account.id})
     return proxy.bytes_from_server - 500
 
@@ -121,7 +123,7 @@ async def added(app: App, world: World, proxy: Proxy) -> Account:
 
 
 async def received(app: App) -> int:
-    events = await app.house.store.events_after(0, limit=10_000)
+    events = await app.services.store.events_after(0, limit=10_000, visible=EVERYTHING)
     return sum(event.type == "message.received" for event in events)
 
 
@@ -143,18 +145,18 @@ async def test_a_process_that_is_killed_is_taken_over_from(tmp_path: Path) -> No
                 await asyncio.sleep(0.01)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
-            account = await app.house.store.account("work", None)
+            account = await app.services.store.account("work", EVERYTHING)
             assert account is not None
-            await app.house.store.release("sync:work", await holder(app))
-            assert await sync_once(app.house, account)
+            await app.services.store.release("sync:work", await holder(app))
+            assert await sync_once(app.services, account)
 
             assert wanted == await subjects(app)
-            assert not await app.house.store.problems()
+            assert not await app.services.store.problems()
 
 
 async def holder(app: App) -> str:
     """Who had the lease when it was killed; nobody waits for it to end here."""
-    engine = app.house.store._engine  # type: ignore[attr-defined]
+    engine = app.services.store.engine  # type: ignore[attr-defined]
     row = await engine.read(lambda tx: tx.one("SELECT holder FROM leases WHERE name = 'sync:work'"))
     return str(row[0]) if row else ""
 
@@ -170,15 +172,15 @@ async def test_a_change_for_a_message_of_another_uidvalidity_touches_nothing(
         world.deliver(mail("Second", to=ADDRESS))
         arguments = {**world.arguments, "account_id": "work"}
         account = await call(app.context(OWNER), add_account, arguments)
-        await sync_once(app.house, account)
-        found = await app.house.store.messages(MessageQuery(q="first"))
-        await app.house.store.change_messages(
-            [found.rows[0].id], Change(flags=("flagged",), move_to="Trash"), None
+        await sync_once(app.services, account)
+        found = await app.services.store.messages(MessageQuery(visible=EVERYTHING, q="first"))
+        await app.services.store.change_messages(
+            [found.rows[0].id], Change(flags=("flagged",), move_to="Trash"), EVERYTHING
         )
         world.remove("First")
         world.expire()
-        await sync_once(app.house, account)
-        await sync_once(app.house, account)
+        await sync_once(app.services, account)
+        await sync_once(app.services, account)
 
         second = world.find("Second")
         assert second is not None
@@ -204,17 +206,17 @@ async def test_a_mailbox_that_is_renamed_or_made_again_keeps_its_messages(
         account = await call(
             app.context(OWNER), add_account, {**world.arguments, "account_id": "work"}
         )
-        await sync_once(app.house, account)
+        await sync_once(app.services, account)
         before = await places(app)
         world.imap.rename("Work", "Plans")
-        await sync_once(app.house, account)
+        await sync_once(app.services, account)
         renamed = await places(app)
         world.imap.create("Work")
         world.imap.select("Plans")
         assert "OK" == world.imap.copy("1:*", "Work")[0]
         world.imap.close()
         world.imap.delete("Plans")
-        await sync_once(app.house, account)
+        await sync_once(app.services, account)
         again = await places(app)
 
         assert {"Work"} == set(before.values()) == set(again.values())
@@ -224,5 +226,5 @@ async def test_a_mailbox_that_is_renamed_or_made_again_keeps_its_messages(
 
 
 async def places(app: App) -> dict[str, str]:
-    found = await app.house.store.messages(MessageQuery(mailbox="*"))
+    found = await app.services.store.messages(MessageQuery(visible=EVERYTHING, mailbox="*"))
     return {row.id: row.mailboxes[0] for row in found.rows}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import organising
+from postroom.operations import message_changes
 from tests.providers.accounts.conftest import Desk
-from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.worlds import World
 
 LONG = ("x" * 128, "ü" * 30, "名" * 128, "Invoices that are to be paid before the end of the month")
@@ -17,12 +17,12 @@ MACHINES = ("Junk", "NonJunk", "Forwarded", "Submitted")
 async def test_labels_reach_the_provider_and_come_back(
     desk: Desk, world: World, labels: tuple[str, ...]
 ) -> None:
-    world.deliver(letter("Hello"))
-    world.deliver(letter("Another"))
+    world.deliver(outgoing_mail("Hello"))
+    world.deliver(outgoing_mail("Another"))
     await desk.sync()
     here = await desk.message("Hello")
     for label in labels:
-        await ask(desk, organising.apply_label, message_ids=[here.id], label=label)
+        await ask(desk, message_changes.apply_label, message_ids=[here.id], label=label)
     await desk.sync()
     world.flag("Hello")
     await desk.sync()
@@ -34,7 +34,9 @@ async def test_labels_reach_the_provider_and_come_back(
     assert "flagged" in after.flags
     assert set(labels) == set(after.labels)
     for label in labels:
-        await ask(desk, organising.apply_label, message_ids=[here.id], label=label, remove=True)
+        await ask(
+            desk, message_changes.apply_label, message_ids=[here.id], label=label, remove=True
+        )
     await desk.sync()
     there = world.find("Hello")
     assert there is not None

@@ -14,8 +14,7 @@ import pytest
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.operations import sending
-from postroom.providers.graph.copying import copy_of
-from postroom.providers.graph.parting import Unparted, part_from_files
+from postroom.providers.graph.sender import AmbiguousParts, sent_copy, split_attachments
 from tests.providers.accounts.conftest import open_desk
 from tests.providers.accounts.test_every_provider import ask
 from tests.providers.accounts.test_sent_copies import OUTSIDE, send, working
@@ -89,21 +88,21 @@ def with_an_attached_mail(encoding: str) -> bytes:
 @pytest.mark.parametrize("encoding", ["base64", "8bit"])
 def test_an_attached_mail_is_whole_however_it_is_encoded(encoding: str) -> None:
     raw = with_an_attached_mail(encoding)
-    letter, files = part_from_files(raw)
-    copy = copy_of(raw)
+    outgoing_mail, files = split_attachments(raw)
+    copy = sent_copy(raw)
 
     wanted = [("fwd.eml", "message/rfc822", INNER), ("data", "text/x-data", b"1234")]
     for found in (files, copy.files):
         assert wanted == [(file.name, file.content_type, file.content) for file in found]
     assert "Hello" == copy.message["body"]["content"].strip()
-    assert (b"Hello" in letter, b"inner" in letter) == (True, False)
+    assert (b"Hello" in outgoing_mail, b"inner" in outgoing_mail) == (True, False)
 
 
 def test_a_mail_whose_parts_cannot_be_told_apart_is_refused() -> None:
     lines = b"".join(b"--xx\r\n\r\n%d\r\n" % number for number in range(600))
     head = b"Subject: x\r\nContent-Type: multipart/mixed; boundary=xx\r\n\r\n"
-    with pytest.raises(Unparted, match="one by one"):
-        part_from_files(head + lines + b"--xx--\r\n")
+    with pytest.raises(AmbiguousParts, match="one by one"):
+        split_attachments(head + lines + b"--xx--\r\n")
 
 
 async def test_a_mail_that_is_attached_to_a_large_mail_gets_to_outlook(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ import pytest
 
 from postroom.app import open_app
 from postroom.config import read_settings
-from postroom.pipeline.sync import Pass
-from postroom.ports.provider import WaitsForChanges
-from postroom.providers.imap import account as imap_account
+from postroom.pipeline.sync.sync_pass import SyncPass
+from postroom.ports.provider import SupportsPush
+from postroom.providers.imap import provider as imap_account
 from tests.providers.accounts.conftest import open_desk
-from tests.providers.accounts.test_every_provider import letter
+from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import World, open_world
 from tests.servers.proxy import proxied
 
@@ -43,9 +43,9 @@ async def test_listening_goes_on_however_often_the_line_ends(
     ):
         world.arguments["port"] = proxy.port
         desk = await open_desk(app, world)
-        async with app.house.providers.open(desk.account) as provider:
-            assert isinstance(provider, WaitsForChanges)
-            one = Pass(app.house, desk.account, provider)
+        async with app.services.providers.open(desk.account) as provider:
+            assert isinstance(provider, SupportsPush)
+            one = SyncPass(app.services, desk.account, provider)
             await one.begin()
             await one.run()
             await heard(world, provider, "Before all")
@@ -69,9 +69,9 @@ async def test_listening_goes_on_however_often_the_line_ends(
                     await asyncio.sleep(0.05)
 
 
-async def heard(world: World, provider: WaitsForChanges, subject: str) -> None:
+async def heard(world: World, provider: SupportsPush, subject: str) -> None:
     """Return when a provider tells of a mail that arrives."""
     waiting = asyncio.create_task(provider.wait())
     await asyncio.wait([waiting], timeout=0.2)
-    world.deliver(letter(subject))
+    world.deliver(outgoing_mail(subject))
     await asyncio.wait_for(waiting, 60)

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.errors import Conflict, MailError
 from postroom.model.account import Account
-from postroom.operations import accounts, new_accounts
+from postroom.operations import accounts
 from postroom.providers.accounts import Accounts
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk
@@ -56,17 +56,17 @@ async def test_a_login_of_somebody_else_is_refused_and_costs_nothing(
     with a_server(kind) as server:
         world = world_at(server)
         async with a_house(tmp_path, world) as app:
-            account = await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+            account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
             world.deliver(mail("Hello"))
             await Desk(app, account).sync()
             let_another_in(server)
             login = "password" if kind == "fastmail" else "access_token"
-            before = app.house.providers.login_mark("work")
-            with pytest.raises(Conflict, match="not of the mailbox that work keeps") as refused:
+            before = app.services.providers.login_mark("work")
+            with pytest.raises(Conflict, match="not of the mailbox of work") as refused:
                 await ask(app, accounts.log_in_account, account_id="work", **{login: "another"})
 
             assert kind == "fastmail" or OTHER in str(refused.value)
-            assert before == app.house.providers.login_mark("work")
+            assert before == app.services.providers.login_mark("work")
             assert ["Hello"] == [row.subject for row in await Desk(app, account).rows()]
 
 
@@ -81,13 +81,13 @@ async def test_an_account_without_a_known_owner_takes_no_login_of_somebody_else(
     with a_server(kind) as server:
         world = world_at(server)
         async with a_house(tmp_path, world) as app:
-            account = await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
-            await app.house.store.change_account("work", without_owner(account))
+            account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
+            await app.services.store.change_account("work", without_owner(account))
             if is_synced:
                 await Desk(app, account).sync()
             login = "password" if kind == "fastmail" else "access_token"
             let_another_in(server)
-            with pytest.raises(Conflict, match="not of the mailbox that work keeps"):
+            with pytest.raises(Conflict, match="not of the mailbox of work"):
                 await ask(app, accounts.log_in_account, account_id="work", **{login: "another"})
 
 
@@ -96,8 +96,8 @@ async def test_a_login_tells_the_owner_of_an_account(tmp_path: Path, kind: str) 
     with a_server(kind) as server:
         world = world_at(server)
         async with a_house(tmp_path, world) as app:
-            account = await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
-            await app.house.store.change_account("work", without_owner(account))
+            account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
+            await app.services.store.change_account("work", without_owner(account))
             login = "password" if kind == "fastmail" else "access_token"
             arguments = {"account_id": "work", login: world.arguments[login]}
             again = await ask(app, accounts.log_in_account, **arguments)
@@ -114,12 +114,12 @@ async def test_an_account_is_added_under_the_address_that_its_login_has(
         server.address = OTHER
         async with a_house(tmp_path, world) as app:
             with pytest.raises(Conflict, match=f"a login of {OTHER}; give that address"):
-                await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+                await ask(app, accounts.add_account, account_id="work", **world.arguments)
             assert await nothing_is_kept(app)
-            assert not app.house.providers.has_secret("work")
+            assert not app.services.providers.has_secret("work")
 
             server.address = ADDRESS.capitalize()
-            assert await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+            assert await ask(app, accounts.add_account, account_id="work", **world.arguments)
 
 
 async def test_of_two_that_add_one_name_at_once_one_has_the_account_and_its_login(
@@ -129,14 +129,14 @@ async def test_of_two_that_add_one_name_at_once_one_has_the_account_and_its_logi
         world = world_at(server)
         async with a_house(tmp_path, world) as app:
             both = [
-                ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+                ask(app, accounts.add_account, account_id="work", **world.arguments)
                 for _ in range(2)
             ]
             done = await asyncio.gather(*both, return_exceptions=True)
             added = [one for one in done if not isinstance(one, Conflict)]
 
             assert 1 == len(added), done
-            assert app.house.providers.has_secret("work")
+            assert app.services.providers.has_secret("work")
             world.deliver(mail("Hello"))
             await Desk(app, added[0]).sync()
             assert 1 == len(await Desk(app, added[0]).rows())
@@ -153,5 +153,5 @@ async def test_an_account_whose_login_cannot_be_kept_is_not_kept_either(
         world = world_at(server)
         async with a_house(tmp_path, world) as app:
             with pytest.raises(MailError, match="locked"):
-                await ask(app, new_accounts.add_account, account_id="work", **world.arguments)
+                await ask(app, accounts.add_account, account_id="work", **world.arguments)
             assert await nothing_is_kept(app)

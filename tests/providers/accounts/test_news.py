@@ -13,27 +13,25 @@ from typing import Any
 import pytest
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import ProviderAuthFailed, RateLimited
 from postroom.model.account import Account
 from postroom.model.key import OWNER
-from postroom.operations.accounts import list_accounts, log_in_account
-from postroom.operations.capabilities import check_account
+from postroom.model.view import EVERYTHING
+from postroom.operations.accounts import add_account, check_account, list_accounts, log_in_account
+from postroom.operations.message_wait import wait_for_message
 from postroom.operations.messages import search_messages
-from postroom.operations.new_accounts import add_account
-from postroom.operations.operation import call
 from postroom.operations.outbox import list_outbox
 from postroom.operations.sending import send_message
-from postroom.operations.waiting import wait_for_message
-from postroom.pipeline import syncing as pipeline_syncing
-from postroom.pipeline.house import House
-from postroom.pipeline.outbox import Outbox
-from postroom.pipeline.syncing import Syncing, sync_once
-from postroom.pipeline.untaken import LEAVE_FOR
+from postroom.pipeline.outbox import NO_LOGIN_WAIT, Outbox
+from postroom.pipeline.services import Services
+from postroom.pipeline.sync import scheduler as pipeline_syncing
+from postroom.pipeline.sync.scheduler import SyncScheduler, sync_once
 from postroom.providers.accounts import Accounts
-from postroom.providers.imap import account as imap_account
 from postroom.providers.imap import client as imap_client
 from postroom.providers.imap import connection as imap_connection
+from postroom.providers.imap import provider as imap_account
 from tests.mails import mail
 from tests.providers.accounts.worlds import ADDRESS, ImapWorld, World, open_world
 from tests.servers.graph import Graph
@@ -55,7 +53,7 @@ async def in_step(folder: Path, world: World | Push) -> AsyncIterator[App]:
     values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **world.settings}
     async with open_app(read_settings(values).settings) as app:
         await call(app.context(OWNER), add_account, {"account_id": "work", **world.arguments})
-        work = asyncio.create_task(Syncing(app.house, wait_s=0.1).run())
+        work = asyncio.create_task(SyncScheduler(app.services, wait_s=0.1).run())
         try:
             yield app
         finally:
@@ -73,7 +71,7 @@ async def account_when(app: App, state: str) -> Account:
             await asyncio.sleep(0.05)
 
 
-def letter(subject: str) -> bytes:
+def outgoing_mail(subject: str) -> bytes:
     return mail(subject, to=ADDRESS, date=datetime.now(UTC) + timedelta(seconds=2))
 
 
@@ -92,12 +90,14 @@ async def test_a_new_mail_is_found_and_a_flag_is_seen_when_imap_tells_of_it(
     monkeypatch.setattr(imap_client, "IDLE_S", 3_600)
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(open_world("imap"))
-        world.deliver(letter("Before"))
+        world.deliver(outgoing_mail("Before"))
         app = await stack.enter_async_context(in_step(tmp_path / "data", world))
         account = await account_when(app, "ready")
         for subject in ("News of today", "News of tonight"):
-            since = (await app.house.store.events_after(0, limit=1_000))[-1].id
-            world.deliver(letter(subject))
+            since = (await app.services.store.events_after(0, limit=1_000, visible=EVERYTHING))[
+                -1
+            ].id
+            world.deliver(outgoing_mail(subject))
             wanted = {"inbox_id": account.inbox_id, "subject": subject, "since": since}
             waited = await call(app.context(OWNER), wait_for_message, wanted)
             assert waited.message is not None, await account_when(app, "ready")
@@ -118,7 +118,7 @@ async def test_a_new_mail_is_here_when_jmap_tells_of_it(tmp_path: Path) -> None:
             {"POSTROOM_FASTMAIL_URL": server.web.url},
             {"provider": "fastmail", "address": ADDRESS, "password": "a-token"},
         )
-        server.deliver(letter("Old"))
+        server.deliver(outgoing_mail("Old"))
         async with in_step(tmp_path / "data", world) as app:
             account = await account_when(app, "ready")
             await asyncio.to_thread(server.listening.wait, 30)
@@ -130,7 +130,7 @@ async def test_a_new_mail_is_here_when_jmap_tells_of_it(tmp_path: Path) -> None:
                 )
             )
             await asyncio.sleep(0.2)
-            server.deliver(letter("News"))
+            server.deliver(outgoing_mail("News"))
             waited = await waiting
 
         assert waited.message is not None
@@ -141,7 +141,7 @@ async def test_a_login_that_ends_says_which_command_to_run_and_goes_on_after_it(
     tmp_path: Path,
 ) -> None:
     with Graph() as graph:
-        graph.deliver(letter("One"))
+        graph.deliver(outgoing_mail("One"))
         world = Push(
             {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
             {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
@@ -149,8 +149,8 @@ async def test_a_login_that_ends_says_which_command_to_run_and_goes_on_after_it(
         async with in_step(tmp_path / "data", world) as app:
             await account_when(app, "ready")
             graph.token = "another"
-            graph.deliver(letter("Two"))
-            await app.house.store.ask_for_sync("work", app.house.clock())
+            graph.deliver(outgoing_mail("Two"))
+            await app.services.store.request_sync("work", app.services.clock())
             account = await account_when(app, "needs_reauth")
             assert "postroom account login work" in account.detail
             wrong = {"account_id": "work", "access_token": "wrong"}
@@ -162,7 +162,7 @@ async def test_a_login_that_ends_says_which_command_to_run_and_goes_on_after_it(
             assert 2 == account.synced
 
 
-def without_logins(app: App, folder: Path) -> tuple[House, list[str]]:
+def without_logins(app: App, folder: Path) -> tuple[Services, list[str]]:
     """A machine on the same database that lacks the logins, and the accounts it looked at."""
     looked_at: list[str] = []
 
@@ -171,18 +171,18 @@ def without_logins(app: App, folder: Path) -> tuple[House, list[str]]:
             looked_at.append(account_id)
             return super().has_secret(account_id)
 
-    assert isinstance(app.house.providers, Accounts)
-    here = vars(app.house.providers)
+    assert isinstance(app.services.providers, Accounts)
+    here = vars(app.services.providers)
     there = Watched(folder, here["kind"], here["endpoints"], here["message_bytes"])
-    return replace(app.house, providers=there), looked_at
+    return replace(app.services, providers=there), looked_at
 
 
-def syncing(house: House) -> AbstractAsyncContextManager[None]:
-    return running(Syncing(house, wait_s=0.1))
+def syncing(services: Services) -> AbstractAsyncContextManager[None]:
+    return running(SyncScheduler(services, wait_s=0.1))
 
 
 @asynccontextmanager
-async def running(worker: Syncing | Outbox) -> AsyncIterator[None]:
+async def running(worker: SyncScheduler | Outbox) -> AsyncIterator[None]:
     work = asyncio.create_task(worker.run())
     try:
         yield
@@ -209,10 +209,10 @@ async def test_a_machine_without_the_login_leaves_an_account_to_others(
             await holds(has_looked_twice)
             with pytest.raises(ProviderAuthFailed):
                 await sync_once(other, account)
-            found = await app.house.store.account("work", None)
+            found = await app.services.store.account("work", EVERYTHING)
             assert found is not None
             assert "new" == found.state
-            async with syncing(app.house):
+            async with syncing(app.services):
                 await account_when(app, "ready")
 
 
@@ -222,28 +222,33 @@ async def test_a_machine_without_the_login_leaves_its_mail_to_others(tmp_path: P
         account = await call(
             app.context(OWNER), add_account, {"account_id": "work", **world.arguments}
         )
-        letter = {"inbox_id": account.inbox_id, "to": ["bo@b.org"], "body_text": "Hi"}
-        await call(app.context(OWNER), send_message, {**letter, "subject": "Out"})
+        outgoing_mail = {"inbox_id": account.inbox_id, "to": ["bo@b.org"], "body_text": "Hi"}
+        await call(app.context(OWNER), send_message, {**outgoing_mail, "subject": "Out"})
         other, _ = without_logins(app, tmp_path / "other")
 
-        events = await app.house.store.newest_event()
-        began = app.house.clock()
+        events = await app.services.store.newest_event(visible=EVERYTHING)
+        began = app.services.clock()
 
         async def is_left() -> bool:
-            next_at = await app.house.store.next_mail_at()
+            next_at = await app.services.store.next_mail_at()
             state = await call(app.context(OWNER), list_outbox, {})
-            is_later = next_at is not None and began < next_at <= app.house.clock() + LEAVE_FOR
+            is_later = (
+                next_at is not None and began < next_at <= app.services.clock() + NO_LOGIN_WAIT
+            )
             return is_later and state.results[0].status == "queued"
 
         async with running(Outbox(other, None)):
             await holds(is_left)
         [entry] = (await call(app.context(OWNER), list_outbox, {})).results
-        assert (0, events) == (entry.attempts, await app.house.store.newest_event())
+        assert (0, events) == (
+            entry.attempts,
+            await app.services.store.newest_event(visible=EVERYTHING),
+        )
 
         async def has_left() -> bool:
             return bool(world.sent())
 
-        later = replace(app.house, clock=lambda: datetime.now(UTC) + LEAVE_FOR)
+        later = replace(app.services, clock=lambda: datetime.now(UTC) + NO_LOGIN_WAIT)
         async with running(Outbox(later, None)):
             await holds(has_left)
 
@@ -251,14 +256,14 @@ async def test_a_machine_without_the_login_leaves_its_mail_to_others(tmp_path: P
 async def test_a_login_that_no_machine_has_is_asked_for_and_given_back_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline_syncing, "NOBODY_S", 0)
+    monkeypatch.setattr(pipeline_syncing, "UNATTENDED_S", 0)
     values = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_SECRETS": "file"}
     async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
         await call(app.context(OWNER), add_account, {"account_id": "work", **world.arguments})
         async with syncing(without_logins(app, tmp_path / "other")[0]):
             account = await account_when(app, "needs_reauth")
             assert "postroom account login work" in account.detail
-            async with syncing(app.house):
+            async with syncing(app.services):
                 await account_when(app, "ready")
 
 
@@ -270,7 +275,7 @@ async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_othe
         world = await stack.enter_async_context(open_world("imap-plain"))
         assert isinstance(world, ImapWorld)
         proxy = await stack.enter_async_context(proxied(world.port))
-        world.deliver(letter("Before"))
+        world.deliver(outgoing_mail("Before"))
         app = await stack.enter_async_context(in_step(tmp_path / "data", world))
         await account_when(app, "ready")
         silent = {**world.arguments, "account_id": "silent", "port": proxy.port}
@@ -280,11 +285,11 @@ async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_othe
         proxy.cut_all()
 
         async def has_failed() -> bool:
-            account = await app.house.store.account("silent", None)
+            account = await app.services.store.account("silent", EVERYTHING)
             return account is not None and "did not answer" in account.detail
 
         await holds(has_failed)
-        world.deliver(letter("News for who listens"))
+        world.deliver(outgoing_mail("News for who listens"))
 
         async def is_here() -> bool:
             page = await call(app.context(OWNER), search_messages, {"q": "who listens"})
@@ -296,7 +301,7 @@ async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_othe
 async def test_a_provider_that_is_busy_is_waited_for(tmp_path: Path) -> None:
     with Graph() as graph:
         for number in range(3):
-            graph.deliver(letter(f"Mail {number}"))
+            graph.deliver(outgoing_mail(f"Mail {number}"))
         world = Push(
             {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
             {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
@@ -341,9 +346,9 @@ async def test_mail_waits_too_while_a_provider_wants_us_to_wait(tmp_path: Path) 
             handing_over = asyncio.create_task(app.outbox().run())
 
             async def is_deferred() -> bool:
-                message = await app.house.store.message(sent.message_id, None)
+                message = await app.services.store.message(sent.message_id, EVERYTHING)
                 assert message is not None
-                return "wants us to wait" in str(message.recipients)
+                return "rate limit" in str(message.recipients)
 
             await holds(is_deferred)
             handing_over.cancel()

@@ -20,16 +20,17 @@ from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.errors import MailError
 from postroom.model.account import RateLimits
-from postroom.model.stored import Change, MessageQuery
-from postroom.pipeline.syncing import sync_once
+from postroom.model.storage import Change, MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.sync.scheduler import sync_once
 from tests.providers.accounts.conftest import open_desk
-from tests.providers.accounts.test_every_provider import letter
+from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import ADDRESS, GmailWorld, GraphWorld, World
 from tests.providers.imap.memory import MB, growth_below
 from tests.servers.gmail import Gmail
 from tests.servers.graph import Graph
 from tests.servers.imap_script import Mail as ImapMail
-from tests.servers.imap_script import ScriptedImap, Told, scripted
+from tests.servers.imap_script import ScriptedImap, WatchedEvent, scripted
 from tests.servers.jmap_events import JmapEvents
 from tests.servers.web import Answer, Asked, WebServer
 
@@ -151,7 +152,7 @@ class ImapMadness:
         self.chance: random.Random | None = None
         self.spoilt = 0
 
-    def __call__(self, told: Told, answer: bytes) -> bytes:
+    def __call__(self, told: WatchedEvent, answer: bytes) -> bytes:
         chance = self.chance
         if chance is None or b"BODY.PEEK" in told.rest or told.name in ("LOGIN", "CAPABILITY"):
             return answer
@@ -222,21 +223,21 @@ async def mad_world(kind: str) -> AsyncIterator[tuple[World, Madness | ImapMadne
 
 async def one_case(app: App, account_id: str, number: int) -> None:
     """One pass with something to tell; it ends well or in an error that we know."""
-    house = app.house
-    account = await house.store.account(account_id, None)
+    services = app.services
+    account = await services.store.account(account_id, EVERYTHING)
     assert account is not None
     found = (await open_rows(app))[:1]
     change = Change(flags=("flagged",) if number % 2 else (), add_labels=(f"L{number % 3}",))
-    await house.store.change_messages(found, change, None)
+    await services.store.change_messages(found, change, EVERYTHING)
     try:
         async with asyncio.timeout(60):
-            await sync_once(house, account)
+            await sync_once(services, account)
     except MailError:
         pass
 
 
 async def open_rows(app: App) -> list[str]:
-    found = await app.house.store.messages(MessageQuery(mailbox="*"))
+    found = await app.services.store.messages(MessageQuery(visible=EVERYTHING, mailbox="*"))
     return [row.id for row in found.rows]
 
 
@@ -253,7 +254,7 @@ async def test_nonsense_is_an_error_of_the_provider_and_costs_nothing(
         values |= world.settings
         async with open_app(read_settings(values).settings) as app:
             for number in range(COUNT):
-                world.deliver(letter(f"Letter {number}"))
+                world.deliver(outgoing_mail(f"Letter {number}"))
             desk = await open_desk(app, world)
             await desk.sync()
             with growth_below(64 * MB):
@@ -267,4 +268,4 @@ async def test_nonsense_is_an_error_of_the_provider_and_costs_nothing(
 
             subjects = sorted(row.subject for row in await desk.rows())
             assert [f"Letter {number}" for number in range(COUNT)] == subjects
-            assert () == await app.house.store.problems()
+            assert () == await app.services.store.problems()

@@ -12,7 +12,7 @@ import pytest
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.errors import TooLarge
-from postroom.operations import capabilities, drafts, inboxes, sending
+from postroom.operations import accounts, drafts, inboxes, sending
 from postroom.providers.gmail import provider as gmail
 from postroom.providers.graph import provider as graph
 from tests.providers.accounts import worlds
@@ -33,8 +33,8 @@ async def world(
     greeting = worlds.GREETING.replace(b"SIZE 50000000", b"SIZE %d" % MB)
     monkeypatch.setattr(worlds, "GREETING", greeting)
     monkeypatch.setattr(jmap, "_SETTINGS", jmap._SETTINGS + "jmap_max_size_upload: 1024\n")
-    monkeypatch.setattr(gmail, "MOST_BYTES", MB)
-    monkeypatch.setattr(graph, "MOST_BYTES", MB)
+    monkeypatch.setattr(gmail, "MAX_BYTES", MB)
+    monkeypatch.setattr(graph, "MAX_BYTES", MB)
     if request.param == "fastmail":
         needs_root()
     async with worlds.open_world(request.param) as opened:
@@ -48,7 +48,7 @@ async def desk(tmp_path: Path, world: World) -> AsyncIterator[Desk]:
         yield await open_desk(app, world)
 
 
-def letter(desk: Desk, size: int, *to: str) -> dict[str, Any]:
+def outgoing_mail(desk: Desk, size: int, *to: str) -> dict[str, Any]:
     file = {"filename": "plan.bin", "content": b64encode(b"x" * size).decode()}
     return {
         "inbox_id": desk.account.inbox_id,
@@ -68,18 +68,18 @@ async def test_mail_over_the_limit_of_the_provider_is_refused_at_once(
         told = []
         for operation in (sending.send_message, drafts.create_draft):
             with pytest.raises(TooLarge) as refused:
-                await ask(desk, operation, **letter(desk, MB, OUTSIDE))
+                await ask(desk, operation, **outgoing_mail(desk, MB, OUTSIDE))
             told.append(str(refused.value))
-        assert all(f"work takes no more than {MB}" in text for text in told), told
+        assert all(f"work accepts at most {MB}" in text for text in told), told
 
     assert [] == await desk.rows()
-    assert 1 == (await ask(desk, capabilities.get_capabilities)).max_attachment_size_mb
+    assert 1 == (await ask(desk, accounts.get_capabilities)).max_attachment_size_mb
 
 
 async def test_mail_within_the_limit_and_mail_that_stays_here_go(desk: Desk, world: World) -> None:
     local = (await ask(desk, inboxes.create_inbox, username="bo")).address
-    within = await ask(desk, sending.send_message, **letter(desk, MB // 2, OUTSIDE))
-    stays = await ask(desk, sending.send_message, **letter(desk, MB, local))
+    within = await ask(desk, sending.send_message, **outgoing_mail(desk, MB // 2, OUTSIDE))
+    stays = await ask(desk, sending.send_message, **outgoing_mail(desk, MB, local))
 
     assert ("queued", "delivered") == (within.status, stays.status)
 
@@ -88,11 +88,11 @@ async def test_mail_within_the_limit_and_mail_that_stays_here_go(desk: Desk, wor
 async def test_a_text_that_graph_does_not_take_is_refused_and_a_file_of_its_size_is_not(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph, "SENT_AT_ONCE_BYTES", MB // 2)
+    monkeypatch.setattr(graph, "SINGLE_REQUEST_BYTES", MB // 2)
     await desk.sync()
-    file = letter(desk, MB * 6 // 10, OUTSIDE)
+    file = outgoing_mail(desk, MB * 6 // 10, OUTSIDE)
     text = {**file, "attachments": [], "body_text": "word and word\n" * (MB * 6 // 140)}
 
-    with pytest.raises(TooLarge, match=f"without its files .* no more than {MB // 2}"):
+    with pytest.raises(TooLarge, match=f"without its files .* at most {MB // 2}"):
         await ask(desk, sending.send_message, **text)
     assert "queued" == (await ask(desk, sending.send_message, **file)).status

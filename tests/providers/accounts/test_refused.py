@@ -12,13 +12,14 @@ import pytest
 from postroom.errors import MailError
 from postroom.model.account import RefusedChange
 from postroom.model.event import Event
-from postroom.operations import accounts, capabilities, inboxes, organising, sending
-from postroom.providers.imap.account import ImapProvider
+from postroom.model.view import EVERYTHING
+from postroom.operations import accounts, inboxes, message_changes, sending
 from postroom.providers.imap.client import Client
+from postroom.providers.imap.provider import ImapProvider
 from postroom.providers.web.api import Api
-from postroom.surfaces.shapes import answer
+from postroom.surfaces.to_json import answer
 from tests.providers.accounts.conftest import AS_ROOT, Desk
-from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.test_rules import keep_rule
 from tests.providers.accounts.worlds import World
 
@@ -28,10 +29,10 @@ FOLDERS = ["imap", "imap-plain", pytest.param("fastmail", marks=AS_ROOT)]
 async def last_refusal(desk: Desk) -> RefusedChange:
     """What the list of accounts, a check and what it can do tell alike, over every surface."""
     listed = await ask(desk, accounts.list_accounts)
-    checked = await ask(desk, capabilities.check_account, account_id="work")
-    can = await ask(desk, capabilities.get_capabilities, account_id="work")
+    checked = await ask(desk, accounts.check_account, account_id="work")
+    can = await ask(desk, accounts.get_capabilities, account_id="work")
     (account,) = answer(accounts.list_accounts, listed)["results"]
-    shown = answer(capabilities.get_capabilities, can)
+    shown = answer(accounts.get_capabilities, can)
     assert {"at", "message_id", "change", "detail"} == set(account["last_refusal"])
     assert account["last_refusal"] == shown["last_refusal"]
     refusal: RefusedChange = listed.results[0].last_refusal
@@ -44,7 +45,7 @@ IMPOSSIBLE = "名" * 250
 
 
 async def refusals(desk: Desk) -> list[Event]:
-    events = await desk.app.house.store.events_after(0, limit=1_000)
+    events = await desk.app.services.store.events_after(0, limit=1_000, visible=EVERYTHING)
     return [event for event in events if event.type == "message.refused"]
 
 
@@ -52,12 +53,12 @@ async def refusals(desk: Desk) -> list[Event]:
 async def test_a_move_that_the_provider_refuses_is_undone_here_and_told(
     desk: Desk, world: World
 ) -> None:
-    world.deliver(letter("Hello"))
-    world.deliver(letter("Another"))
+    world.deliver(outgoing_mail("Hello"))
+    world.deliver(outgoing_mail("Another"))
     await desk.sync()
     here, other = await desk.message("Hello"), await desk.message("Another")
-    await ask(desk, organising.move_message, message_id=here.id, destination=IMPOSSIBLE)
-    await ask(desk, organising.move_message, message_id=other.id, destination="Archive")
+    await ask(desk, message_changes.move_message, message_id=here.id, destination=IMPOSSIBLE)
+    await ask(desk, message_changes.move_message, message_id=other.id, destination="Archive")
     await desk.sync()
 
     there, after = world.find("Another"), await desk.message("Hello")
@@ -66,7 +67,7 @@ async def test_a_move_that_the_provider_refuses_is_undone_here_and_told(
     (refused,) = await refusals(desk)
     assert (here.id, {"move_to": IMPOSSIBLE}) == (refused.message_id, refused.data["change"])
     assert refused.data["detail"]
-    assert 1 == desk.app.house.counts["pushes_refused"]
+    assert 1 == desk.app.services.counts["pushes_refused"]
     told = await last_refusal(desk)
     assert (refused.at, refused.message_id) == (told.at, told.message_id)
     assert (refused.data["change"], refused.data["detail"]) == (told.change, told.detail)
@@ -76,8 +77,8 @@ async def test_a_move_that_the_provider_refuses_is_undone_here_and_told(
 async def test_an_error_of_ours_in_one_change_stops_no_other(
     desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.deliver(letter("Hello"))
-    world.deliver(letter("Another"))
+    world.deliver(outgoing_mail("Hello"))
+    world.deliver(outgoing_mail("Another"))
     await desk.sync()
     here, other = await desk.message("Hello"), await desk.message("Another")
     store = Client.store
@@ -88,9 +89,9 @@ async def test_an_error_of_ours_in_one_change_stops_no_other(
         await store(self, uid, sign, flags)
 
     monkeypatch.setattr(Client, "store", stumble)
-    await ask(desk, organising.apply_label, message_ids=[here.id], label="Bad")
-    await ask(desk, organising.apply_label, message_ids=[other.id], label="Good")
-    world.deliver(letter("News"))
+    await ask(desk, message_changes.apply_label, message_ids=[here.id], label="Bad")
+    await ask(desk, message_changes.apply_label, message_ids=[other.id], label="Good")
+    world.deliver(outgoing_mail("News"))
     await desk.sync()
 
     assert () == (await desk.message("Hello")).labels
@@ -105,7 +106,7 @@ async def test_an_error_of_ours_in_one_change_stops_no_other(
 async def test_a_disk_of_ours_that_fails_is_no_refusal(
     desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
 
@@ -113,7 +114,7 @@ async def test_a_disk_of_ours_that_fails_is_no_refusal(
         raise MailError("the disk failed; restart once it is well")
 
     monkeypatch.setattr(Client, "store", fail)
-    await ask(desk, organising.apply_label, message_ids=[here.id], label="Kept")
+    await ask(desk, message_changes.apply_label, message_ids=[here.id], label="Kept")
     with suppress(MailError):
         await desk.sync()
 
@@ -125,7 +126,7 @@ async def test_a_disk_of_ours_that_fails_is_no_refusal(
 async def test_a_removal_that_the_provider_refuses_brings_the_mail_back(
     desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
 
@@ -133,7 +134,7 @@ async def test_a_removal_that_the_provider_refuses_brings_the_mail_back(
         raise ValueError("an error of ours")
 
     monkeypatch.setattr(ImapProvider, "_expunge", stumble)
-    await ask(desk, organising.delete_message, message_id=here.id, permanent=True)
+    await ask(desk, message_changes.delete_message, message_id=here.id, permanent=True)
     await desk.sync()
 
     assert world.find("Hello") is not None
@@ -153,14 +154,16 @@ async def told_why(desk: Desk, operation: Any, **arguments: Any) -> str:
 
 
 async def test_no_message_is_lost_in_drafts(desk: Desk, world: World) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
     for name in ("Drafts", "drafts"):
-        why = await told_why(desk, organising.move_message, message_id=here.id, destination=name)
+        why = await told_why(
+            desk, message_changes.move_message, message_id=here.id, destination=name
+        )
         assert "create_draft" in why
     if world.arguments["provider"] in ("gmail", "outlook"):
-        await told_why(desk, organising.update_message, message_id=here.id, flags=["draft"])
+        await told_why(desk, message_changes.update_message, message_id=here.id, flags=["draft"])
     await desk.sync()
 
     assert ("Inbox",) == (await desk.message("Hello")).mailboxes
@@ -172,21 +175,21 @@ async def test_no_message_is_lost_in_drafts(desk: Desk, world: World) -> None:
 async def test_a_name_that_no_mailbox_can_have_is_refused(
     desk: Desk, world: World, name: str
 ) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
 
-    why = await told_why(desk, organising.move_message, message_id=here.id, destination=name)
+    why = await told_why(desk, message_changes.move_message, message_id=here.id, destination=name)
     assert "no mailbox can be called" in why
 
 
 @pytest.mark.parametrize("world", ["gmail"], indirect=True)
 async def test_what_gmail_never_does_is_refused(desk: Desk, world: World) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
 
-    move, label = organising.move_message, organising.apply_label
+    move, label = message_changes.move_message, message_changes.apply_label
     assert "Archive" in await told_why(desk, move, message_id=here.id, destination="Sent")
     for name in ("INBOX", "Trash", "Important", "CATEGORY_SOCIAL", "x/"):
         await told_why(desk, label, message_ids=[here.id], label=name)
@@ -194,10 +197,10 @@ async def test_what_gmail_never_does_is_refused(desk: Desk, world: World) -> Non
 
 
 async def test_the_name_of_a_standard_mailbox_may_be_in_any_case(desk: Desk, world: World) -> None:
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
-    await ask(desk, organising.move_message, message_id=here.id, destination="archive")
+    await ask(desk, message_changes.move_message, message_id=here.id, destination="archive")
     await desk.sync()
 
     there = world.find("Hello")
@@ -209,7 +212,7 @@ async def test_the_name_of_a_standard_mailbox_may_be_in_any_case(desk: Desk, wor
 @pytest.mark.parametrize("world", ["outlook"], indirect=True)
 async def test_what_a_rule_cannot_do_is_told(desk: Desk, world: World) -> None:
     await keep_rule(desk, "{move: Drafts}", word="hello")
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     await desk.sync()
 
@@ -240,9 +243,9 @@ async def test_a_copy_that_is_answered_with_nonsense_is_tried_again(
     await ask(desk, sending.send_message, inbox_id=desk.account.inbox_id, **sent)
     await desk.sync()
     assert ([], []) == (world.copies("Hello"), odd)
-    house = desk.app.house
-    moved = replace(house, clock=lambda: house.clock() + timedelta(hours=1))
-    await Desk(replace(desk.app, house=moved), desk.account).sync()
+    services = desk.app.services
+    moved = replace(services, clock=lambda: services.clock() + timedelta(hours=1))
+    await Desk(replace(desk.app, services=moved), desk.account).sync()
 
     assert ["Sent"] == world.copies("Hello")
     assert [] == await refusals(desk)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import accounts, organising
+from postroom.operations import accounts, message_changes
 from tests.providers.accounts.conftest import Desk
-from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.test_refused import refusals
 from tests.providers.accounts.worlds import GmailWorld, GraphWorld, World
 
@@ -27,10 +27,10 @@ async def test_where_nobody_may_remove_for_good_it_goes_to_trash_and_is_not_seen
     mailbox = world.gmail if isinstance(world, GmailWorld) else world.graph
     mailbox.may_delete = False
     await desk.sync()
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
-    await ask(desk, organising.delete_message, message_id=here.id, permanent=True)
+    await ask(desk, message_changes.delete_message, message_id=here.id, permanent=True)
     await desk.sync()
     await desk.sync()
     world.expire()
@@ -51,13 +51,13 @@ async def test_what_is_removed_at_both_ends_is_no_refusal(
     if isinstance(world, GmailWorld | GraphWorld):
         mailbox = world.gmail if isinstance(world, GmailWorld) else world.graph
         mailbox.may_delete = may_delete
-    world.deliver(letter("Hello"))
+    world.deliver(outgoing_mail("Hello"))
     await desk.sync()
     here = await desk.message("Hello")
     world.remove("Hello")
-    await ask(desk, organising.delete_message, message_id=here.id, permanent=True)
+    await ask(desk, message_changes.delete_message, message_id=here.id, permanent=True)
     await desk.sync()
 
     assert ([], []) == (await desk.rows(), await refusals(desk))
     (account,) = (await ask(desk, accounts.list_accounts)).results
-    assert (None, 0) == (account.last_refusal, desk.app.house.counts["pushes_refused"])
+    assert (None, 0) == (account.last_refusal, desk.app.services.counts["pushes_refused"])

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from postroom.app import open_app
 from postroom.config import read_settings
-from postroom.model.stored import MessageQuery
-from postroom.pipeline.receive import Arrival, receive
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.ingest import Arrival, receive
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk, open_desk
 from tests.providers.accounts.test_nonsense import CAPABILITIES, ImapWorld
@@ -42,7 +43,7 @@ class Crossing:
 
     async def take(self, way: str, raw: bytes) -> None:
         if way == "delivered":
-            await receive(self.desk.app.house, Arrival(raw, self.desk.account.inbox_id))
+            await receive(self.desk.app.services, Arrival(raw, self.desk.account.inbox_id))
         elif way == "another UIDVALIDITY":
             self.server.uidvalidity += 1
         elif way == "a pass":
@@ -52,7 +53,9 @@ class Crossing:
 
     async def told(self) -> Counter[str]:
         """How often each subject was told of."""
-        events = await self.desk.app.house.store.events_after(0, limit=100_000)
+        events = await self.desk.app.services.store.events_after(
+            0, limit=100_000, visible=EVERYTHING
+        )
         return Counter(str(e.data["subject"]) for e in events if e.type == "message.received")
 
 
@@ -85,8 +88,10 @@ async def test_a_mail_by_any_routes_is_one_message_and_one_event(
         await crossing.take(way, raws[number])
 
     brought = {f"{run}.{n}" for way, n in steps if way in ("delivered", "INBOX", "Work")}
-    found = await crossing.desk.app.house.store.messages(
-        MessageQuery(mailbox="*", inbox_id=crossing.desk.account.inbox_id, q=f"{run}.")
+    found = await crossing.desk.app.services.store.messages(
+        MessageQuery(
+            visible=EVERYTHING, mailbox="*", inbox_id=crossing.desk.account.inbox_id, q=f"{run}."
+        )
     )
     here = Counter(row.subject for row in found.rows if row.subject.startswith(f"{run}."))
     told = {subject: n for subject, n in (await crossing.told()).items() if subject in brought}

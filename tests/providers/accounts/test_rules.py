@@ -12,7 +12,7 @@ from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.operations import audit, memories, rules, webhooks
 from tests.providers.accounts.conftest import Desk, open_desk
-from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.worlds import ImapWorld, Standing, World, open_world
 
 DONE = {
@@ -58,8 +58,8 @@ async def test_what_rules_do_at_arrival_is_done_at_the_provider_and_once(
 ) -> None:
     for word, then in DONE.items():
         await keep_rule(desk, then, word=word)
-        world.deliver(letter(f"A mail to {word}"))
-    world.deliver(letter("A mail to nobody"))
+        world.deliver(outgoing_mail(f"A mail to {word}"))
+    world.deliver(outgoing_mail("A mail to nobody"))
     await desk.sync()
     there = {word: world.find(f"A mail to {word}") for word in (*DONE, "nobody")}
     before = {row.subject: row.id for row in await desk.rows()}
@@ -81,7 +81,7 @@ async def test_what_rules_do_at_arrival_is_done_at_the_provider_and_once(
     assert ({"Books", "To pay"}, ("Archive",)) == (set(here["mark"].labels), here["mark"].mailboxes)
     assert {"seen", "flagged"} == set(here["mark"].flags)
     assert len(DONE) == len(await applied(desk))
-    assert await desk.app.house.store.next_push_at("work") is None
+    assert await desk.app.services.store.next_push_at("work") is None
 
 
 async def test_what_leaves_the_house_leaves_it_once(desk: Desk, world: World) -> None:
@@ -91,16 +91,16 @@ async def test_what_leaves_the_house_leaves_it_once(desk: Desk, world: World) ->
         "{forward: bo@elsewhere.example}, {reply: We have it.}, "
         f"{{webhook: {hook.id}}}, {{remember: {{key: last, text: came}}}}",
     )
-    world.deliver(letter("Hello"))
-    world.deliver(letter("Invoice 7", sender="Cy <cy@elsewhere.example>"))
+    world.deliver(outgoing_mail("Hello"))
+    world.deliver(outgoing_mail("Invoice 7", sender="Cy <cy@elsewhere.example>"))
     await desk.sync()
     outbox = desk.app.outbox()
     work = asyncio.create_task(outbox.run())
-    errands = desk.app.errands()
-    first = await errands.do_due("tester")
+    rule_jobs = desk.app.rule_jobs()
+    first = await rule_jobs.run_due("tester")
     await outbox.finish(20)
     await sync_until_quiet(desk, world)
-    second = await errands.do_due("tester")
+    second = await rule_jobs.run_due("tester")
     await outbox.finish(20)
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
@@ -127,14 +127,14 @@ async def test_rules_leave_alone_what_was_there_before_and_what_is_junk(tmp_path
         open_app(read_settings(values).settings) as app,
     ):
         assert isinstance(world, ImapWorld)
-        lay(world, "INBOX", letter("Invoice of old"), age_s=3600)
+        lay(world, "INBOX", outgoing_mail("Invoice of old"), age_s=3600)
         desk = await open_desk(app, world)
         await keep_rule(desk, "flag, {forward: bo@elsewhere.example}")
-        lay(world, "Junk", letter("Invoice of nobody"))
-        lay(world, "INBOX", letter("Invoice of today"))
+        lay(world, "Junk", outgoing_mail("Invoice of nobody"))
+        lay(world, "INBOX", outgoing_mail("Invoice of today"))
         await desk.sync()
 
         flagged = {row.subject for row in await desk.rows() if "flagged" in row.flags}
         assert {"Invoice of today"} == flagged
         assert 1 == len(await applied(desk))
-        assert 1 == await app.errands().do_due("tester")
+        assert 1 == await app.rule_jobs().run_due("tester")

@@ -16,17 +16,18 @@ from typing import Any
 import pytest
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import MailError
 from postroom.model.key import OWNER
-from postroom.operations import accounts, capabilities, messages, new_accounts, sending
-from postroom.operations.operation import call
-from postroom.pipeline.syncing import sync_once
-from tests.providers.accounts.test_every_provider import letter
+from postroom.model.view import EVERYTHING
+from postroom.operations import accounts, messages, sending
+from postroom.pipeline.sync.scheduler import sync_once
+from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import ADDRESS, GREETING
 from tests.servers.gmail import Gmail
 from tests.servers.graph import Graph
-from tests.servers.imap_script import Told, scripted
+from tests.servers.imap_script import WatchedEvent, scripted
 from tests.servers.jmap_events import JmapEvents
 from tests.servers.relay import relaying
 from tests.servers.web import Answer, Asked, WebServer
@@ -66,11 +67,11 @@ class ImapParrot:
         self.replies: dict[str, Any] = dict.fromkeys(self._COMMANDS, self._refuse)
         self.replies["LOGIN"] = self._let_in
 
-    def _let_in(self, told: Told) -> bytes | None:
+    def _let_in(self, told: WatchedEvent) -> bytes | None:
         self.logins.append(told.rest)
         return self._refuse(told) if self.status in (401, 500) else None
 
-    def _refuse(self, _: Told) -> bytes | None:
+    def _refuse(self, _: WatchedEvent) -> bytes | None:
         said = b"you said LOGIN " + self.logins[-1]
         return self._SAID[self.status] % said if self.status else None
 
@@ -88,16 +89,16 @@ async def everything(app: App, parrot: Parrot | ImapParrot) -> list[str]:
     for status in (0, 400, 401, 403, 404, 500, 0):
         parrot.status = status
         await ask(accounts.list_accounts)
-        await ask(capabilities.check_account, account_id="work")
-        await ask(capabilities.get_capabilities)
+        await ask(accounts.check_account, account_id="work")
+        await ask(accounts.get_capabilities)
         await ask(accounts.log_in_account, account_id="work", password=f"{CANARY}-wrong")
         await ask(accounts.log_in_account, account_id="work", access_token=f"{CANARY}-wrong")
         await ask(messages.search_messages, q="hello")
         await ask(sending.send_message, to=["bo@b.org"], subject=str(status), body_text="Hi")
-        account = await app.house.store.account("work", None)
+        account = await app.services.store.account("work", EVERYTHING)
         assert account is not None
         try:
-            await sync_once(app.house, account)
+            await sync_once(app.services, account)
         except MailError as error:
             said.append("".join(traceback.format_exception(error)) + json.dumps(error.details))
         await ask(accounts.list_accounts)
@@ -138,7 +139,7 @@ async def open_place(kind: str) -> AsyncIterator[Place]:
         "POSTROOM_FASTMAIL_URL": web.url,
     }
     with server:
-        server.deliver(letter("Hello"))
+        server.deliver(outgoing_mail("Hello"))
         heard = lambda: any(  # noqa: E731
             CANARY == asked.headers.get("authorization", "").rpartition(" ")[2]
             for asked in web.asked
@@ -186,7 +187,7 @@ async def test_no_login_is_told_logged_or_written(
     async with open_place(kind) as place:
         async with open_app(read_settings({**values, **place.settings}).settings) as app:
             given = {"account_id": "work", "address": ADDRESS, **place.login}
-            added = await call(app.context(OWNER), new_accounts.add_account, given)
+            added = await call(app.context(OWNER), accounts.add_account, given)
             work = asyncio.create_task(app.outbox().run())
             said = [repr(added), *await everything(app, place.parrot)]
             work.cancel()

@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from postroom.app import App, open_app
+from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.account import Account
 from postroom.model.key import OWNER
-from postroom.model.outbox import Envelope, Outcome
-from postroom.operations.accounts import remove_account
-from postroom.operations.new_accounts import add_account
-from postroom.operations.operation import call
+from postroom.model.sending import Envelope, Outcome
+from postroom.operations.accounts import add_account, remove_account
 from postroom.operations.sending import send_message
-from postroom.pipeline.account_senders import AccountSenders
 from postroom.pipeline.outbox import Outbox
-from postroom.ports.provider import NoProviders, Providers
-from postroom.ports.sender import Accepted, Sender
+from postroom.pipeline.routing import AccountSenders
+from postroom.ports.provider import Accepted, NoProviders, Providers, Sender
 from tests.providers.accounts.worlds import GREETING, ImapWorld, open_world
 from tests.servers.relay import Relay, relaying
 
@@ -39,8 +37,13 @@ class Office:
         return (await call(self.app.context(OWNER), add_account, given)).inbox_id
 
     async def send(self, inbox_id: str, subject: str = "Out") -> str:
-        letter = {"inbox_id": inbox_id, "to": ["bo@b.org"], "subject": subject, "body_text": "Hi"}
-        sent = await call(self.app.context(OWNER), send_message, {**letter, "wait_s": 20})
+        outgoing_mail = {
+            "inbox_id": inbox_id,
+            "to": ["bo@b.org"],
+            "subject": subject,
+            "body_text": "Hi",
+        }
+        sent = await call(self.app.context(OWNER), send_message, {**outgoing_mail, "wait_s": 20})
         return sent.status
 
 
@@ -49,7 +52,7 @@ async def office(folder: Path) -> AsyncIterator[Office]:
     values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file"}
     async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
         assert isinstance(world, ImapWorld)
-        work = asyncio.create_task(Outbox(app.house, None).run())
+        work = asyncio.create_task(Outbox(app.services, None).run())
         try:
             yield Office(app, world)
         finally:
@@ -68,7 +71,7 @@ async def test_a_worker_uses_the_new_login_at_once(tmp_path: Path) -> None:
         inbox_id = await here.add()
         before = await here.send(inbox_id)
         new = {"password": here.world.arguments["password"], "smtp_password": "new one"}
-        here.app.house.providers.keep_secret("work", new)
+        here.app.services.providers.keep_secret("work", new)
         after = await here.send(inbox_id, "Again")
 
     logins = passwords(here.world.relay)
@@ -87,10 +90,10 @@ async def test_another_account_of_the_same_name_sends_by_its_own_server(tmp_path
 async def test_a_sender_in_use_is_closed_only_after_its_mail(tmp_path: Path) -> None:
     async with office(tmp_path / "data") as here:
         await here.add()
-        providers = Recording(here.app.house.providers)
-        senders = AccountSenders(replace(here.app.house, providers=providers))
+        providers = Recording(here.app.services.providers)
+        senders = AccountSenders(replace(here.app.services, providers=providers))
         async with senders.of("work") as old:
-            here.app.house.providers.keep_secret("work", {"password": "other"})
+            here.app.services.providers.keep_secret("work", {"password": "other"})
             async with senders.of("work") as new:
                 assert new is not old
             during = [sender.is_closed for sender in providers.made]

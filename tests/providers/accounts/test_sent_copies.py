@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from postroom.model.outbox import Envelope, Outcome
-from postroom.model.sending import Sent
-from postroom.operations import accounts, drafts, inboxes, organising, outbox, sending
+from postroom.model.sending import Envelope, Outcome, Sent
+from postroom.model.view import EVERYTHING
+from postroom.operations import accounts, drafts, inboxes, message_changes, outbox, sending
 from postroom.pipeline.outbox import Outbox
-from postroom.ports.sender import Accepted
+from postroom.ports.provider import Accepted
 from postroom.providers.jmap.client import JmapClient
-from postroom.store.accounts import SqlAccounts
+from postroom.store.store import SqlStore
 from tests.providers.accounts.conftest import AS_ROOT, Desk, open_desk
-from tests.providers.accounts.test_every_provider import ask, letter
+from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.test_refused import refusals
 from tests.providers.accounts.worlds import GmailWorld, GraphWorld, ImapWorld, World
 
@@ -51,9 +51,9 @@ async def local(desk: Desk, name: str = "bo") -> str:
 
 def later(desk: Desk, by: timedelta) -> Desk:
     """The same house, when some time has passed."""
-    house = desk.app.house
-    moved = replace(house, clock=lambda: house.clock() + by)
-    return Desk(replace(desk.app, house=moved), desk.account)
+    services = desk.app.services
+    moved = replace(services, clock=lambda: services.clock() + by)
+    return Desk(replace(desk.app, services=moved), desk.account)
 
 
 @asynccontextmanager
@@ -75,7 +75,7 @@ async def assert_one_copy(desk: Desk, world: World, message_id: str) -> None:
     assert ["Sent"] == world.copies("Hello")
     here = await desk.rows(inbox_id=desk.account.inbox_id)
     assert [(message_id, ("Sent",))] == [(row.id, row.mailboxes) for row in here]
-    events = await desk.app.house.store.events_after(0, limit=1_000)
+    events = await desk.app.services.store.events_after(0, limit=1_000, visible=EVERYTHING)
     own = [e for e in events if e.inbox_id == desk.account.inbox_id]
     assert not [event for event in own if event.type == "message.received"]
     assert not await refusals(desk)
@@ -115,7 +115,7 @@ async def test_mail_that_the_provider_does_not_send_has_its_copy_too(
 
 async def test_mail_that_waits_for_its_time_gets_its_copy_then(desk: Desk, world: World) -> None:
     await desk.sync()
-    at = desk.app.house.clock() + timedelta(hours=1)
+    at = desk.app.services.clock() + timedelta(hours=1)
     mail: dict[str, Any] = {"to": [await local(desk)], "subject": "Hello", "body_text": "Hello Bo"}
     mail |= {"inbox_id": desk.account.inbox_id, "send_at": at.isoformat()}
     draft = await ask(desk, drafts.create_draft, **mail)
@@ -139,7 +139,7 @@ async def test_a_copy_that_was_made_before_a_kill_is_not_made_again(
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(SqlAccounts, "settle_push", killed)
+        patched.setattr(SqlStore, "settle_push", killed)
         with pytest.raises(asyncio.CancelledError):
             await desk.sync()
     assert ["Sent"] == world.copies("Hello")
@@ -151,15 +151,15 @@ async def test_a_copy_of_what_is_removed_meanwhile_does_not_stay(
 ) -> None:
     await desk.sync()
     sent = await send(desk, await local(desk))
-    settle = SqlAccounts.settle_push
+    settle = SqlStore.settle_push
 
-    async def removed_first(store: SqlAccounts, account_id: str, push: Any, pushed: Any) -> None:
+    async def removed_first(store: SqlStore, account_id: str, push: Any, pushed: Any) -> None:
         if push.kind == "save_sent":
             arguments = {"message_id": sent.message_id, "permanent": True}
-            await ask(desk, organising.delete_message, **arguments)
+            await ask(desk, message_changes.delete_message, **arguments)
         await settle(store, account_id, push, pushed)
 
-    monkeypatch.setattr(SqlAccounts, "settle_push", removed_first)
+    monkeypatch.setattr(SqlStore, "settle_push", removed_first)
     await desk.sync()
     await desk.sync()
 
@@ -174,7 +174,7 @@ async def test_who_is_not_known_to_have_it_is_looked_for_before_a_copy_is_made(
     """The provider has sent the mail, and its answer was lost."""
     await desk.sync()
     account = desk.account
-    real = desk.app.house.providers.sender(account)
+    real = desk.app.services.providers.sender(account)
 
     class Lossy:
         async def hand_over(self, envelope: Envelope, raw: bytes, accepted: Accepted) -> Any:
@@ -184,7 +184,7 @@ async def test_who_is_not_known_to_have_it_is_looked_for_before_a_copy_is_made(
         async def close(self) -> None:
             await real.close()
 
-    monkeypatch.setattr(type(desk.app.house.providers), "sender", lambda *_: Lossy())
+    monkeypatch.setattr(type(desk.app.services.providers), "sender", lambda *_: Lossy())
     async with working(desk):
         sent = await send(desk, await local(desk), OUTSIDE, wait_s=20)
     assert "unknown" == sent.status
@@ -217,9 +217,9 @@ async def test_mail_that_is_sent_after_all_keeps_its_flags_and_labels(
     sent = await send(desk, await local(desk), OUTSIDE)
     await ask(desk, outbox.cancel_message, message_id=sent.message_id)
     await desk.sync()
-    await ask(desk, organising.apply_label, message_ids=[sent.message_id], label="Contract")
+    await ask(desk, message_changes.apply_label, message_ids=[sent.message_id], label="Contract")
     flags = ["seen", "flagged"]
-    await ask(desk, organising.update_message, message_id=sent.message_id, flags=flags)
+    await ask(desk, message_changes.update_message, message_id=sent.message_id, flags=flags)
     await desk.sync()
     async with working(desk) as worker:
         await ask(desk, outbox.retry_message, message_id=sent.message_id)
@@ -236,9 +236,9 @@ async def test_what_is_done_to_sent_mail_before_its_copy_is_seen_holds(
     await desk.sync()
     async with working(desk):
         sent = await send(desk, OUTSIDE, wait_s=20)
-    await ask(desk, organising.apply_label, message_ids=[sent.message_id], label="Contract")
+    await ask(desk, message_changes.apply_label, message_ids=[sent.message_id], label="Contract")
     flags = ["seen", "flagged"]
-    await ask(desk, organising.update_message, message_id=sent.message_id, flags=flags)
+    await ask(desk, message_changes.update_message, message_id=sent.message_id, flags=flags)
     await assert_one_copy(desk, world, sent.message_id)
 
     await assert_stands(desk, world, sent.message_id)
@@ -255,13 +255,16 @@ async def test_sent_mail_that_is_moved_before_its_copy_is_seen_is_moved_there_to
     async with working(desk):
         sent = await send(desk, OUTSIDE, wait_s=20)
     flags = ["seen", "flagged"]
-    await ask(desk, organising.update_message, message_id=sent.message_id, flags=flags)
+    await ask(desk, message_changes.update_message, message_id=sent.message_id, flags=flags)
     arguments = {"message_id": sent.message_id, "destination": "Archive"}
-    await ask(desk, organising.move_message, **arguments)
+    await ask(desk, message_changes.move_message, **arguments)
     for _ in range(3):
         await desk.sync()
 
-    here, there = await desk.app.house.store.message(sent.message_id, None), world.find("Hello")
+    here, there = (
+        await desk.app.services.store.message(sent.message_id, EVERYTHING),
+        world.find("Hello"),
+    )
     assert here is not None
     assert there is not None
     assert (("Archive",), set(flags)) == (here.mailboxes, set(here.flags))
@@ -271,7 +274,7 @@ async def test_sent_mail_that_is_moved_before_its_copy_is_seen_is_moved_there_to
 
 async def assert_stands(desk: Desk, world: World, message_id: str) -> None:
     """Flagged and with its label, here and there."""
-    here, there = await desk.app.house.store.message(message_id, None), world.find("Hello")
+    here, there = await desk.app.services.store.message(message_id, EVERYTHING), world.find("Hello")
     assert here is not None
     assert there is not None
     assert (("Contract",), {"seen", "flagged"}) == (here.labels, set(here.flags))
@@ -286,16 +289,16 @@ async def test_a_copy_that_is_being_made_when_its_mail_is_retried_stays(
     await desk.sync()
     sent = await send(desk, await local(desk), OUTSIDE)
     await ask(desk, outbox.cancel_message, message_id=sent.message_id)
-    settle = SqlAccounts.settle_push
+    settle = SqlStore.settle_push
 
-    async def retried_first(store: SqlAccounts, account_id: str, push: Any, pushed: Any) -> None:
+    async def retried_first(store: SqlStore, account_id: str, push: Any, pushed: Any) -> None:
         if push.kind == "save_sent":
             async with working(desk) as worker:
                 await ask(desk, outbox.retry_message, message_id=sent.message_id)
                 await worker.finish(20)
         await settle(store, account_id, push, pushed)
 
-    monkeypatch.setattr(SqlAccounts, "settle_push", retried_first)
+    monkeypatch.setattr(SqlStore, "settle_push", retried_first)
     await desk.sync()
     monkeypatch.undo()
 
@@ -311,10 +314,10 @@ async def test_a_copy_that_cannot_be_made_waits_and_blocks_nothing(
     mailbox = world.gmail if isinstance(world, GmailWorld) else world.graph
     mailbox.full = True
     sent = await send(desk, await local(desk))
-    world.deliver(letter("Another"))
+    world.deliver(outgoing_mail("Another"))
     await desk.sync()
     other = await desk.message("Another")
-    await ask(desk, organising.update_message, message_id=other.id, flags=["flagged"])
+    await ask(desk, message_changes.update_message, message_id=other.id, flags=["flagged"])
     await desk.sync()
     there = world.find("Another")
     assert there is not None
@@ -344,7 +347,7 @@ async def test_the_copy_has_the_files(desk: Desk, world: World, size: int) -> No
     again = await open_desk(desk.app, world)
     await again.sync()
     (row,) = await again.rows(inbox_id=again.account.inbox_id)
-    found = await again.app.house.store.message(row.id, None)
+    found = await again.app.services.store.message(row.id, EVERYTHING)
     assert found is not None
     (kept,) = found.attachments
     assert ("Überblick.bin", size, sha256(content).hexdigest()) == (
@@ -365,11 +368,11 @@ async def test_mail_that_the_provider_refuses_stays_here_whenever_we_look(
     call = JmapClient.call
     looks = []
 
-    async def look_first(client: JmapClient, *calls: tuple[str, dict[str, Any]]) -> Any:
-        if calls[0][0] == "EmailSubmission/set":
-            looks.append(calls)
+    async def look_first(client: JmapClient, method: str, arguments: dict[str, Any]) -> Any:
+        if method == "EmailSubmission/set":
+            looks.append(method)
             await desk.sync()
-        return await call(client, *calls)
+        return await call(client, method, arguments)
 
     monkeypatch.setattr(JmapClient, "call", look_first)
     async with working(desk):

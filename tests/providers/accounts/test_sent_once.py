@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from postroom.model.outbox import OutboxEntry
-from postroom.model.sending import Sent
+from postroom.model.sending import OutboxEntry, Sent
+from postroom.model.view import EVERYTHING
 from postroom.operations import outbox
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.test_every_provider import ask
@@ -115,13 +115,13 @@ def waits_s(entry: OutboxEntry) -> float:
 @pytest.mark.parametrize("world", ["imap"], indirect=True)
 async def test_mail_whose_login_nobody_has_bounces_after_two_days_and_says_so(desk: Desk) -> None:
     await desk.sync()
-    desk.app.house.providers.forget_secret("work")
+    desk.app.services.providers.forget_secret("work")
     sent = await send(desk, OUTSIDE)
     details = []
     for hours in (0, 1, 48):
         async with working(later(desk, timedelta(hours=hours))) as worker:
             await worker.finish(5)
-        message = await desk.app.house.store.message(sent.message_id, None)
+        message = await desk.app.services.store.message(sent.message_id, EVERYTHING)
         assert message is not None
         details += [(r.status, r.detail) for r in message.recipients or ()]
 

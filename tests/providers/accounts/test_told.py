@@ -14,13 +14,14 @@ import pytest
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.errors import ProviderError
-from postroom.pipeline.sync import Pass
-from postroom.pipeline.syncing import Syncing
-from postroom.providers.imap import account as imap_account
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.sync.scheduler import SyncScheduler
+from postroom.pipeline.sync.sync_pass import SyncPass
+from postroom.providers.imap import changes as imap_reading
 from postroom.providers.imap import client as imap_client
-from postroom.providers.imap import reading as imap_reading
+from postroom.providers.imap import provider as imap_account
 from tests.providers.accounts.conftest import Desk, open_desk
-from tests.providers.accounts.test_every_provider import letter
+from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import World, open_world
 from tests.servers.proxy import Proxy, proxied
 
@@ -36,7 +37,7 @@ class Listening:
     world: World
     proxy: Proxy
     provider: Any
-    one: Pass
+    one: SyncPass
 
     async def told(self, happens: Callable[[], None]) -> bool:
         """Look at the account once the server has told of something; whether it was at all."""
@@ -62,17 +63,17 @@ async def listening(folder: Path, kind: str, count: int) -> AsyncIterator[Listen
         app = await stack.enter_async_context(open_app(read_settings(values).settings))
         world.arguments["port"] = proxy.port
         for number in range(count):
-            world.deliver(letter(f"Old {number}"))
+            world.deliver(outgoing_mail(f"Old {number}"))
         desk = await open_desk(app, world)
-        provider = await stack.enter_async_context(app.house.providers.open(desk.account))
-        one = Pass(app.house, desk.account, provider)
+        provider = await stack.enter_async_context(app.services.providers.open(desk.account))
+        one = SyncPass(app.services, desk.account, provider)
         await one.begin()
         assert await one.run()
         yield Listening(desk, world, proxy, provider, one)
 
 
 async def received(desk: Desk) -> int:
-    events = await desk.app.house.store.events_after(0, limit=1_000)
+    events = await desk.app.services.store.events_after(0, limit=1_000, visible=EVERYTHING)
     return sum(event.type == "message.received" for event in events)
 
 
@@ -80,7 +81,7 @@ async def received(desk: Desk) -> int:
 def _nothing_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imap_account, "POLL_S", 3_600)
     monkeypatch.setattr(imap_client, "IDLE_S", 3_600)
-    monkeypatch.setattr(imap_reading, "ALL_S", 3_600)
+    monkeypatch.setattr(imap_reading, "FULL_PASS_S", 3_600)
 
 
 @pytest.mark.parametrize("kind", ["imap", "imap-plain"])
@@ -90,13 +91,13 @@ async def test_a_mail_and_a_flag_cost_the_same_in_a_large_mailbox(
     passed: dict[int, list[tuple[int, int]]] = {}
     for count in (FEW, MANY):
         async with listening(tmp_path / str(count), kind, count) as ear:
-            assert not await ear.told(lambda e=ear: e.world.deliver(letter("News")))  # type: ignore[misc]
+            assert not await ear.told(lambda e=ear: e.world.deliver(outgoing_mail("News")))  # type: ignore[misc]
             passed[count] = [ear.passed]
             assert not await ear.told(lambda e=ear: e.world.flag("News"))  # type: ignore[misc]
             passed[count].append(ear.passed)
 
             assert ("flagged",) == (await ear.desk.message("News")).flags
-            account = await ear.desk.app.house.store.account("work", None)
+            account = await ear.desk.app.services.store.account("work", EVERYTHING)
             assert account is not None
             assert count + 1 == account.synced
             assert "News" == (await ear.desk.news())[-1]
@@ -126,29 +127,29 @@ async def test_other_mailboxes_are_looked_at_when_it_is_time(
         ear.world.archive("Old 1")
         await ear.one.run()
         ear.world.flag("Old 1")
-        assert not await ear.told(lambda: ear.world.deliver(letter("News")))
+        assert not await ear.told(lambda: ear.world.deliver(outgoing_mail("News")))
         early = await ear.desk.message("Old 1")
-        monkeypatch.setattr(ear.provider._reading, "_next_look_at_all", 0.0)
-        assert await ear.told(lambda: ear.world.deliver(letter("More news")))
+        monkeypatch.setattr(ear.provider._reader, "_next_full_pass", 0.0)
+        assert await ear.told(lambda: ear.world.deliver(outgoing_mail("More news")))
         late = await ear.desk.message("Old 1")
 
     assert ((), ("flagged",)) == (early.flags, late.flags)
 
 
-@pytest.mark.parametrize("is_asked", [False, True])
+@pytest.mark.parametrize("is_requested", [False, True])
 async def test_who_asks_for_an_account_gets_a_look_at_all_of_it(
-    tmp_path: Path, *, is_asked: bool
+    tmp_path: Path, *, is_requested: bool
 ) -> None:
     async with listening(tmp_path, "imap", FEW) as ear:
         waiting = asyncio.create_task(ear.provider.wait())
         await asyncio.wait([waiting], timeout=0.3)
-        ear.world.deliver(letter("News"))
+        ear.world.deliver(outgoing_mail("News"))
         await waiting
-        await Syncing(ear.desk.app.house)._look_at(ear.one, is_asked=is_asked)
+        await SyncScheduler(ear.desk.app.services)._run_pass(ear.one, is_requested=is_requested)
 
-        account = await ear.desk.app.house.store.account("work", None)
+        account = await ear.desk.app.services.store.account("work", EVERYTHING)
         assert account is not None
-        assert (FEW + 1, is_asked) == (account.synced, account.synced_at is not None)
+        assert (FEW + 1, is_requested) == (account.synced, account.synced_at is not None)
 
 
 async def test_what_happens_while_nobody_listens_is_found(
@@ -160,13 +161,13 @@ async def test_what_happens_while_nobody_listens_is_found(
             waiting = asyncio.create_task(ear.provider.wait())
             await asyncio.wait([waiting], timeout=0.3)
             ear.proxy.cut_all()
-            ear.world.deliver(letter(f"News {number}"))
+            ear.world.deliver(outgoing_mail(f"News {number}"))
             ear.world.flag(f"Old {number}")
             await waiting
             with suppress(ProviderError):
                 await ear.one.run()
             await ear.one.run()
-        assert not await ear.told(lambda: ear.world.deliver(letter("The last news")))
+        assert not await ear.told(lambda: ear.world.deliver(outgoing_mail("The last news")))
 
         flagged = {row.subject for row in await ear.desk.rows() if "flagged" in row.flags}
         assert {f"Old {number}" for number in range(LOOKS)} == flagged

@@ -16,10 +16,11 @@ import pytest
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.errors import ProviderError
+from postroom.model.account import RemoteRef
 from postroom.model.page import Slice
-from postroom.model.remote import RemoteRef
-from postroom.pipeline import fetching
-from postroom.pipeline.keeping import Keeping, Mail
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.sync import fetch
+from postroom.pipeline.sync.fetch import AccountIngest, RemoteMail
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk, open_desk
 from tests.providers.accounts.test_nonsense import JmapWorld
@@ -111,14 +112,14 @@ async def test_a_mail_that_cannot_be_fetched_stops_no_other(
             await desk.sync()
 
             assert {"Before", "After", "Later"} == await subjects(desk)
-            assert 1 == desk.app.house.counts["sync_skipped"]
-            (account,) = (await desk.app.house.store.accounts(None, Slice(limit=1))).rows
+            assert 1 == desk.app.services.counts["sync_skipped"]
+            (account,) = (await desk.app.services.store.accounts(EVERYTHING, Slice(limit=1))).rows
             assert "ready" == account.state
 
             keeper.is_shut = False
             await desk.sync()
             assert {"Before", "Bad", "After", "Later"} == await subjects(desk)
-            assert () == await desk.app.house.store.unfetched("work")
+            assert () == await desk.app.services.store.unfetched("work")
 
 
 @pytest.mark.parametrize("kind", ["outlook", "gmail"])
@@ -128,7 +129,7 @@ async def test_a_mail_that_is_not_even_described_stops_no_other(tmp_path: Path, 
             for subject in ("Before", "Bad", "After"):
                 world.deliver(mail(subject))
             await desk.sync()
-            (one,) = await desk.app.house.store.unfetched("work")
+            (one,) = await desk.app.services.store.unfetched("work")
             answer = keeper.answer
 
             def refuse(asked: Asked) -> Answer:
@@ -139,7 +140,7 @@ async def test_a_mail_that_is_not_even_described_stops_no_other(tmp_path: Path, 
             world.deliver(mail("Later"))
             await desk.sync()
             assert {"Before", "After", "Later"} == await subjects(desk)
-            (again,) = await desk.app.house.store.unfetched("work")
+            (again,) = await desk.app.services.store.unfetched("work")
             assert (one.ref, one.attempts + 1) == (again.ref, again.attempts)
 
             keeper.answer, keeper.is_shut = answer, False
@@ -180,14 +181,14 @@ async def test_large_mails_are_not_in_memory_together(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[int] = []
-    keep = Keeping.keep
+    store = AccountIngest.store
 
-    async def counted(self: Keeping, mails: list[Mail]) -> None:
+    async def counted(self: AccountIngest, mails: list[RemoteMail]) -> None:
         kept.append(sum(len(raw) for _, raw in mails))
-        await keep(self, mails)
+        await store(self, mails)
 
-    monkeypatch.setattr(Keeping, "keep", counted)
-    monkeypatch.setattr(fetching, "BATCH_BYTES", MB)
+    monkeypatch.setattr(AccountIngest, "store", counted)
+    monkeypatch.setattr(fetch, "BATCH_BYTES", MB)
     with keeping(kind, 500) as (world, keeper):
         async with desk_at(world, tmp_path) as desk:
             for number in range(4):
@@ -210,24 +211,24 @@ async def test_a_provider_that_is_down_keeps_no_mail_from_us(tmp_path: Path) -> 
             keeper.is_down = True
             with pytest.raises(ProviderError):
                 await desk.sync()
-            assert () == await desk.app.house.store.unfetched("work")
+            assert () == await desk.app.services.store.unfetched("work")
 
             keeper.is_down = keeper.is_shut = False
             await desk.sync()
             assert {"Bad"} == await subjects(desk)
 
 
-def test_what_was_put_aside_is_asked_for_ever_less_often() -> None:
-    aside, ref, waits = fetching.Aside(), RemoteRef("", "1"), []
+def test_unfetched_messages_are_retried_with_growing_intervals() -> None:
+    unfetched, ref, waits = fetch.UnfetchedMessages(), RemoteRef("", "1"), []
     for attempt in range(20):
-        assert aside.put(ref, NOW) is (attempt == 0)
-        waits.append(aside.kept[ref].next_at - NOW)
+        assert unfetched.defer(ref, NOW) is (attempt == 0)
+        waits.append(unfetched.entries[ref].next_at - NOW)
 
     assert (timedelta(seconds=10), timedelta(seconds=20)) == (waits[0], waits[1])
     assert timedelta(days=1) == waits[-1] == max(waits)
-    assert [] == aside.due(NOW)
-    assert [ref] == aside.due(None) == aside.due(NOW + timedelta(days=1))
-    for number in range(1, fetching.MOST_ASIDE):
-        aside.put(RemoteRef("", f"other-{number}"), NOW)
+    assert [] == unfetched.due(NOW)
+    assert [ref] == unfetched.due(None) == unfetched.due(NOW + timedelta(days=1))
+    for number in range(1, fetch.MAX_UNFETCHED):
+        unfetched.defer(RemoteRef("", f"other-{number}"), NOW)
     with pytest.raises(ProviderError):
-        aside.put(RemoteRef("", "one too many"), NOW)
+        unfetched.defer(RemoteRef("", "one too many"), NOW)

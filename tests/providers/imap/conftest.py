@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from postroom.model.imap import ImapAccount, ImapTimeouts
-from postroom.providers.imap.provider import ImapAccounts
+from postroom.providers.imap.live import ImapAccounts
 from tests.servers.cyrus import Cyrus
 from tests.servers.dovecot import PASSWORD, Dovecot
 from tests.servers.outside import Outside, Server, outside

@@ -12,10 +12,18 @@ import pytest
 from postroom.errors import MailError
 from postroom.model.imap import ImapCopyOf, ImapCriteria, ImapLocator
 from postroom.ports.imap import ImapSession
-from postroom.providers.imap.arguments import command_segments, flag_list, mailbox, uid_sets, words
 from postroom.providers.imap.client import Client, together
 from postroom.providers.imap.connection import Connection
-from postroom.providers.imap.names import decode_name, encode_name, spellings
+from postroom.providers.imap.syntax import (
+    command_segments,
+    decode_name,
+    encode_name,
+    flag_list,
+    mailbox,
+    name_encodings,
+    search_text,
+    uid_sets,
+)
 from tests.providers.imap.conftest import connected, local
 from tests.servers.imap_script import mails, scripted
 
@@ -67,9 +75,9 @@ def is_one_command(data: bytes) -> bool:
 def test_half_a_million_texts_make_one_command_each_or_none():
     chance = random.Random(11)
     makers: tuple[Callable[[str], object], ...] = (
-        words,
+        search_text,
         lambda text: mailbox(text.encode()),
-        lambda text: mailbox(spellings(text, is_utf8=False)[0]),
+        lambda text: mailbox(name_encodings(text, is_utf8=False)[0]),
         lambda text: flag_list([text]),
     )
     made = 0
@@ -132,7 +140,7 @@ def test_names_survive_the_way_there_and_back(name):
 def test_a_name_that_is_no_utf7_is_shown_as_it_is_and_found_again(wire):
     shown = decode_name(wire)
 
-    assert shown.encode() in spellings(shown, is_utf8=False) or b"\xff" in wire
+    assert shown.encode() in name_encodings(shown, is_utf8=False) or b"\xff" in wire
 
 
 def test_uids_become_short_sets():
@@ -190,7 +198,7 @@ async def test_commands_that_are_started_together_travel_together():
     connection.connection_made(line)
     connection.data_received(b"* OK ready\r\n")
     client = Client(connection)
-    both = asyncio.ensure_future(together(client.examine(b"INBOX"), client.search([b"ALL"])))
+    both = asyncio.ensure_future(together(client.open(b"INBOX"), client.search([b"ALL"])))
     for _ in range(5):
         await asyncio.sleep(0)
     connection.data_received(b"* 0 EXISTS\r\nP1 OK\r\n* SEARCH\r\nP2 OK\r\n")

@@ -23,8 +23,8 @@ from postroom.model.imap import (
 from postroom.ports.imap import ImapSession
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.connection import Connection
-from postroom.providers.imap.faults import Disconnected
-from postroom.providers.imap.provider import ImapAccounts
+from postroom.providers.imap.errors import Disconnected
+from postroom.providers.imap.live import ImapAccounts
 from postroom.providers.imap.responses import Row
 from tests.mails import mail
 from tests.providers.imap.conftest import account, connected, local
@@ -84,7 +84,7 @@ async def test_a_connection_cut_anywhere_is_made_again_and_gone_on_with():
             assert set(range(1, SIZE + 1)) == set(page.rows), offset
 
 
-class Line(asyncio.Transport):
+class RequestQueue(asyncio.Transport):
     """A transport that goes nowhere."""
 
     def write(self, data: object) -> None:
@@ -103,7 +103,7 @@ async def test_a_fetch_cut_at_any_of_two_thousand_places_gives_whole_rows_only()
     for offset in offsets:
         got: list[Row] = []
         connection = Connection(socket_s=5)
-        connection.connection_made(Line())
+        connection.connection_made(RequestQueue())
         connection.data_received(b"* OK ready\r\n")
         fetching = asyncio.ensure_future(
             Client(connection).fetch(range(1, SIZE + 1), b"UID", got.append)
@@ -164,8 +164,8 @@ async def test_cuts_between_us_and_a_real_server(dovecot):
 
 
 async def test_a_warm_connection_that_died_unnoticed_is_replaced(monkeypatch):
-    monkeypatch.setattr("postroom.providers.imap.pool.RESTED_S", 0.0)
-    monkeypatch.setattr("postroom.providers.imap.pool.PATIENCE_S", 0.2)
+    monkeypatch.setattr("postroom.providers.imap.pool.STALE_S", 0.0)
+    monkeypatch.setattr("postroom.providers.imap.pool.FIRST_RESPONSE_S", 0.2)
     async with scripted() as server, behind_a_proxy(server.port) as (proxy, live):
         first = await live.read("default", lambda session: session.mailboxes())
         proxy.stall_after = 0

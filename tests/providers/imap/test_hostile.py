@@ -13,13 +13,13 @@ import pytest
 from postroom.errors import MailError, ProviderError, ProviderTimeout
 from postroom.model.imap import ImapCriteria, ImapLocator, ImapSummary, ImapTimeouts
 from postroom.ports.imap import ImapSession
-from postroom.providers.imap.faults import Unreadable
-from postroom.providers.imap.framing import Framer
-from postroom.providers.imap.provider import ImapAccounts
-from postroom.providers.imap.responses import Hits, NewPlace, Opened, read_row
+from postroom.providers.imap.errors import InvalidResponse
+from postroom.providers.imap.live import ImapAccounts
+from postroom.providers.imap.responses import NewUid, Position, SearchResult, read_row
+from postroom.providers.imap.stream import Framer
 from tests.providers.imap.conftest import connected, local
 from tests.providers.imap.memory import MB, growth_below
-from tests.servers.imap_script import Told, scripted
+from tests.servers.imap_script import WatchedEvent, scripted
 from tests.servers.proxy import proxied
 
 AT = ImapLocator("default", "INBOX", 7, 1)
@@ -49,7 +49,7 @@ def many(line: bytes, count: int) -> Iterator[bytes]:
     yield b"{tag} OK done\r\n"
 
 
-def deep(told: Told) -> bytes:
+def deep(told: WatchedEvent) -> bytes:
     nested = b"(" * 10_000 + b'"TEXT"' + b")" * 10_000
     row = b"* 1 FETCH (UID 1 FLAGS () BODYSTRUCTURE %s)\r\n" % nested
     return row + b"{tag} OK\r\n"
@@ -118,7 +118,7 @@ async def test_what_cannot_be_read_is_said():
 
 
 async def test_a_structure_that_makes_no_sense_does_not_hide_the_message():
-    def fetch(told: Told) -> bytes:
+    def fetch(told: WatchedEvent) -> bytes:
         if b"BODYSTRUCTURE" in told.rest:
             return deep(told)
         return b"* 1 FETCH (UID 1 FLAGS () BODY[HEADER]<0> {4}\r\na\r\n\r)\r\n{tag} OK\r\n"
@@ -221,15 +221,15 @@ def test_ten_thousand_broken_transcripts_are_read_or_refused():
     read_whole, refused = 0, 0
     with growth_below(64 * MB):
         for seed in range(10_000):
-            hits, opened = Hits(), Opened()
-            readers = (read_row, hits.take, opened.take, NewPlace("COPYUID").take)
+            hits, opened = SearchResult(), Position()
+            readers = (read_row, hits.take, opened.take, NewUid("COPYUID").take)
             try:
                 for frame in Framer().feed(mutated(seed)):
                     for read in readers:
-                        with suppress(Unreadable):
+                        with suppress(InvalidResponse):
                             read(frame)
                 read_whole += 1
-            except Unreadable:
+            except InvalidResponse:
                 refused += 1
             hits.newest(50)
 

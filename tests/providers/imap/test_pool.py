@@ -9,11 +9,11 @@ import pytest
 
 from postroom.errors import ProviderError, ProviderTimeout
 from postroom.model.imap import ImapCriteria, ImapTimeouts
-from postroom.providers.imap.faults import Disconnected, TimedOut
-from postroom.providers.imap.pool import MOST_CONNECTIONS
+from postroom.providers.imap.errors import Disconnected, TimedOut
+from postroom.providers.imap.pool import MAX_CONNECTIONS
 from tests.mails import mail
 from tests.providers.imap.conftest import account, connected, local
-from tests.servers.imap_script import Told, scripted
+from tests.servers.imap_script import WatchedEvent, scripted
 from tests.servers.outside import outside
 from tests.servers.proxy import proxied
 
@@ -34,7 +34,7 @@ async def test_no_more_connections_than_a_few():
             *(live.read("default", lambda session: session.mailboxes()) for _ in range(40))
         )
 
-    assert server.connections <= MOST_CONNECTIONS
+    assert server.connections <= MAX_CONNECTIONS
 
 
 async def test_new_connections_take_the_place_of_those_that_rest():
@@ -44,14 +44,14 @@ async def test_new_connections_take_the_place_of_those_that_rest():
         proxied(server.port) as proxy,
         connected(local(proxy.port)) as live,
     ):
-        for _ in range(3 * MOST_CONNECTIONS):
+        for _ in range(3 * MAX_CONNECTIONS):
             async with live.fresh_session("default") as session:
                 await session.mailboxes()
-                assert len(live._pools["default"]._idle) < MOST_CONNECTIONS
+                assert len(live._pools["default"]._idle) < MAX_CONNECTIONS
         open_now = [talk for talk in proxy._open if not talk.client.is_closing()]
 
-    assert 3 * MOST_CONNECTIONS == server.connections
-    assert len(open_now) <= MOST_CONNECTIONS
+    assert 3 * MAX_CONNECTIONS == server.connections
+    assert len(open_now) <= MAX_CONNECTIONS
 
 
 async def test_who_finds_all_in_use_waits_no_longer_than_for_a_connection():
@@ -61,7 +61,7 @@ async def test_who_finds_all_in_use_waits_no_longer_than_for_a_connection():
         connected(local(server.port), timeouts=quick) as live,
         AsyncExitStack() as held,
     ):
-        for _ in range(MOST_CONNECTIONS):
+        for _ in range(MAX_CONNECTIONS):
             await held.enter_async_context(live.session("default"))
 
         with pytest.raises(ProviderTimeout, match="in use"):
@@ -71,7 +71,7 @@ async def test_who_finds_all_in_use_waits_no_longer_than_for_a_connection():
 async def test_work_that_is_cancelled_half_way_takes_its_connection_along():
     asked = asyncio.Event()
 
-    def silent(_: Told) -> bytes:
+    def silent(_: WatchedEvent) -> bytes:
         asked.set()
         return b""
 
@@ -104,7 +104,7 @@ async def test_a_connection_that_the_server_ended_is_replaced():
 
 
 async def test_a_connection_nobody_uses_is_left(monkeypatch):
-    monkeypatch.setattr("postroom.providers.imap.pool.KEPT_S", 0.05)
+    monkeypatch.setattr("postroom.providers.imap.pool.MAX_IDLE_S", 0.05)
     left = asyncio.Event()
     async with scripted() as server, connected(local(server.port)) as live:
         await live.read("default", lambda session: session.mailboxes())
@@ -135,7 +135,7 @@ async def test_changes_in_a_mailbox_are_told_while_we_wait(dovecot):
     with outside(dovecot, "alice") as box:
         async with connected(account(dovecot)) as live, live.session("default") as session:
             client = session.client
-            await client.examine(box.name.encode())
+            await client.open(box.name.encode())
             stop = asyncio.get_running_loop().create_future()
             waiting = asyncio.ensure_future(
                 client.watch(stop, lambda _: stop.done() or stop.set_result(None))

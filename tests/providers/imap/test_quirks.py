@@ -6,9 +6,9 @@ import pytest
 
 from postroom.errors import ProviderError
 from postroom.model.imap import ImapCriteria, ImapFound, ImapLocator, ImapSummary
-from postroom.providers.imap.provider import ImapAccounts
+from postroom.providers.imap.live import ImapAccounts
 from tests.providers.imap.conftest import connected, local
-from tests.servers.imap_script import HEADER, Mail, Told, mails, scripted
+from tests.servers.imap_script import HEADER, Mail, WatchedEvent, mails, scripted
 
 AT = ImapLocator("default", "INBOX", 7, 1)
 ALL = ImapCriteria()
@@ -22,7 +22,7 @@ async def find(
         return await session.find("INBOX", criteria, limit=limit, most=most)
 
 
-def nothing(told: Told) -> bytes | None:
+def nothing(told: WatchedEvent) -> bytes | None:
     """The extended search of some servers: it finds nothing, ever."""
     if told.rest.startswith(b"RETURN"):
         return b"* ESEARCH (TAG {tag}) UID COUNT 0\r\n{tag} OK done\r\n"
@@ -99,7 +99,7 @@ async def test_a_refused_search_carries_the_words_of_the_server():
     assert "the index is being rebuilt" == refused.value.details["server_said"]
 
 
-def only_ascii(told: Told) -> bytes | None:
+def only_ascii(told: WatchedEvent) -> bytes | None:
     if b"CHARSET" in told.rest:
         return b"{tag} NO [BADCHARSET (US-ASCII)] no\r\n"
     return None
@@ -183,7 +183,7 @@ async def test_a_server_of_rev2_alone_has_names_in_utf8():
 
 
 async def test_previews_that_are_missing_are_made_from_the_text():
-    def fetch(told: Told) -> bytes | None:
+    def fetch(told: WatchedEvent) -> bytes | None:
         if b"PREVIEW" not in told.rest:
             return None
         field = b"BODY[HEADER.FIELDS (DATE)]<0> {2}\r\n\r\n"
@@ -204,7 +204,7 @@ async def test_previews_that_are_missing_are_made_from_the_text():
 
 
 async def test_flags_told_by_the_way_are_not_taken_for_an_answer():
-    def fetch(told: Told) -> bytes:
+    def fetch(told: WatchedEvent) -> bytes:
         other = b"* 2 FETCH (UID 2 FLAGS (\\Seen))\r\n* 1 FETCH (FLAGS (\\Answered))\r\n"
         return other + b"* 1 FETCH (UID 1 FLAGS (\\Flagged))\r\n* 3 EXPUNGE\r\n{tag} OK\r\n"
 

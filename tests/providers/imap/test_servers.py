@@ -15,7 +15,7 @@ from postroom.model.imap import (
     ImapSection,
     ImapSummary,
 )
-from postroom.providers.imap.provider import ImapAccounts
+from postroom.providers.imap.live import ImapAccounts
 from tests.mails import mail
 from tests.providers.imap.conftest import account, connected
 from tests.servers.outside import Outside, outside

@@ -78,7 +78,7 @@ async def test_a_bad_certificate_is_refused_and_no_secret_sent(tmp_path, fault, 
     if fault == "self-signed":
         trusted = make_certificate_of_another(tmp_path)
     async with scripted(tls=tls, capabilities=capabilities) as server:
-        with pytest.raises(ProviderError, match=r"TLS failed|the other side closed it"):
+        with pytest.raises(ProviderError, match=r"TLS failed|closed by the server"):
             await login(local(server.port, security=security, ca_file=trusted))
 
     assert not said_secret(server.lines)
@@ -160,7 +160,7 @@ async def test_on_loopback_a_certificate_may_go_unverified_if_told_so(tmp_path):
 async def test_elsewhere_than_on_loopback_nothing_goes_unverified(monkeypatch, changes):
     monkeypatch.setattr("postroom.providers.imap.connection.Connection.peer_address", "192.0.2.1")
     async with scripted(capabilities=STARTTLS) as server:
-        with pytest.raises(ProviderError, match="must be on this machine"):
+        with pytest.raises(ProviderError, match="servers on this machine"):
             await login(local(server.port, **changes))
 
     assert [] == server.lines

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import apsw
 import pytest
 
 from postroom.blobs.objects import ObjectBlobs
-from postroom.providers.vault.files import FileVault
-from tests.mails import mail
+from postroom.providers.vault import FileVault
+from postroom.surfaces.cli.session import Session
+from tests.mails import deliver, mail, new_inbox
 from tests.servers import s3
 
 
@@ -84,7 +86,7 @@ def test_another_house_is_not_overwritten(full, data, tmp_path):
     refused = full("backup", other)
 
     assert 5 == refused.code
-    assert "another house" in refused.err
+    assert "another installation" in refused.err
     assert before == {path: path.read_bytes() for path in other.iterdir() if path.is_file()}
 
 
@@ -258,7 +260,7 @@ def test_two_at_once_into_one_folder_are_one_too_many(full, tmp_path, monkeypatc
     first = full(*words)
 
     assert (0, 5) == (first.code, ran[1].code)
-    assert "is under way" in ran[1].err
+    assert "is running" in ran[1].err
     target = kept if command == "backup" else new
     assert [] == [path.name for path in target.iterdir() if path.name.startswith(".")]
     assert is_whole(full, target)
@@ -289,3 +291,125 @@ def test_a_refused_restore_leaves_nothing(full, tmp_path, monkeypatch, is_there)
 
     assert ([new / "mine"] if is_there else []) == list(new.glob("*"))
     assert is_there == new.exists()
+
+
+@pytest.mark.parametrize("way", ["restore", "migrate", "postgres"])
+def test_webhooks_sign_with_the_same_secret_elsewhere(
+    full, data, tmp_path, monkeypatch, request, way
+):
+    made = full("webhook", "create", "https://example.com/hook", "-o", "json").json
+    new = tmp_path / "new"
+    if way == "restore":
+        full("backup", tmp_path / "kept")
+        assert 0 == full("--data", new, "restore", tmp_path / "kept").code
+    elif way == "migrate":
+        assert 0 == full("migrate", "--from", data, "--to", new).code
+    else:
+        url = request.getfixturevalue("database_url")
+        assert 0 == full("migrate", "--from", data, "--to", url).code
+        new = data
+        monkeypatch.setenv("POSTROOM_DATABASE_URL", url)
+
+    async def secrets(app):
+        await deliver(app.services, await new_inbox(app.services, "told"), mail("Told"))
+        end = datetime.now(UTC) + timedelta(days=1)
+        jobs = await app.services.store.claim_webhooks("me", now=end, until=end, limit=10)
+        return {secret for job in jobs for secret in job.secrets}
+
+    assert {made["secret"]} == Session(str(new)).run(secrets)
+    assert made["secret"][6:].encode() not in (data / "postroom.db").read_bytes()
+
+
+@pytest.fixture
+def apart(tmp_path, monkeypatch):
+    """Where the key of logins is to be."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setenv("POSTROOM_SECRETS", "file")
+    monkeypatch.setenv("POSTROOM_VAULT_KEY_FILE", str(tmp_path / "elsewhere" / "vault.key"))
+    return tmp_path / "elsewhere" / "vault.key"
+
+
+def test_a_backup_that_holds_the_key_of_logins_says_so(full, data, tmp_path, monkeypatch):
+    monkeypatch.setenv("POSTROOM_SECRETS", "file")
+    without = full("backup", tmp_path / "first")
+    FileVault(data / "secrets").write("work", {"password": "s3cret"})
+    with_logins = full("backup", tmp_path / "second")
+
+    assert "POSTROOM_VAULT_KEY_FILE" not in without.err
+    assert "POSTROOM_VAULT_KEY_FILE" in with_logins.err
+
+
+def test_a_key_that_lies_apart_is_in_no_backup(full, data, tmp_path, apart):
+    FileVault(data / "secrets").write("work", {"password": "s3cret"})
+    shutil.copytree(data / "secrets", tmp_path / "kept" / "secrets")  # an earlier backup
+    ran = full("backup", tmp_path / "kept")
+    restored = full("--data", tmp_path / "new", "restore", tmp_path / "kept")
+
+    assert (0, 0, False) == (ran.code, restored.code, "KEY_FILE" in ran.err)
+    key = apart.read_bytes()
+    for folder in (data, tmp_path / "kept", tmp_path / "new"):
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert [] == [path for path in files if key in path.read_bytes()]
+        vault = FileVault(folder / "secrets", apart)
+        assert {"password": "s3cret"} == vault.read("work")
+
+
+def test_a_backup_with_its_key_comes_back_where_the_key_lies_apart(full, data, tmp_path, apart):
+    FileVault(tmp_path / "old" / "secrets").write("work", {"password": "s3cret"})
+    full("backup", tmp_path / "kept")
+    shutil.copytree(tmp_path / "old" / "secrets", tmp_path / "kept" / "secrets")
+    apart.write_bytes(b"k" * 32)
+    new = tmp_path / "new"
+    assert 0 == full("--data", new, "restore", tmp_path / "kept").code
+    add_account(new)
+
+    assert 0 == full("--data", new, "account", "list").code
+    assert {"password": "s3cret"} == FileVault(new / "secrets", apart).read("work")
+    assert not (new / "secrets" / "key").exists()
+    assert (tmp_path / "kept" / "secrets" / "key").exists()
+
+
+def add_account(folder: Path) -> None:
+    database = apsw.Connection(str(folder / "postroom.db"))
+    options = '{"host": "127.0.0.1", "user": "a", "port": 1, "security": "tls"}'
+    database.execute(
+        """INSERT INTO accounts (id, provider, address, inbox, options, state, detail,
+               created_at) VALUES ('work', 'imap', 'a@b.example', 1, ?, 'new', '', 0)""",
+        (options,),
+    )
+    database.close()
+
+
+def test_a_lost_key_of_logins_is_told_and_stops_nobody(full, data, apart, caplog):
+    FileVault(data / "secrets").write("work", {"password": "s3cret"})
+    add_account(data)
+    before = full("doctor", "-o", "json").json["checks"]
+    listed = full("account", "list")
+    after = full("doctor", "-o", "json").json["checks"]
+    apart.unlink()
+    without = full("account", "list")
+    lost = full("doctor", "-o", "json").json["checks"]
+
+    said = [next(c for c in checks if c["check"] == "logins") for checks in (before, after, lost)]
+    assert ["warning", "ok", "problem"] == [one["status"] for one in said]
+    assert (0, 0) == (listed.code, without.code)
+    assert str(apart) in said[1]["detail"]
+    assert "is not at" in said[2]["detail"]
+    [record, *_] = [r for r in caplog.records if r.msg == "accounts.no_login"]
+    assert "*.sealed" in record.error
+
+
+def test_a_backup_of_an_earlier_version_has_no_secret_of_a_webhook_in_clear(full, data, tmp_path):
+    secret = "whsec_" + "A" * 43 + "="
+    database = apsw.Connection(str(data / "postroom.db"))
+    database.execute(
+        """INSERT INTO webhooks (id, url, secret, types, created_at)
+               VALUES ('whk_1', 'https://example.com/', ?, '[]', 0)""",
+        (secret,),
+    )
+    database.close()
+    assert 0 == full("backup", tmp_path / "kept").code
+
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "kept").glob("postroom.db*"))
+    assert secret[6:].encode() not in kept
+    assert b"$seal1$" in kept

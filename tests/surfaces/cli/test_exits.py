@@ -14,7 +14,7 @@ import pytest
 
 from postroom import errors
 from postroom.errors import MailError
-from postroom.surfaces.cli.exits import EXIT_CODES
+from postroom.surfaces.cli.exit_codes import EXIT_CODES
 from tests.mails import mail
 from tests.servers.postroom import command, environment
 
@@ -116,7 +116,7 @@ def test_an_error_of_ours_shows_where_it_happened_when_asked(postroom, monkeypat
     traced = postroom("--traceback", "inbox", "list")
 
     assert (1, 1) == (plain.code, traced.code)
-    assert plain.err.startswith("error: an error of ours")
+    assert plain.err.startswith("error: internal error")
     assert "Traceback" in traced.err
 
 

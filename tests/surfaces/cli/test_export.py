@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.model.inbox import Inbox
-from postroom.pipeline.exporting import export_mail, open_target
-from postroom.pipeline.importing import import_mail
-from postroom.pipeline.receive import Arrival, receive_many
-from postroom.pipeline.sources import open_source
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.ingest import Arrival, receive_many
+from postroom.pipeline.transfer.export_mail import export_mail, open_target
+from postroom.pipeline.transfer.import_mail import import_mail
+from postroom.pipeline.transfer.mail_files import open_source
 from postroom.surfaces.cli.session import Session
 from tests.mails import mail
 
@@ -34,32 +35,34 @@ KINDS = ["mbox", "maildir", "eml"]
 
 
 async def fill(app, mails, username="bo"):
-    inbox = Inbox(f"inb_{username}", f"{username}@postroom.localhost", "", None, app.house.clock())
-    await app.house.store.add_inbox(inbox, client_id=None, payload=b"")
-    await receive_many(app.house, [Arrival(raw, inbox.id) for raw in mails])
+    inbox = Inbox(
+        f"inb_{username}", f"{username}@postroom.localhost", "", None, app.services.clock()
+    )
+    await app.services.store.add_inbox(inbox, client_id=None, payload=b"")
+    await receive_many(app.services, [Arrival(raw, inbox.id) for raw in mails])
     return inbox.id
 
 
 async def sources(app, inbox_id):
-    messages = [m async for m in app.house.store.raw_messages(inbox_id, None)]
-    return [await app.house.blobs.read(m.raw) for m in messages]
+    messages = [m async for m in app.services.store.raw_messages(inbox_id, EVERYTHING)]
+    return [await app.services.blobs.read(m.raw) for m in messages]
 
 
 async def carry(app, source_id, target_id, path, kind):
     """Export an inbox to a place and import that place into another inbox."""
     with open_target(path, kind) as target:
-        await export_mail(app.house, source_id, target)
+        await export_mail(app.services, source_id, target)
     source = open_source(path, kind=kind, mailbox="Inbox", most_bytes=1_000_000)
-    return await import_mail(app.house, source, target_id)
+    return await import_mail(app.services, source, target_id)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_nasty_mails_survive_export_and_import(app, tmp_path, kind):
     first, second = await fill(app, NASTY), await fill(app, [], "ana")
 
-    tally = await carry(app, first, second, tmp_path / "out", kind)
+    outcome = await carry(app, first, second, tmp_path / "out", kind)
 
-    assert (len(NASTY), 0) == (tally.stored, tally.refused)
+    assert (len(NASTY), 0) == (outcome.stored, outcome.refused)
     assert NASTY == await sources(app, second)
 
 
@@ -97,7 +100,7 @@ async def test_a_maildir_carries_mailboxes_and_flags(app, tmp_path):
         ("仕事", ("seen",)),
     ]
     await receive_many(
-        app.house,
+        app.services,
         [
             Arrival(mail(str(n)), first, mailbox, flags=flags)
             for n, (mailbox, flags) in enumerate(places)
@@ -106,7 +109,7 @@ async def test_a_maildir_carries_mailboxes_and_flags(app, tmp_path):
 
     await carry(app, first, second, tmp_path / "out", "maildir")
 
-    carried = [m async for m in app.house.store.raw_messages(second, None)]
+    carried = [m async for m in app.services.store.raw_messages(second, EVERYTHING)]
     assert sorted(places) == sorted((m.mailboxes[0], m.flags) for m in carried)
 
 

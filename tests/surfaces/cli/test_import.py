@@ -12,6 +12,7 @@ import apsw
 import psycopg
 import pytest
 
+from postroom.model.view import EVERYTHING
 from postroom.surfaces.cli.session import Session
 from tests.mails import mail
 from tests.servers.postroom import command, environment
@@ -28,9 +29,9 @@ def sources(data: Path) -> list[bytes]:
     """The bytes of everything that is stored, in the order of arrival."""
 
     async def read(app):
-        [inbox] = (await app.house.store.inboxes_at([TO[1]])).values()
-        messages = [m async for m in app.house.store.raw_messages(inbox.id, None)]
-        return [await app.house.blobs.read(m.raw) for m in messages]
+        [inbox] = (await app.services.store.inboxes_at([TO[1]])).values()
+        messages = [m async for m in app.services.store.raw_messages(inbox.id, EVERYTHING)]
+        return [await app.services.blobs.read(m.raw) for m in messages]
 
     return Session(data=str(data)).run(read)
 
@@ -42,9 +43,9 @@ def test_an_mbox_is_taken_in_packed_or_not(postroom, data, inbox, suffix):
     file = Path(f"mail{suffix}")
     file.write_bytes(pack(mbox(*mails)))
 
-    tally = postroom("import", file, *TO, "-o", "json").json
+    outcome = postroom("import", file, *TO, "-o", "json").json
 
-    assert {"read": 3, "stored": 3, "duplicates": 0, "refused": 0, "problems": []} == tally
+    assert {"read": 3, "stored": 3, "duplicates": 0, "refused": 0, "problems": []} == outcome
     assert mails == sources(data)
 
 
@@ -86,9 +87,9 @@ def test_files_and_folders_of_eml_are_taken_in_the_order_of_their_names(postroom
     Path("letters/notes.txt").write_text("no mail")
     Path("last").write_bytes(mails[3])
 
-    tally = postroom("import", "letters", "last", *TO, "-o", "json").json
+    outcome = postroom("import", "letters", "last", *TO, "-o", "json").json
 
-    assert (4, 4) == (tally["read"], tally["stored"])
+    assert (4, 4) == (outcome["read"], outcome["stored"])
     assert mails == sources(data)
 
 
@@ -213,12 +214,12 @@ def test_a_killed_import_loses_nothing_it_told_of_and_goes_on(postroom, data, in
     running.wait(30)
     running.stderr.close()
     kept = sources(data)
-    tally = postroom("import", "a.mbox", *TO, "-o", "json").json
+    outcome = postroom("import", "a.mbox", *TO, "-o", "json").json
 
     assert acknowledged <= len(kept)
     assert mails[: len(kept)] == kept
     assert mails == sources(data)
-    assert 40 - len(kept) == tally["stored"]
+    assert 40 - len(kept) == outcome["stored"]
     assert 0 == postroom("verify").code
 
 
@@ -233,7 +234,7 @@ def test_ctrl_c_leaves_whole_batches(postroom, data, inbox):
 
     kept = sources(data)
     assert 130 == running.returncode
-    assert "run it again to go on" in err
+    assert "run it again to continue" in err
     assert "Traceback" not in err
     assert mails[: len(kept)] == kept
     assert 0 == postroom("verify").code
@@ -272,4 +273,4 @@ def test_a_mail_that_the_database_refuses_is_passed_over_alone(
 
     assert 0 == ran.code
     assert (3, 2, 1) == (ran.json["read"], ran.json["stored"], ran.json["refused"])
-    assert "refused" in ran.json["problems"][0]["problem"]
+    assert "rejected" in ran.json["problems"][0]["problem"]

@@ -10,6 +10,7 @@ import pytest
 
 from postroom.errors import Conflict
 from postroom.model.page import Slice
+from postroom.model.view import EVERYTHING
 from postroom.surfaces.cli.session import Session
 from tests.mails import deliver, mail
 
@@ -61,9 +62,9 @@ def test_there_and_back_again(full, data, tmp_path, database_url, monkeypatch):
 def test_what_was_interrupted_goes_on_and_new_mail_gets_new_numbers(
     full, data, database_url, monkeypatch
 ):
-    from postroom.store import moving
+    from postroom.store.maintenance import migration
 
-    real, calls = moving.put_rows, []
+    real, calls = migration.insert_rows, []
 
     def fails(tx, **given):
         calls.append(1)
@@ -71,9 +72,9 @@ def test_what_was_interrupted_goes_on_and_new_mail_gets_new_numbers(
             raise Conflict("interrupted")
         real(tx, **given)
 
-    monkeypatch.setattr(moving, "put_rows", fails)
+    monkeypatch.setattr(migration, "insert_rows", fails)
     interrupted = full("migrate", "--from", data, "--to", database_url)
-    monkeypatch.setattr(moving, "put_rows", real)
+    monkeypatch.setattr(migration, "insert_rows", real)
     before = seen(full)
 
     assert 0 != interrupted.code
@@ -158,16 +159,16 @@ def placed(target, data: Path, monkeypatch) -> tuple[object, ...]:
 
 
 def test_what_is_half_moved_cannot_be_opened_and_can_be_finished(full, data, target, monkeypatch):
-    from postroom.store.moving import Move
+    from postroom.store.maintenance.migration import Migration
 
-    real = Move.is_whole
+    real = Migration.is_equal
 
     async def fails(self):
         raise Conflict("interrupted")
 
-    monkeypatch.setattr(Move, "is_whole", fails)
+    monkeypatch.setattr(Migration, "is_equal", fails)
     assert 5 == full("migrate", "--from", data, "--to", target).code
-    monkeypatch.setattr(Move, "is_whole", real)
+    monkeypatch.setattr(Migration, "is_equal", real)
 
     with monkeypatch.context() as patch:
         opened = full(*placed(target, data, patch), "inbox", "list")
@@ -180,9 +181,9 @@ def test_what_is_half_moved_cannot_be_opened_and_can_be_finished(full, data, tar
 @pytest.mark.parametrize("writes", [1, 100])
 def test_who_writes_to_the_source_is_told_or_waited_for(full, data, target, monkeypatch, writes):
     """One mail that comes meanwhile comes along, with its bytes; more and more are too much."""
-    from postroom.store.moving import Move
+    from postroom.store.maintenance.migration import Migration
 
-    real, left = Move.copy, [writes]
+    real, left = Migration.copy, [writes]
 
     async def copy(self, tell):
         rows = await real(self, tell)
@@ -191,7 +192,7 @@ def test_who_writes_to_the_source_is_told_or_waited_for(full, data, target, monk
             await asyncio.to_thread(come, data, left[0])
         return rows
 
-    monkeypatch.setattr(Move, "copy", copy)
+    monkeypatch.setattr(Migration, "copy", copy)
     moved = full("migrate", "--from", data, "--to", target)
 
     if writes == 1:
@@ -199,15 +200,15 @@ def test_who_writes_to_the_source_is_told_or_waited_for(full, data, target, monk
         assert 0 == full(*placed(target, data, monkeypatch), "verify").code
     else:
         assert 5 == moved.code
-        assert "somebody writes to the source" in moved.err
+        assert "the source is being written to" in moved.err
 
 
 def come(data: Path, number: int) -> None:
     """Let a mail arrive, and somebody act, in a house that is open elsewhere."""
 
     async def work(app):
-        inbox = (await app.house.store.inboxes(None, Slice(limit=1))).rows[0]
-        await deliver(app.house, inbox, mail(f"Meanwhile {number}"))
+        inbox = (await app.services.store.inboxes(EVERYTHING, Slice(limit=1))).rows[0]
+        await deliver(app.services, inbox, mail(f"Meanwhile {number}"))
         await app.reset_owner_key()
 
     Session(data=str(data)).run(work)
@@ -283,14 +284,14 @@ def test_a_bucket_that_is_no_setting_is_no_place(full, data, tmp_path, option):
 
 
 def test_all_blobs_are_told_of(full, data, tmp_path, monkeypatch):
-    from postroom.removals import move_house
+    from postroom.backup import migrate_installation
 
     told: list[tuple[str, int]] = []
     settings = Session(data=str(data)).settings
     target = replace(settings, data_dir=tmp_path / "new")
 
     moved = asyncio.run(
-        move_house(settings, target, lambda what, count, _: told.append((what, count)))
+        migrate_installation(settings, target, lambda what, count, _: told.append((what, count)))
     )
 
     assert ("blobs", moved.blobs) == [one for one in told if one[0] == "blobs"][-1]

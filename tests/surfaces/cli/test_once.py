@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Conflict
-from postroom.model.outbox import WAYS
+from postroom.model.sending import TRANSPORTS
 from postroom.surfaces.cli.session import Session
 from tests.mails import mail
 from tests.surfaces.cli.test_moving import come, placed, target  # noqa: F401 - a fixture
@@ -41,12 +41,12 @@ def due(data: Path) -> int:
 async def claim(app) -> int:
     """How many mails a worker gets, once what was tried in vain is due again."""
     now = datetime.now(UTC) + timedelta(hours=1)
-    claimed = await app.house.store.claim_mail(
+    claimed = await app.services.store.claim_mail(
         "proc_test",
         now=now,
         until=now + timedelta(minutes=1),
-        free=dict.fromkeys(WAYS, 8),
-        most_per_domain=100,
+        free=dict.fromkeys(TRANSPORTS, 8),
+        max_per_domain=100,
     )
     return len(claimed.jobs)
 
@@ -59,7 +59,7 @@ def test_what_a_backup_brings_back_is_sent_only_if_somebody_says_so(sender, tmp_
 
     assert 2 == restored["held"]
     assert ["scheduled", "unknown", "unknown"] == statuses(sender, "--data", new)
-    assert "may have left since" in told[0]["recipients"][0]["detail"]
+    assert "may have been sent since" in told[0]["recipients"][0]["detail"]
     assert 0 == due(new)
     retried = sender("--data", new, "outbox", "retry", told[0]["message_id"], "-o", "json").json
     assert "queued" == retried["status"]
@@ -106,8 +106,8 @@ def test_after_a_move_only_the_new_place_opens(sender, data, target, monkeypatch
     examined = sender("doctor")
 
     assert 0 == moved.code
-    assert (1, True) == (examined.code, "nothing is damaged" in examined.out)
-    kind = "moved to another folder" if isinstance(target, Path) else "moved to PostgreSQL"
+    assert (1, True) == (examined.code, "no data is damaged" in examined.out)
+    kind = "migrated to another folder" if isinstance(target, Path) else "migrated to PostgreSQL"
     for result in (refused, again):
         assert (5, True) == (result.code, kind in result.err)
         assert "postroom migrate" in result.err
@@ -120,7 +120,7 @@ def test_an_mcp_client_is_told_that_the_house_has_moved(sender, process, data, t
 
     started = process("mcp", "--data", data, stdin=json.dumps(hello).encode() + b"\n")
 
-    assert (5, True) == (started.code, "moved to another folder" in started.err)
+    assert (5, True) == (started.code, "migrated to another folder" in started.err)
 
 
 def test_who_had_the_house_open_when_it_moved_sends_nothing(sender, data, tmp_path):
@@ -128,9 +128,9 @@ def test_who_had_the_house_open_when_it_moved_sends_nothing(sender, data, tmp_pa
 
     async def work(app):
         moved = await asyncio.to_thread(sender, *words)
-        with pytest.raises(Conflict, match="moved to another folder"):
+        with pytest.raises(Conflict, match="migrated to another folder"):
             await claim(app)
-        return moved.code, await app.house.store.next_mail_at()
+        return moved.code, await app.services.store.next_mail_at()
 
     assert (0, None) == Session(data=str(data)).run(work)
 
@@ -214,16 +214,16 @@ def test_mail_that_comes_after_both_were_compared_is_not_left_behind(
     target,  # noqa: F811
     monkeypatch,
 ):
-    from postroom.store.moving import Move
+    from postroom.store.maintenance.migration import Migration
 
-    real = Move.finish
+    real = Migration.finish
 
     async def finish(self):
         await asyncio.to_thread(come, data, 1)
         return await real(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Move, "finish", finish)
+        patch.setattr(Migration, "finish", finish)
         assert 5 == sender("migrate", "--from", data, "--to", target).code
 
     assert 0 == sender("migrate", "--from", data, "--to", target).code
@@ -239,16 +239,16 @@ def test_what_is_done_after_both_were_compared_is_not_left_behind(
     monkeypatch,
 ):
     """It adds no row: only a look at all rows tells. Until it is done, the source stays open."""
-    from postroom.store.moving import Move
+    from postroom.store.maintenance.migration import Migration
 
-    message, real = receive(mail("Gone"))["message_id"], Move.finish
+    message, real = receive(mail("Gone"))["message_id"], Migration.finish
 
     async def finish(self):
         await asyncio.to_thread(sender, "message", "move", message, "Trash")
         return await real(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Move, "finish", finish)
+        patch.setattr(Migration, "finish", finish)
         assert 5 == sender("migrate", "--from", data, "--to", target).code
     assert 0 == sender("inbox", "list").code
 
@@ -260,9 +260,9 @@ def test_what_is_done_after_both_were_compared_is_not_left_behind(
 
 
 def test_of_two_moves_to_two_places_one_is_made(sender, data, tmp_path, monkeypatch):
-    from postroom.store.moving import Move
+    from postroom.store.maintenance.migration import Migration
 
-    real, ran = Move.finish, []
+    real, ran = Migration.finish, []
 
     async def finish(self):
         if not ran:
@@ -271,7 +271,7 @@ def test_of_two_moves_to_two_places_one_is_made(sender, data, tmp_path, monkeypa
         return await real(self)
 
     words = ("migrate", "--from", data, "--to")
-    monkeypatch.setattr(Move, "finish", finish)
+    monkeypatch.setattr(Migration, "finish", finish)
     first = sender(*words, tmp_path / "first")
     later = sender(*words, tmp_path / "first")
 
@@ -287,10 +287,10 @@ def test_a_run_that_was_stopped_harms_nothing_when_it_goes_on(
     monkeypatch,
 ):
     """Another run has finished meanwhile, and mail has come to the new place."""
-    from postroom.store import turn
-    from postroom.store.moving import Move
+    from postroom.store.maintenance import lifecycle
+    from postroom.store.maintenance.migration import Migration
 
-    real, ran = Move.copy, []
+    real, ran = Migration.copy, []
 
     async def copy(self, tell):
         rows = await real(self, tell)
@@ -305,12 +305,12 @@ def test_a_run_that_was_stopped_harms_nothing_when_it_goes_on(
 
     receive(mail("Before"))
     words = ("migrate", "--from", data, "--to", target)
-    monkeypatch.setattr(Move, "copy", copy)
-    monkeypatch.setattr(turn, "_LASTING", timedelta())  # as if nobody had renewed it
+    monkeypatch.setattr(Migration, "copy", copy)
+    monkeypatch.setattr(lifecycle, "_LASTING", timedelta())  # as if nobody had renewed it
     stopped = sender(*words)
 
     assert [0, 0] == [one.code for one in ran[1:]]
-    assert (5, True) == (stopped.code, "has taken over or is done" in stopped.err)
+    assert (5, True) == (stopped.code, "has taken over or finished" in stopped.err)
     place = placed(target, data, monkeypatch)
     assert 1 == sender(*place, "search", "precious", "-o", "json").json["total"]
     assert 0 == sender(*place, "verify").code
@@ -322,37 +322,37 @@ def test_a_run_that_another_has_taken_over_from_writes_nothing(
     target,  # noqa: F811
     monkeypatch,
 ):
-    from postroom.store import turn
-    from postroom.store.moving import Move
-    from postroom.store.tables import count_of
-    from postroom.store.turn import Turn
+    from postroom.store.maintenance import lifecycle
+    from postroom.store.maintenance.lifecycle import MigrationLease
+    from postroom.store.maintenance.migration import Migration
+    from postroom.store.maintenance.tables import count_rows
 
-    real, counted = Move.copy, []
+    real, counted = Migration.copy, []
 
     async def copy(self, tell):
         engine, tables = self._target, self._tables
-        async with Turn(engine):
-            monkeypatch.setattr(turn, "_LASTING", timedelta(seconds=20))
-            async with Turn(engine):
+        async with MigrationLease(engine):
+            monkeypatch.setattr(lifecycle, "_LASTING", timedelta(seconds=20))
+            async with MigrationLease(engine):
                 try:
                     return await real(self, tell)
                 finally:
                     counted.append(
-                        await engine.read(lambda tx: sum(count_of(tx, table) for table in tables))
+                        await engine.read(lambda tx: sum(count_rows(tx, table) for table in tables))
                     )
 
-    monkeypatch.setattr(Move, "copy", copy)
-    monkeypatch.setattr(turn, "_LASTING", timedelta())
+    monkeypatch.setattr(Migration, "copy", copy)
+    monkeypatch.setattr(lifecycle, "_LASTING", timedelta())
     stopped = sender("migrate", "--from", data, "--to", target)
 
     assert (5, [0]) == (stopped.code, counted)
 
 
 def test_two_runs_at_once_are_one_too_many(sender, data, target, monkeypatch):  # noqa: F811
-    from postroom.store import turn
-    from postroom.store.moving import Move
+    from postroom.store.maintenance import lifecycle
+    from postroom.store.maintenance.migration import Migration
 
-    real, ran = Move.copy, []
+    real, ran = Migration.copy, []
 
     async def copy(self, tell):
         if not ran:
@@ -361,9 +361,9 @@ def test_two_runs_at_once_are_one_too_many(sender, data, target, monkeypatch):  
         return await real(self, tell)
 
     words = ("migrate", "--from", data, "--to", target)
-    monkeypatch.setattr(Move, "copy", copy)
-    monkeypatch.setattr(turn, "_LOOKS", 1)
+    monkeypatch.setattr(Migration, "copy", copy)
+    monkeypatch.setattr(lifecycle, "_LOOKS", 1)
     first = sender(*words)
 
     assert (0, 5) == (first.code, ran[1].code)
-    assert "is under way" in ran[1].err
+    assert "is running" in ran[1].err

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from postroom.calls.operation import call
 from postroom.errors import Unauthenticated
 from postroom.model.key import OWNER
 from postroom.operations.messages import get_message, list_messages
-from postroom.operations.operation import call
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.shapes import answer
+from postroom.surfaces.to_json import answer
 from tests.mails import mail
 
 PDF = ("report.pdf", "application/pdf", b"%PDF-1.4 hello")
@@ -294,7 +294,7 @@ def test_the_owners_key_is_replaced(postroom):
 
 
 def test_an_owners_key_from_the_settings_is_not_replaced(postroom, monkeypatch):
-    monkeypatch.setenv("POSTROOM_API_KEY", "canary-0123456789")
+    monkeypatch.setenv("POSTROOM_API_KEY", "canary-0123456789-of-the-owner")
 
     result = postroom("key", "reset")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import pty
 import re
@@ -10,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from postroom.surfaces.cli.program import _Lines
 from tests.mails import mail
 from tests.servers.postroom import command, environment
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31m[bold]red[/bold] \x9b31m\u202ereversed\u2066"
 
 
-def on_a_terminal(data, *words: str, **env: str) -> str:
+def on_a_terminal(data, *words: str, code: int = 0, **env: str) -> str:
     """What a terminal of 120 columns is sent."""
     ours, theirs = pty.openpty()
     env = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **env}
@@ -28,7 +31,7 @@ def on_a_terminal(data, *words: str, **env: str) -> str:
     while chunk := read(ours):
         seen += chunk
     os.close(ours)
-    assert 0 == done.wait(60)
+    assert code == done.wait(60)
     return seen.decode()
 
 
@@ -51,7 +54,7 @@ def test_a_list_on_a_pipe_is_plain_with_tabs(postroom, inbox, receive):
 def test_nothing_found_leaves_the_pipe_empty(postroom, inbox):
     result = postroom("search", "nothing")
 
-    assert (0, "", "nothing found\n") == (result.code, result.out, result.err)
+    assert (0, "", "no results\n") == (result.code, result.out, result.err)
 
 
 def test_a_list_on_a_terminal_is_a_table_with_colours(data, inbox, receive):
@@ -93,6 +96,51 @@ def test_mail_cannot_steer_the_terminal(data, postroom, receive, view):
     assert view == "search" or "[bold]red[/bold]" in seen
 
 
+STEERING = (
+    "\x07\x1b\x7f\x84\x9b\u061c\u200e\u202e\u2066\u2069\U000e0041\u00ad\u034f\u115f\u17b4\u180b"
+    "\u180e\u200b\u200d\u2028\u2060\u2800\u3164\ufe01\ufe0f\ufeff\uffa0\ufff1\ufffb\U0001bca0\U0001d173"
+    "\U000e0101\U000e0fff"
+)
+
+
+def test_json_on_a_terminal_says_in_letters_what_would_steer_it(data, postroom):
+    arguments = ("memory", "add", "k", "--namespace", "n", "--text")
+    own = f"own {STEERING} words"
+
+    seen = on_a_terminal(data, *arguments, own, "-o", "json")
+    again = on_a_terminal(data, "memory", "show", "k", "--namespace", "n", "-o", "json")
+
+    assert set() == (set(seen) | set(again)) & set(STEERING)
+    assert own == json.loads(again)["text"]
+
+
+def test_the_words_of_a_mail_are_clean_in_json_and_in_a_table(data, postroom, receive):
+    receive(mail("Hello", sender="Ana <ana@example.com>", text=f"a{STEERING}b"))
+
+    seen = on_a_terminal(data, "search", "--from", "ana", "-o", "json")
+
+    assert set() == set(seen) & set(STEERING)
+    assert "a b" == json.loads(seen)["results"][0]["snippet"]
+
+
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_an_error_cannot_steer_the_terminal(data, inbox, output):
+    """stderr is the terminal as well."""
+    seen = on_a_terminal(data, "message", "show", f"msg_{STEERING}", "-o", output, code=3)
+
+    assert "msg_" in seen
+    assert set() == set(seen) & set(STEERING)
+
+
+def test_a_log_line_cannot_steer_the_terminal():
+    record = logging.makeLogRecord({"msg": "sync.failed", "error": f"NO {STEERING}"})
+
+    line = _Lines("%(message)s").format(record)
+
+    assert line.startswith("sync.failed error=NO ")
+    assert set() == set(line) & set(STEERING)
+
+
 def test_the_source_of_a_mail_cannot_steer_the_terminal_either(data, receive):
     got = receive(b"Subject: x\n\n" + HOSTILE.encode() + b"\n")
 
@@ -128,7 +176,7 @@ def test_a_long_message_says_how_to_read_on(postroom, receive):
 
     out = postroom("message", "show", message_id, "--max-chars", "50").out
 
-    assert out.endswith("… cut; read on with --text-offset 50\n")
+    assert out.endswith("… truncated; continue with --text-offset 50\n")
 
 
 def test_json_is_utf_8_and_the_rest_is_readable_whatever_the_locale(process, receive):
@@ -144,7 +192,7 @@ def test_json_is_utf_8_and_the_rest_is_readable_whatever_the_locale(process, rec
 
 def test_the_settings_are_shown_with_their_origin(postroom, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "9999")
-    monkeypatch.setenv("POSTROOM_API_KEY", "canary-0123456789")
+    monkeypatch.setenv("POSTROOM_API_KEY", "canary-0123456789-of-the-owner")
 
     table = {row[0]: row[1:] for row in postroom("config").rows}
     as_json = postroom("config", "-o", "json").json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from datetime import timedelta
@@ -78,22 +79,37 @@ def test_the_folder_of_a_house_on_a_server_is_no_new_house(
 
 def test_an_empty_database_takes_no_blobs_that_are_there(full, data, database_url, monkeypatch):
     kept = blobs(data)
-    (data / "blobs" / ".house").unlink()
+    (data / "blobs" / "installation.json").unlink()
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
 
     refused = full("verify", "--sweep")
 
     assert (5, kept) == (refused.code, blobs(data))
-    assert "another" in refused.err
+    assert "none of them belongs to this installation" in refused.err
 
 
 def test_the_blobs_of_a_house_from_before_are_taken_over(full, data):
-    (data / "blobs" / ".house").unlink()
+    (data / "blobs" / "installation.json").unlink()
 
     assert 0 == full("verify", "--sweep").code
 
-    assert (data / "blobs" / ".house").exists()
+    assert (data / "blobs" / "installation.json").exists()
     assert 6 == len(blobs(data))
+
+
+def test_a_mark_of_an_earlier_version_is_read_and_replaced(full, data):
+    mark, old = data / "blobs" / "installation.json", data / "blobs" / ".house"
+    old.write_text(json.loads(mark.read_text())["installation"] + "\n")
+    content = mark.read_text()
+    mark.unlink()
+
+    assert 0 == full("verify", "--sweep").code
+
+    assert (content, False) == (mark.read_text(), old.exists())
+    old.write_text("another\n")
+    mark.unlink()
+    refused = full("verify", "--sweep")
+    assert (5, "another\n") == (refused.code, old.read_text())
 
 
 def test_who_has_moved_on_keeps_the_blobs(full, receive, data, database_url, monkeypatch):
@@ -108,7 +124,7 @@ def test_who_has_moved_on_keeps_the_blobs(full, receive, data, database_url, mon
     refused = full("--data", data, "verify", "--sweep")
 
     assert 5 == refused.code
-    assert str(data / "blobs" / ".house") in refused.err
+    assert str(data / "blobs" / "installation.json") in refused.err
     assert 7 == len(blobs(data))
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
     assert 0 == full("--data", data, "verify", "--sweep").code
@@ -128,7 +144,7 @@ def test_a_backup_is_checked_and_swept_in_its_folder(full, receive, data, monkey
     checked = full("--data", kept, "verify", "--sweep")
 
     assert 0 == checked.code
-    assert "POSTROOM_BLOBS_URL is not used" in checked.err
+    assert "ignoring POSTROOM_BLOBS_URL" in checked.err
     assert there == objects(bucket)
     blobs(kept)[0].write_bytes(b"junk")
     assert 1 == full("--data", kept, "verify").code
@@ -143,7 +159,7 @@ def test_a_folder_that_is_a_house_wins_over_a_database_that_is_set(
     listed = full("--data", data, "inbox", "list", "-o", "json")
 
     assert 1 == listed.json["total"]
-    assert "POSTROOM_DATABASE_URL is not used" in listed.err
+    assert "ignoring POSTROOM_DATABASE_URL" in listed.err
 
 
 @pytest.mark.parametrize("words", [("serve", "--port", "0"), ("mcp",), ("worker",)])
@@ -176,7 +192,7 @@ def test_no_house_moves_into_the_bucket_of_another(full, data, monkeypatch, buck
         refused = full("--data", new, "restore", kept)
 
     assert 5 == refused.code
-    assert f"{url}/.house" in refused.err
+    assert f"{url}/installation.json" in refused.err
     assert there == objects(bucket)
 
 
@@ -189,11 +205,11 @@ def test_a_bucket_is_taken_over_by_who_removes_its_mark(full, data, monkeypatch,
     shutil.rmtree(live)
 
     assert 5 == full("--data", new, "restore", kept).code
-    obstore.delete(bucket, "lost/.house")
+    obstore.delete(bucket, "lost/installation.json")
     assert 0 == full("--data", new, "restore", kept).code
 
     assert 0 == full("--data", new, "verify").code
-    assert "lost/.house" in objects(bucket)
+    assert "lost/installation.json" in objects(bucket)
 
 
 def test_a_bucket_that_is_away_does_not_keep_a_house_closed(full, data, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from postroom.pipeline import receive as receiving
+from postroom.pipeline import ingest as receiving
 from tests.mails import mail
 
 

@@ -36,7 +36,7 @@ def test_good_rules_are_called_good(postroom, rules):
     result = postroom("rule", "check", rules("a.yaml", f"{GOOD}---\n{STRICT}"))
 
     assert 0 == result.code
-    assert 2 == result.out.count("Bills: good")
+    assert 2 == result.out.count("Bills: ok")
 
 
 def test_a_problem_is_told_with_its_file_line_and_column(postroom, rules):
@@ -109,11 +109,32 @@ def test_the_log_is_listed_and_tampering_is_found(postroom, data, receive):
     listed = postroom("audit", "list", message)
     whole = postroom("audit", "verify")
     db = apsw.Connection(str(data / "postroom.db"))
-    db.execute("DROP TRIGGER audit_stays; UPDATE audit SET target = 'msg_x' WHERE number = 2")
+    db.execute("DROP TRIGGER audit_no_update; UPDATE audit SET target = 'msg_x' WHERE number = 2")
     db.close()
     broken = postroom("audit", "verify", "-o", "json")
 
     assert ["apply_label", "receive_message"] == [row[3] for row in listed.rows]
-    assert (0, True) == (whole.code, "all is well" in whole.out)
+    assert (0, True) == (whole.code, "no problems" in whole.out)
     assert (1, True) == (broken.code, "entry 2" in broken.json["problems"][0])
     assert 1 == postroom("verify").code
+
+
+def test_a_rule_whose_key_is_gone_is_told_by_doctor(postroom, data, rules):
+    path = rules("a.yaml", GOOD)
+    rule_id = postroom("rule", "create", "--file", path, "--no-dry-run", "-o", "json").json["id"]
+    before = _checks(postroom)["rules"]
+    db = apsw.Connection(str(data / "postroom.db"))
+    db.execute("UPDATE rules SET authority = 'key_gone'")
+    db.close()
+    found = _checks(postroom)["rules"]
+    postroom("rule", "update", rule_id, "--enabled")
+
+    assert ("ok", "warning") == (before["status"], found["status"])
+    assert (True, True) == (rule_id in found["detail"], "revoked" in found["detail"])
+    assert f"postroom rule update {rule_id} --enabled" in found["fix"]
+    assert "ok" == _checks(postroom)["rules"]["status"]
+
+
+def _checks(postroom):
+    found = postroom("doctor", "-o", "json").json["checks"]
+    return {check["check"]: check for check in found}

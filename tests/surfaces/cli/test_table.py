@@ -13,10 +13,10 @@ import click
 import pytest
 
 from postroom import operations
-from postroom.operations.operation import Operation
-from postroom.operations.request import argument_names
-from postroom.surfaces.cli.binding import operation_of
+from postroom.calls.operation import Operation
+from postroom.calls.request import argument_names
 from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound
+from postroom.surfaces.cli.options import operation_of
 from postroom.surfaces.cli.program import program
 
 DOCS = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()

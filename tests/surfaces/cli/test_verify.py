@@ -10,7 +10,10 @@ import apsw
 import psycopg
 import pytest
 
+from postroom.model.account import Identity
+from postroom.model.audit import AuditRecord
 from postroom.store.postgres import engine
+from postroom.surfaces.cli.session import Session
 from tests.mails import mail
 from tests.servers import s3
 from tests.servers.ports import free_port
@@ -96,8 +99,8 @@ def test_a_row_that_does_not_say_what_its_mail_says_is_found(postroom, data, rec
     found, quick = postroom("verify"), postroom("verify", "--quick")
 
     assert 1 == found.code
-    assert "is not what its bytes say" in found.out
-    assert "is not what its bytes say" not in quick.out
+    assert "differs from its bytes" in found.out
+    assert "differs from its bytes" not in quick.out
 
 
 def test_a_sweep_removes_what_nothing_uses_if_it_is_old(postroom, data, receive):
@@ -175,22 +178,122 @@ def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch
 
     result = postroom("doctor", "-o", "json")
 
-    names = "python sqlite tools settings memory folder space port database blobs keys outbox clock"
+    names = (
+        "python sqlite tools settings memory logins folder space port database blobs "
+        "keys addresses rules outbox clock"
+    )
     assert dict.fromkeys(names.split(), ("ok", "")) == checks(result)
     assert 0 == result.code
+
+
+def test_the_doctor_names_rules_that_run_on_nothing(postroom, data, inbox, monkeypatch):
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    text = "name: Lost\nwhen: [{subject: {contains: x}}]\nthen: [flag]\n"
+    for _ in range(2):
+        rule = postroom("rule", "create", text, "--no-dry-run", "-o", "json").json
+    run_sql(data, f"UPDATE rules SET inboxes = '[]' WHERE id = '{rule['id']}'")
+
+    result = postroom("doctor", "-o", "json")
+
+    [found] = [check for check in result.json["checks"] if check["check"] == "rules"]
+    assert "warning" == found["status"]
+    assert f"for no inbox, so they run on nothing: {rule['id']} (Lost);" in found["detail"]
+    assert "`postroom rule delete ID`" in found["fix"]
+
+
+def test_the_doctor_names_idle_rules_rules_without_rights_and_what_was_dropped(
+    postroom, data, inbox, monkeypatch
+):
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    text = "name: Lost\nwhen: [{subject: {contains: x}}]\nthen: [flag]\n"
+    idle, revoked, unknown = (
+        postroom("rule", "create", text, "--no-dry-run", "-o", "json").json["id"] for _ in range(3)
+    )
+    run_sql(
+        data, "INSERT INTO upgrade_losses (kind, subject, lost) VALUES ('rule_job', 'rul_x', 3)"
+    )
+    before = _rules_check(postroom)
+    run_sql(data, f"UPDATE rules SET inboxes = '[]' WHERE id = '{idle}'")
+    run_sql(data, f"UPDATE rules SET authority = 'key_gone' WHERE id = '{revoked}'")
+    run_sql(data, f"UPDATE rules SET authority = NULL WHERE id = '{unknown}'")
+
+    found = _rules_check(postroom)
+
+    assert ("ok", "warning") == (before["status"], found["status"])
+    for check in (before, found):
+        assert "3 forwards or replies of rul_x" in check["detail"]
+    assert f"run on nothing: {idle} (Lost);" in found["detail"]
+    assert f"{revoked} (Lost): the key of the rule was revoked" in found["detail"]
+    assert f"{unknown} (Lost): its key is not recorded" in found["detail"]
+    assert "`postroom rule delete ID`" in found["fix"]
+    assert f"`postroom rule update {revoked} --enabled`" in found["fix"]
+
+
+def _rules_check(postroom):
+    checks = postroom("doctor", "-o", "json").json["checks"]
+    return next(check for check in checks if check["check"] == "rules")
 
 
 def test_the_doctor_says_why_mail_waits(postroom, inbox, monkeypatch):
     port = free_port()
     monkeypatch.setenv("POSTROOM_RELAY_URL", f"smtp://127.0.0.1:{port}")
-    letter = ("--to", "bo@elsewhere.example", "--subject", "Hello", "--body-text", "Hello Bo")
-    assert 0 == postroom("send", "--wait-s", "2", *letter).code
+    outgoing_mail = (
+        "--to",
+        "bo@elsewhere.example",
+        "--subject",
+        "Hello",
+        "--body-text",
+        "Hello Bo",
+    )
+    assert 0 == postroom("send", "--wait-s", "2", *outgoing_mail).code
 
     result = postroom("doctor", "-o", "json")
 
     waiting = next(check for check in result.json["checks"] if check["check"] == "outbox")
     assert "warning" == waiting["status"]
-    assert "1 mail waits: " in waiting["detail"]
+    assert "1 mail is waiting: " in waiting["detail"]
+
+
+def questionable(postroom) -> dict[str, str]:
+    result = postroom("doctor", "-o", "json")
+    assert 0 == result.code
+    return next(check for check in result.json["checks"] if check["check"] == "addresses")
+
+
+def test_the_doctor_names_addresses_of_others_and_how_to_take_them_away(
+    postroom, inbox, data, monkeypatch
+):
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    for name in ("support", "eve"):
+        postroom("inbox", "create", "--username", name)
+    eves = postroom("inbox", "list", "-o", "json").json["results"][-1]["id"]
+    before = questionable(postroom)
+    for email in ("bo+x", "postmaster"):
+        made_before_the_upgrade(data, eves, f"{email}@postroom.localhost")
+
+    found = questionable(postroom)
+    for row in postroom("identity", "list", eves, "-o", "json").json["results"][1:]:
+        assert 0 == postroom("identity", "delete", row["id"]).code
+
+    assert ("ok", True) == (before["status"], "support@postroom.localhost" in before["detail"])
+    assert "warning" == found["status"]
+    assert "bo+x@postroom.localhost" in found["detail"]
+    assert "created by key_1) is a plus-address of another inbox's bo@" in found["detail"]
+    assert "postmaster@postroom.localhost" in found["detail"]
+    assert "support@" not in found["detail"]
+    assert "postroom identity delete" in found["fix"]
+    assert before == questionable(postroom)
+
+
+def made_before_the_upgrade(data: Path, inbox_id: str, email: str) -> None:
+    """An alias as a limited key could make it once."""
+
+    async def make(app):
+        identity = Identity(app.services.new_id("idn"), email, "", "", inbox_id, None, False)
+        store = app.services.store.by(AuditRecord("key_1", "create_alias", app.services.clock()))
+        await store.add_identity(identity)
+
+    Session(data=str(data)).run(make)
 
 
 def test_the_doctor_makes_no_folder(postroom, data, monkeypatch):
@@ -199,7 +302,7 @@ def test_the_doctor_makes_no_folder(postroom, data, monkeypatch):
     result = postroom("doctor")
 
     assert 0 == result.code
-    assert "the first command makes it" in result.out
+    assert "the first command creates it" in result.out
     assert not data.exists()
 
 
@@ -269,7 +372,7 @@ def test_the_doctor_tells_a_database_that_is_only_newer(postroom, data, monkeypa
 
     (found,) = [check for check in result.json["checks"] if check["check"] == "database"]
     assert "schema 1000" in found["detail"]
-    assert found["fix"].startswith("install the Postroom that made it, or a newer one")
+    assert found["fix"].startswith("install the version that created it, or a newer one")
 
 
 def test_the_doctor_tells_a_bucket_that_is_not_there_in_a_line(postroom, data, monkeypatch):
@@ -283,7 +386,7 @@ def test_the_doctor_tells_a_bucket_that_is_not_there_in_a_line(postroom, data, m
 
     (found,) = [check for check in result.json["checks"] if check["check"] == "blobs"]
     assert (1, "problem") == (result.code, found["status"])
-    assert "there is no such bucket" in found["detail"]
+    assert "the bucket does not exist" in found["detail"]
     assert "\n" not in found["detail"]
     assert "s3://nobody-made-this/x" in found["fix"]
 

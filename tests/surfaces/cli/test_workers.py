@@ -94,7 +94,7 @@ def test_a_crew_whose_demo_cannot_be_kept_says_so_and_ends(data: Path) -> None:
     )
 
     assert 7 == done.returncode
-    assert "error: the object store does not answer" in done.stderr
+    assert "error: the object store does not respond" in done.stderr
     assert "" == done.stdout
 
 
@@ -199,7 +199,7 @@ def working(env: dict[str, str], *options: str) -> Iterator[subprocess.Popen[str
     patience = threading.Timer(PATIENCE_S, worker.kill)
     patience.start()
     try:
-        assert "at work" in worker.stdout.readline()
+        assert "runs background jobs" in worker.stdout.readline()
         yield worker
     finally:
         patience.cancel()
@@ -271,7 +271,7 @@ def test_who_is_told_to_stop_does_not_wait_for_a_database_that_hangs(
         )
         try:
             assert process.stdout.readline()
-            wait_until(lambda: is_attended(server, given["POSTROOM_DATABASE_URL"]))
+            wait_until(lambda: is_alive(server, given["POSTROOM_DATABASE_URL"]))
             with frozen(server):
                 process.terminate()
                 assert 0 == process.wait(PATIENCE_S)
@@ -281,7 +281,7 @@ def test_who_is_told_to_stop_does_not_wait_for_a_database_that_hangs(
             process.stdout.close()
 
 
-def is_attended(server: postgres.Postgres, url: str) -> bool:
+def is_alive(server: postgres.Postgres, url: str) -> bool:
     with psycopg.connect(url, autocommit=True) as admin:
         return admin.execute("SELECT 1 FROM leases").fetchone() is not None
 

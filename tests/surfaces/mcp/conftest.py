@@ -13,9 +13,9 @@ import pytest
 from mcp import Client
 
 from postroom.app import App
+from postroom.calls.context import RequestContext
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER, Caller
-from postroom.operations.context import Context
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.mails import new_inbox
@@ -63,5 +63,5 @@ async def agent(app: App) -> AsyncIterator[Agent]:
 
 
 @pytest.fixture
-async def inbox(ctx: Context) -> Inbox:
+async def inbox(ctx: RequestContext) -> Inbox:
     return await new_inbox(ctx)

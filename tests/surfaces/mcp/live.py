@@ -10,7 +10,7 @@ from typing import Any
 from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.surfaces.mcp.calling import call_tool
+from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.toolsets import choose_tools
 
 TOOLS = {tool.name: tool for tool in choose_tools(["imap"])}

@@ -8,14 +8,15 @@ from base64 import b64encode
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import operation
 from postroom.model.inbox import Inbox
-from postroom.model.key import Caller, Scope
+from postroom.model.key import Scope
 from postroom.model.page import Page
-from postroom.operations.context import Context
 from postroom.operations.inboxes import ListInboxes, list_inboxes
-from postroom.operations.operation import operation
-from postroom.surfaces.mcp.calling import call_tool
+from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.tool import Tool
+from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.mcp.conftest import acting
 
@@ -209,7 +210,10 @@ async def test_an_unknown_tool_is_a_fault_of_the_protocol(agent):
 
 
 async def test_a_key_without_the_scope_is_told_which_it_needs(app, ctx, inbox):
-    async with acting(app, Caller("key_1", frozenset({Scope.READ}))) as reader:
+    async with acting(
+        app,
+        a_caller("key_1", frozenset({Scope.READ})),
+    ) as reader:
         error = await reader.fail("create_inbox")
 
     assert ("PERMISSION_DENIED", "forbidden") == (error["code"], error["details"]["kind"])
@@ -220,14 +224,14 @@ async def test_too_many_calls_are_told_when_to_come_back(app, inbox):
     for _ in range(app.rates.burst):
         app.rates.take("key_1")
 
-    async with acting(app, Caller("key_1")) as hasty:
+    async with acting(app, a_caller("key_1")) as hasty:
         error = await hasty.fail("list_inboxes")
 
     assert ("RATE_LIMIT_EXCEEDED", 1) == (error["code"], error["retry_after"])
 
 
 @operation(Scope.READ)
-async def stumble(ctx: Context, request: ListInboxes) -> Page[Inbox]:
+async def stumble(ctx: RequestContext, request: ListInboxes) -> Page[Inbox]:
     raise ZeroDivisionError("a secret of the house")
 
 

@@ -53,17 +53,22 @@ async def test_a_send_that_is_taken_back(
     agent, app, ctx, inbox, monkeypatch, step, phase, has_happened
 ):
     other = await new_inbox(ctx, "cy")
-    letter = {"inbox_id": inbox.id, "recipient": other.address, "subject": "Hi", "body": "Once."}
-    gate = Gate(getattr(app.house.store, step), phase)
-    monkeypatch.setattr(app.house.store, step, gate)
+    outgoing_mail = {
+        "inbox_id": inbox.id,
+        "recipient": other.address,
+        "subject": "Hi",
+        "body": "Once.",
+    }
+    gate = Gate(getattr(app.services.store, step), phase)
+    monkeypatch.setattr(app.services.store, step, gate)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(agent.client.call_tool, "send_email", letter)
+        tasks.start_soon(agent.client.call_tool, "send_email", outgoing_mail)
         await gate.is_reached.wait()
         tasks.cancel_scope.cancel()
 
     assert await delivered(agent, other) in has_happened
-    sent = await agent.call("send_email", **letter)
+    sent = await agent.call("send_email", **outgoing_mail)
     assert "delivered" == sent["status"]
     assert 1 == await delivered(agent, other)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.surfaces.mcp.fitting import MOST_CHARS, as_text, fit
+from postroom.surfaces.mcp.result_size import MAX_CHARS, as_text, fit
 
 GO_ON = "ask for less"
 
@@ -128,5 +128,5 @@ rows = st.fixed_dictionaries({"id": st.just("msg_1"), "subject": words, "labels"
 def test_everything_fits(results, text, labels):
     short = fit({"results": results, "text": text, "labels": labels}, GO_ON)
 
-    assert len(as_text(short)) <= MOST_CHARS
+    assert len(as_text(short)) <= MAX_CHARS
     assert all("msg_1" == row["id"] for row in short["results"])

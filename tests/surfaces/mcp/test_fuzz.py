@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from postroom.surfaces.mcp.frames import Unreadable, read_frame
+from postroom.surfaces.mcp.stdio import Unreadable, read_frame
 from tests.surfaces.mcp.wire import started
 
 FRAMES = 3_000

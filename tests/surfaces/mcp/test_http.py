@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from postroom.model.key import ALL_SCOPES
 from postroom.operations.keys import CreateKey, DeleteKey, create_key, delete_key
 from postroom.surfaces.mcp.server import http_app
-from postroom.surfaces.rest.server import Door, build
+from postroom.surfaces.rest.server import AccessControl, build
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.mcp.test_fuzz import NASTY, is_answer, mutants
 from tests.surfaces.mcp.test_waiting import until_waiting
@@ -34,7 +34,7 @@ META = "io.modelcontextprotocol/"
 @asynccontextmanager
 async def serving(app) -> AsyncIterator[str]:
     """The whole server on a port of its own."""
-    endpoint = http_app(app, Door.of(app, no_auth=False))
+    endpoint = http_app(app, AccessControl.of(app, no_auth=False))
     asgi = build(app, mounts={"/mcp": endpoint}, lifespans=[endpoint.lifespan])
     config = uvicorn.Config(asgi, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
@@ -292,7 +292,7 @@ async def test_a_body_over_the_limit_is_refused(http, app):
 @pytest.mark.parametrize("revision", [REVISIONS[0], NEWEST])
 async def test_arguments_of_many_megabytes_are_taken(http, ctx, revision):
     inbox = await new_inbox(ctx)
-    letter = {
+    outgoing_mail = {
         "inbox_id": inbox.id,
         "recipient": "x@example.com",
         "subject": "Large",
@@ -301,7 +301,7 @@ async def test_arguments_of_many_megabytes_are_taken(http, ctx, revision):
     }
 
     response = await ask(
-        http, "tools/call", revision, name="send_email_with_attachments", arguments=letter
+        http, "tools/call", revision, name="send_email_with_attachments", arguments=outgoing_mail
     )
 
     assert "captured" == response.json()["result"]["structuredContent"]["status"]
@@ -317,4 +317,4 @@ async def test_a_wait_ends_when_its_client_leaves(http, app, ctx, revision):
     asking.cancel()
     await until_waiting(app, 0)
 
-    assert not app.house.watch._subscriptions
+    assert not app.services.watch._subscriptions

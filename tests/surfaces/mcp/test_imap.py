@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from postroom.model.key import OWNER
-from postroom.surfaces.mcp.calling import call_tool
-from tests.servers.imap_script import Mail, Told, mails, scripted
+from postroom.surfaces.mcp.call_tool import call_tool
+from tests.servers.imap_script import Mail, WatchedEvent, mails, scripted
 from tests.surfaces.mcp.live import TOOLS, account_at, answer, house_with
 
 ID = "imap:default:INBOX:7:2"
@@ -94,7 +94,7 @@ async def test_flags_that_no_server_takes_are_left_behind_in_a_copy(tmp_path):
 
 
 async def test_a_copy_goes_without_keywords_where_they_are_refused(tmp_path):
-    def append(told: Told) -> bytes | None:
+    def append(told: WatchedEvent) -> bytes | None:
         return b"{tag} NO keywords are not allowed\r\n" if b"$Todo" in told.rest else None
 
     tagged = boxes()

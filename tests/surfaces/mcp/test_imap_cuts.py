@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from postroom.app import App
-from postroom.providers.imap.provider import ImapAccounts
+from postroom.providers.imap.live import ImapAccounts
 from tests.servers.imap_script import ScriptedImap, mails, scripted
 from tests.servers.proxy import Proxy, proxied
 from tests.surfaces.mcp.live import TOOLS, account_at, answer, house_with
@@ -35,7 +35,7 @@ FOR_GOOD = 1_000_000
 
 
 @dataclass(frozen=True)
-class Line:
+class RequestQueue:
     """A house, a server, and what is between them."""
 
     app: App
@@ -64,7 +64,7 @@ class Line:
     async def leave(self) -> None:
         """End what is open, and wait until the house has noticed."""
         self.proxy.cut_all()
-        live = self.app.house.imap
+        live = self.app.services.imap
         assert isinstance(live, ImapAccounts)
         clients = [client for pool in live._pools.values() for client, _ in pool._idle]
         while not all(client.connection.is_closed for client in clients):  # noqa: ASYNC110
@@ -72,14 +72,14 @@ class Line:
 
 
 @asynccontextmanager
-async def line(tmp_path: Path) -> AsyncIterator[Line]:
+async def line(tmp_path: Path) -> AsyncIterator[RequestQueue]:
     boxes = {b"INBOX": mails(10), b"Archive": {}}
     async with (
         scripted(mailboxes=boxes) as server,
         proxied(server.port) as proxy,
         house_with(tmp_path, account_at(proxy.port)) as app,
     ):
-        yield Line(app, server, proxy)
+        yield RequestQueue(app, server, proxy)
 
 
 def places(size: int) -> range:

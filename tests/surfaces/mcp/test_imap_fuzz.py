@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from postroom.model.key import OWNER
-from postroom.surfaces.mcp.calling import call_tool
+from postroom.surfaces.mcp.call_tool import call_tool
 from tests.servers.imap_script import mails, scripted
 from tests.surfaces.mcp.live import TOOLS, account_at, house_with
 

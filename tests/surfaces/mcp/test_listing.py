@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from postroom.calls.request import argument_names
 from postroom.errors import InvalidInput
-from postroom.operations import organising
-from postroom.operations.request import argument_names
+from postroom.operations import message_changes
 from postroom.surfaces.mcp import toolsets
-from postroom.surfaces.mcp.listing import describe
-from postroom.surfaces.mcp.tool import Tool
-from postroom.surfaces.mcp.toolsets import ON_DEMAND, TOOLSETS, choose_tools
+from postroom.surfaces.mcp.listing import FILE, choose, read_listing
+from postroom.surfaces.mcp.tool import Tool, describe
+from postroom.surfaces.mcp.toolsets import ON_DEMAND, TOOLSETS, choose_tools, listing
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tools" / "tools.json"
 KB = 1024
@@ -88,6 +88,22 @@ def test_the_tools_are_those_that_were_reviewed(pytestconfig):
         GOLDEN.write_text(written, "utf-8")
 
     assert GOLDEN.read_text("utf-8") == written
+
+
+def test_the_shipped_list_is_the_one_that_the_tools_make(pytestconfig):
+    """`postroom mcp` answers tools/list from this file, before it loads the operations."""
+    if pytestconfig.getoption("--update-golden"):
+        FILE.write_text(listing(), "utf-8")
+
+    assert FILE.read_text("utf-8") == listing()
+
+
+def test_the_shipped_list_is_chosen_from_like_the_tools():
+    shipped = choose(read_listing(), read_only=True, without={"memory_search"})
+
+    assert [tool.entry for tool in shipped] == describe(
+        choose_tools(read_only=True, without={"memory_search"})
+    )
 
 
 def test_the_toolsets_hold_the_tools_of_their_contracts():
@@ -207,7 +223,7 @@ def test_a_cursor_is_told_of_where_one_is_taken(tool):
 
 
 def test_what_destroys_says_so():
-    tool = Tool(name="delete_message", title="Delete", operation=organising.delete_message)
+    tool = Tool(name="delete_message", title="Delete", operation=message_changes.delete_message)
 
     assert tool.annotations["destructiveHint"]
 
@@ -237,7 +253,7 @@ def test_an_unknown_toolset_is_refused_with_a_suggestion():
 
 
 def test_two_tools_of_one_name_stop_the_start(monkeypatch):
-    impostor = Tool(name="get_message", title="Another", operation=organising.list_labels)
+    impostor = Tool(name="get_message", title="Another", operation=message_changes.list_labels)
     monkeypatch.setitem(toolsets.TOOLSETS, "mail", (impostor,))
 
     with pytest.raises(RuntimeError, match="two different tools are named get_message"):
@@ -279,7 +295,7 @@ def test_a_row_may_rename_hide_and_pin_arguments():
     tool = Tool(
         name="archive",
         title="Archive",
-        operation=organising.move_message,
+        operation=message_changes.move_message,
         rename={"id": "message_id"},
         pin={"destination": "Archive"},
     )

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.model.key import OWNER, Caller
+from postroom.model.key import OWNER
+from tests.callers import a_caller
 from tests.mails import deliver, mail
 from tests.surfaces.mcp.conftest import acting
 
 
-@pytest.mark.parametrize("caller", [OWNER, Caller("key_1")], ids=["owners", "agents"])
+@pytest.mark.parametrize(
+    "caller",
+    [OWNER, a_caller("key_1")],
+    ids=["owners", "agents"],
+)
 async def test_no_tool_takes_a_word_of_trust(app, ctx, inbox, caller):
     added = await deliver(ctx, inbox, mail())
     async with acting(app, caller) as agent:

@@ -7,15 +7,15 @@ import json
 import httpx2
 import pytest
 
+from postroom.admission.spool import MEMORY_BYTES
 from postroom.errors import StorageFull
-from postroom.operations.keeping import KEPT_BYTES
-from postroom.surfaces.mcp.refusing import Ends, refusal
+from postroom.surfaces.mcp.call_tool import Ends, refusal
 from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.mails import new_inbox
 from tests.surfaces.mcp.test_http import JSON, NEWEST, REVISIONS, connected, headers, serving
 
 TOOLS = {tool.name: tool for tool in choose_tools(useful=["imap"])}
-LONG = "x" * 4 * KEPT_BYTES
+LONG = "x" * 4 * MEMORY_BYTES
 
 
 @pytest.fixture
@@ -43,11 +43,16 @@ async def post(url, key):
 @pytest.mark.parametrize("revision", [REVISIONS[0], NEWEST])
 async def test_the_official_client_hears_it_from_the_tool(app, ctx, url, key, tmp_path, revision):
     inbox = await new_inbox(ctx)
-    letter = {"inbox_id": inbox.id, "recipient": "x@example.com", "subject": "Hi", "body": LONG}
+    outgoing_mail = {
+        "inbox_id": inbox.id,
+        "recipient": "x@example.com",
+        "subject": "Hi",
+        "body": LONG,
+    }
     async with connected(url, key, revision) as client:
-        full = await client.call_tool("send_email", letter)
+        full = await client.call_tool("send_email", outgoing_mail)
         app.arrivals.folder = tmp_path
-        again = await client.call_tool("send_email", letter)
+        again = await client.call_tool("send_email", outgoing_mail)
 
     error = full.structured_content["error"]
     assert full.is_error

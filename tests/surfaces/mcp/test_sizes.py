@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from postroom.calls.operation import call
 from postroom.model.event import FIRST
 from postroom.operations.memories import memory_add
-from postroom.operations.operation import call
-from postroom.surfaces.mcp.fitting import as_text
+from postroom.surfaces.mcp.result_size import as_text
 from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.mails import deliver, mail, new_inbox
 
-MOST, MOST_BY_DEFAULT = 100_000, 40_000
+MOST, MAX_BY_DEFAULT = 100_000, 40_000
 NASTY = '\x01"\\\u2028'
 
 
@@ -183,7 +183,7 @@ async def test_ordinary_mail_fits_in_much_less(agent, ctx, inbox):
 
     sizes = {name: len(as_text(await agent.call(name, **given))) for name, given in calls}
 
-    assert {} == {name: size for name, size in sizes.items() if size > MOST_BY_DEFAULT}
+    assert {} == {name: size for name, size in sizes.items() if size > MAX_BY_DEFAULT}
 
 
 def ordinary(number: int) -> bytes:

@@ -215,3 +215,20 @@ def test_a_line_that_is_too_long_is_refused_and_costs_no_memory(tmp_path):
 def peak_mb(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+@pytest.mark.parametrize("levels", [65, 199, 250, 900, 100_000])
+def test_a_call_that_is_nested_too_deeply_is_refused_by_its_id(tmp_path, levels):
+    deep = b"[" * levels + b"]" * levels
+    with started(tmp_path) as wire:
+        wire.hello()
+        params = b'"params":{"name":"create_inbox","arguments":{"username":%s}}' % deep
+        wire.write(b'{"jsonrpc":"2.0","id":"deep","method":"tools/call",%s}' % params)
+        answer = wire.read()
+        still_there = wire.ask("ping")
+        wire.close()
+
+        assert ("deep", -32600) == (answer["id"], answer["error"]["code"])
+        assert "64 levels" in answer["error"]["message"]
+        assert {} == still_there["result"]
+        assert b"" == wire.process.stderr.read()

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from postroom.model.key import ALL_SCOPES, Caller
+from postroom.model.view import EVERYTHING, only
 from postroom.surfaces.mcp.toolsets import choose_tools
+from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.mcp.conftest import acting
 
@@ -53,7 +54,7 @@ async def theirs(ctx):
     """Somebody else's inbox, with one of everything."""
     inbox = await new_inbox(ctx, "theirs")
     added = await deliver(ctx, inbox, mail("Their secret", attachments=[FILE]))
-    message = await ctx.store.message(added.message_id, None)
+    message = await ctx.store.message(added.message_id, EVERYTHING)
     return {
         "inbox_id": inbox.id,
         "message_id": added.message_id,
@@ -67,13 +68,16 @@ async def theirs(ctx):
 @pytest.fixture
 async def stranger(app, inbox):
     """An agent whose key has every scope, for one inbox of its own."""
-    async with acting(app, Caller("key_1", ALL_SCOPES, frozenset({inbox.id}))) as agent:
+    async with acting(
+        app,
+        a_caller("key_1", inboxes=only(inbox.id)),
+    ) as agent:
         yield agent
 
 
 @pytest.mark.parametrize(("name", "argument"), tries())
 async def test_another_tenant_s_id_is_an_unknown_id(name, argument, theirs, stranger, inbox, ctx):
-    before = await ctx.store.message(theirs["message_id"], None)
+    before = await ctx.store.message(theirs["message_id"], EVERYTHING)
     needed = _needed(name, argument, inbox.id)
 
     seen = await stranger.try_call(name, {**needed, argument: theirs[argument]})
@@ -81,7 +85,7 @@ async def test_another_tenant_s_id_is_an_unknown_id(name, argument, theirs, stra
 
     assert _without_ids(seen, theirs) == _without_ids(unknown, UNKNOWN)
     assert "secret" not in str(seen)
-    assert before == await ctx.store.message(theirs["message_id"], None)
+    assert before == await ctx.store.message(theirs["message_id"], EVERYTHING)
 
 
 async def test_what_is_not_asked_for_by_id_is_not_seen_either(theirs, stranger):

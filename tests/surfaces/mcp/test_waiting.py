@@ -6,7 +6,7 @@ import asyncio
 
 import anyio
 
-from postroom.operations import waiting
+from postroom.operations import message_wait
 from tests.mails import deliver, mail
 
 PATIENCE_S = 30
@@ -14,7 +14,7 @@ PATIENCE_S = 30
 
 async def until_waiting(app, count=1):
     async with asyncio.timeout(PATIENCE_S):
-        while len(app.house.watch._subscriptions) != count:  # noqa: ASYNC110
+        while len(app.services.watch._subscriptions) != count:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -32,7 +32,7 @@ async def test_the_code_in_a_mail_ends_the_wait(agent, app, ctx, inbox):
 
 
 async def test_whoever_waits_hears_that_we_are_still_there(agent, app, ctx, inbox, monkeypatch):
-    monkeypatch.setattr(waiting, "REPORT_EVERY_S", 0.01)
+    monkeypatch.setattr(message_wait, "REPORT_EVERY_S", 0.01)
     told = anyio.Event()
     heard = []
 
@@ -62,7 +62,7 @@ async def test_a_wait_that_is_taken_back_leaves_nobody_waiting(agent, app, inbox
 
     await until_waiting(app, 0)
 
-    assert not app.house.watch._subscriptions
+    assert not app.services.watch._subscriptions
 
 
 async def test_a_wait_in_vain_is_a_good_answer_that_says_where_to_go_on(agent, ctx, inbox):

@@ -14,8 +14,8 @@ import httpx2
 import pytest
 
 from postroom.app import App
+from postroom.calls.context import RequestContext
 from postroom.model.inbox import Inbox
-from postroom.operations.context import Context
 from postroom.surfaces.rest.server import build, serve
 from tests.mails import deliver, mail, new_inbox
 
@@ -81,12 +81,12 @@ async def rest(app: App, key: str) -> AsyncIterator[Rest]:
 
 
 @pytest.fixture
-async def inbox(ctx: Context) -> Inbox:
+async def inbox(ctx: RequestContext) -> Inbox:
     return await new_inbox(ctx)
 
 
 @pytest.fixture
-async def message_id(ctx: Context, inbox: Inbox) -> str:
+async def message_id(ctx: RequestContext, inbox: Inbox) -> str:
     """A message with one attachment."""
     raw = mail("Hello", attachments=[("invoice.pdf", "application/pdf", b"%PDF-1.4 ...")])
     return (await deliver(ctx, inbox, raw)).message_id

@@ -152,13 +152,13 @@ async def test_numbers_and_booleans_in_a_body_may_be_written_as_text(rest, messa
 
 
 async def test_the_idempotency_key_is_a_header(rest, inbox):
-    letter = {"to": ["ana@example.com"], "subject": "Hi", "body_text": "Hello"}
+    outgoing_mail = {"to": ["ana@example.com"], "subject": "Hi", "body_text": "Hello"}
     once = {"Idempotency-Key": "order-1"}
 
-    first = await rest.ask("POST", "/v1/messages", json=letter, headers=once)
-    again = await rest.ask("POST", "/v1/messages", json=letter, headers=once)
+    first = await rest.ask("POST", "/v1/messages", json=outgoing_mail, headers=once)
+    again = await rest.ask("POST", "/v1/messages", json=outgoing_mail, headers=once)
     other = await rest.problem(
-        "POST", "/v1/messages", json={**letter, "subject": "Ho"}, headers=once
+        "POST", "/v1/messages", json={**outgoing_mail, "subject": "Ho"}, headers=once
     )
 
     assert first["message_id"] == again["message_id"]
@@ -166,8 +166,8 @@ async def test_the_idempotency_key_is_a_header(rest, inbox):
 
 
 async def test_the_idempotency_key_may_be_an_argument_too_but_not_another_one(rest, inbox):
-    letter = {"to": ["ana@example.com"], "subject": "Hi", "body_text": "Hello"}
-    given = {**letter, "idempotency_key": "order-1"}
+    outgoing_mail = {"to": ["ana@example.com"], "subject": "Hi", "body_text": "Hello"}
+    given = {**outgoing_mail, "idempotency_key": "order-1"}
 
     same = await rest.send(
         "POST", "/v1/messages", json=given, headers={"Idempotency-Key": "order-1"}

@@ -9,19 +9,19 @@ from dataclasses import replace
 import httpx2
 import pytest
 
+from postroom.admission.rate_limits import MAX_AT_ONCE
 from postroom.app import open_app
 from postroom.config import read_settings
-from postroom.operations.room import MOST_AT_ONCE
 from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest import surface
-from postroom.surfaces.rest.server import Door, build
+from postroom.surfaces.rest.server import AccessControl, build
 from tests.surfaces.rest.conftest import visiting
 
-STALLED = MOST_AT_ONCE + 2
+STALLED = MAX_AT_ONCE + 2
 
 
 @pytest.fixture
-async def house(tmp_path):
+async def services(tmp_path):
     """A Postroom that two providers may post to."""
     values = {
         "DATA_DIR": str(tmp_path / "data"),
@@ -62,11 +62,11 @@ async def stalled(port, path, key=None, count=STALLED):
         ("/mcp", True),
     ],
 )
-async def test_bodies_that_do_not_come_shut_nobody_out(house, serving, path, has_key):
-    owner = await house.owner_key() or ""
-    endpoint = http_app(house, Door.of(house, no_auth=False))
-    asgi = build(house, mounts={"/mcp": endpoint}, lifespans=[endpoint.lifespan])
-    async with visiting(house, owner) as rest:
+async def test_bodies_that_do_not_come_shut_nobody_out(services, serving, path, has_key):
+    owner = await services.owner_key() or ""
+    endpoint = http_app(services, AccessControl.of(services, no_auth=False))
+    asgi = build(services, mounts={"/mcp": endpoint}, lifespans=[endpoint.lifespan])
+    async with visiting(services, owner) as rest:
         reader = await rest.post("/v1/keys", name="reader", scopes=["read"])
     async with (
         serving(asgi) as port,
@@ -88,16 +88,16 @@ async def _answer(client, url):
 
 
 async def test_a_body_that_does_not_come_is_given_up_and_the_connection_ends(
-    house, serving, monkeypatch
+    services, serving, monkeypatch
 ):
     def impatient(key_id):
         return replace(known(key_id), silence_s=0.01)
 
     known = surface.known
     monkeypatch.setattr(surface, "known", impatient)
-    key = await house.owner_key()
+    key = await services.owner_key()
     async with (
-        serving(build(house)) as port,
+        serving(build(services)) as port,
         stalled(port, "/v1/messages", key, count=1) as (reader,),
     ):
         answer = await asyncio.wait_for(reader.read(), 10)
@@ -116,7 +116,7 @@ async def test_a_body_that_does_not_come_is_given_up_and_the_connection_ends(
     ],
 )
 async def test_what_the_headers_give_away_is_refused_before_the_body_is_read(
-    house, provider, headers, status
+    services, provider, headers, status
 ):
     read = []
 
@@ -124,7 +124,7 @@ async def test_what_the_headers_give_away_is_refused_before_the_body_is_read(
         read.append(1)
         yield b"{}"
 
-    async with visiting(house, None) as rest:
+    async with visiting(services, None) as rest:
         problem = await rest.problem(
             "POST", f"/v1/inbound/{provider}", content=content(), headers=headers
         )

@@ -12,10 +12,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import httpx2
 import pytest
 
-from postroom.surfaces import crowd
+from postroom.surfaces import connections
 from postroom.surfaces.mcp.server import http_app
-from postroom.surfaces.rest import wire
-from postroom.surfaces.rest.server import Door, build
+from postroom.surfaces.rest import http_protocol
+from postroom.surfaces.rest.server import AccessControl, build
 from tests.mails import deliver, mail
 from tests.servers.ports import free_port
 from tests.servers.postroom import Running, command, environment
@@ -60,7 +60,7 @@ async def rest_of(reader):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(wire, "HEAD_S", 0.05)
+    monkeypatch.setattr(http_protocol, "HEAD_S", 0.05)
 
 
 async def test_who_says_nothing_is_not_waited_for(app, serving, impatient):
@@ -101,7 +101,7 @@ async def test_the_rest_of_a_refused_body_does_not_keep_a_connection(app, servin
 
 
 async def test_who_does_not_read_an_answer_is_not_waited_for(app, serving, monkeypatch):
-    monkeypatch.setattr(wire, "UNREAD_S", 0.05)
+    monkeypatch.setattr(http_protocol, "UNREAD_S", 0.05)
     async with serving(build(app)) as port, connected(port) as (reader, writer):
         reader._transport.pause_reading()
         with pytest.raises(ConnectionError):
@@ -116,7 +116,7 @@ async def _ask_without_end(writer):
 
 
 async def test_who_waits_for_news_or_mail_is_not_cut_off(app, serving, ctx, inbox, impatient, key):
-    endpoint = http_app(app, Door.of(app, no_auth=False))
+    endpoint = http_app(app, AccessControl.of(app, no_auth=False))
     asgi = build(app, mounts={"/mcp": endpoint}, lifespans=[endpoint.lifespan])
     login = f"Host: localhost\r\nAuthorization: Bearer {key}\r\n"
     stream = f"GET /v1/events/stream?inbox_id={inbox.id} HTTP/1.1\r\n{login}\r\n".encode()
@@ -148,7 +148,7 @@ async def _wait_over_mcp(port, key, inbox):
 async def test_when_all_places_are_taken_who_let_us_wait_longest_makes_way(
     app, serving, monkeypatch
 ):
-    monkeypatch.setattr(crowd, "MOST_HTTP", 3)
+    monkeypatch.setattr(connections, "MAX_HTTP", 3)
     async with (
         serving(build(app)) as port,
         connected(port, BEGUN) as (oldest, _),
@@ -169,7 +169,7 @@ async def test_when_all_places_are_taken_who_let_us_wait_longest_makes_way(
 
 
 async def test_who_is_being_answered_never_makes_way(app, serving, inbox, key, monkeypatch):
-    monkeypatch.setattr(crowd, "MOST_HTTP", 32)
+    monkeypatch.setattr(connections, "MAX_HTTP", 32)
     login = f"Host: localhost\r\nAuthorization: Bearer {key}\r\n"
     stream = f"GET /v1/events/stream?inbox_id={inbox.id} HTTP/1.1\r\n{login}\r\n".encode()
     ask = f"GET /v1/inboxes HTTP/1.1\r\n{login}\r\n".encode()
@@ -208,7 +208,7 @@ def small(tmp_path):
 
 
 async def test_a_thousand_who_say_nothing_shut_nobody_out(small):
-    crowd.allow_files()
+    connections.allow_files()
     port = int(small.extra["POSTROOM_PORT"])
     smtp = int(small.extra["POSTROOM_SMTP_LISTEN"].partition(":")[2])
     login = {"Authorization": f"Bearer {small.key}"}
@@ -230,12 +230,12 @@ async def test_a_thousand_who_say_nothing_shut_nobody_out(small):
 
 def _post(port, recipient):
     with smtplib.SMTP("127.0.0.1", port, timeout=PATIENCE_S) as session:
-        letter = mail("Hello").replace(b"\n", b"\r\n")
-        return session.sendmail("ann@example.com", [recipient], letter)
+        outgoing_mail = mail("Hello").replace(b"\n", b"\r\n")
+        return session.sendmail("ann@example.com", [recipient], outgoing_mail)
 
 
 async def test_a_thousand_connections_are_kept_and_answered(app, serving):
-    crowd.allow_files()
+    connections.allow_files()
     async with serving(build(app)) as port, AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(connected(port)) for _ in range(1_000)]
         for _ in range(2):
@@ -258,4 +258,7 @@ async def test_a_thousand_connections_are_kept_and_answered(app, serving):
 def test_a_quarter_of_the_files_is_left_for_what_we_do(monkeypatch, files, http, smtp):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
 
-    assert (http, smtp) == (crowd.http_connections(), crowd.smtp_connections())
+    assert (http, smtp) == (
+        connections.http_connections(),
+        connections.smtp_connections(),
+    )

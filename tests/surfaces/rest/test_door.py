@@ -9,6 +9,7 @@ import pytest
 
 from postroom.config import ConfigError
 from postroom.surfaces.rest.server import build
+from tests.mails import new_inbox
 from tests.surfaces.rest.conftest import BASE, visiting
 
 
@@ -138,6 +139,46 @@ async def test_pages_of_other_sites_are_refused(rest, origin, status, path):
 async def test_without_auth_this_machine_is_the_owner(app):
     async with visiting(app, None, asgi=build(app, no_auth=True)) as rest:
         assert 200 == (await rest.send("GET", "/v1/keys")).status_code
+
+
+@pytest.mark.parametrize("form", ["Authorization: Bearer {}", "X-API-Key: {}"])
+async def test_without_auth_a_key_that_is_brought_counts(app, ctx, rest, form):
+    own = await new_inbox(ctx, "own")
+    other = await new_inbox(ctx, "other")
+    made = await rest.post("/v1/keys", name="k", scopes=["read"], inboxes=[own.id])
+    name, value = form.format(made["key"]).split(": ")
+    async with visiting(app, None, asgi=build(app, no_auth=True), **{name: value}) as limited:
+        seen = await limited.get("/v1/inboxes")
+        told = [
+            (await limited.send(*asked)).status_code
+            for asked in (
+                ("GET", f"/v1/inboxes/{other.id}"),
+                ("POST", "/v1/inboxes"),
+                ("GET", "/v1/keys"),
+            )
+        ]
+
+    assert [own.id] == [inbox["id"] for inbox in seen["results"]]
+    assert [404, 403, 403] == told
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Bearer"},
+        {"Authorization": ""},
+        {"Authorization": "Basic b3duZXI6a2V5"},
+        {"Authorization": "wrong"},
+        {"X-API-Key": "wrong"},
+        {"X-API-Key": ""},
+    ],
+)
+async def test_without_auth_a_key_that_is_not_known_is_refused(app, headers):
+    async with visiting(app, None, asgi=build(app, no_auth=True), **headers) as rest:
+        response = await rest.send("POST", "/v1/inboxes", json={})
+
+    assert 401 == response.status_code
 
 
 async def test_without_auth_nobody_else_is_served(app):

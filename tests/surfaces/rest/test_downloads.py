@@ -10,7 +10,8 @@ import httpx2
 import pytest
 
 from postroom.blobs.objects import ObjectBlobs
-from postroom.surfaces.rest.answers import safe_media_type
+from postroom.model.view import EVERYTHING
+from postroom.surfaces.rest.responses import safe_media_type
 from tests.mails import deliver, mail, new_inbox
 from tests.servers import s3
 from tests.surfaces.rest.conftest import visiting
@@ -161,14 +162,14 @@ def test_only_a_type_is_told_as_the_type(stated, told):
 def bucket_app(app):
     """The same house with its mail in a bucket."""
     with s3.running() as bucket:
-        house = dataclasses.replace(app.house, blobs=ObjectBlobs(bucket))
-        yield dataclasses.replace(app, house=house)
+        services = dataclasses.replace(app.services, blobs=ObjectBlobs(bucket))
+        yield dataclasses.replace(app, services=services)
 
 
 async def test_a_link_gives_the_bytes_to_whoever_has_it(bucket_app, key):
-    inbox = await new_inbox(bucket_app.house)
+    inbox = await new_inbox(bucket_app.services)
     raw = mail(attachments=[("bill.pdf", "application/pdf", b"%PDF")])
-    added = await deliver(bucket_app.house, inbox, raw)
+    added = await deliver(bucket_app.services, inbox, raw)
     async with visiting(bucket_app, key) as rest, httpx2.AsyncClient(timeout=60) as anyone:
         message = await rest.get(f"/v1/messages/{added.message_id}")
         held = message["attachments"][0]
@@ -188,9 +189,9 @@ async def test_a_link_gives_the_bytes_to_whoever_has_it(bucket_app, key):
 
 
 async def test_a_link_to_what_is_missing_is_refused(bucket_app, key):
-    added = await deliver(bucket_app.house, await new_inbox(bucket_app.house), mail())
-    stored = await bucket_app.house.store.message(added.message_id, None)
-    await bucket_app.house.blobs.discard([stored.raw], none_of_them)
+    added = await deliver(bucket_app.services, await new_inbox(bucket_app.services), mail())
+    stored = await bucket_app.services.store.message(added.message_id, EVERYTHING)
+    await bucket_app.services.blobs.discard([stored.raw], none_of_them)
 
     async with visiting(bucket_app, key) as rest:
         problem = await rest.problem("GET", f"/v1/messages/{added.message_id}/link")

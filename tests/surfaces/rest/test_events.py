@@ -14,8 +14,9 @@ import httpx2
 import pytest
 
 from postroom.app import App
-from postroom.operations.operation import call
-from postroom.operations.organising import delete_message
+from postroom.calls.operation import call
+from postroom.model.view import EVERYTHING
+from postroom.operations.message_changes import delete_message
 from postroom.surfaces.rest.server import build, serve
 from tests.mails import deliver, mail, new_inbox
 
@@ -74,7 +75,7 @@ async def listening(
 async def left(app: App) -> None:
     """Wait until nobody listens any more."""
     async with asyncio.timeout(PATIENCE_S):
-        while app.house.watch._subscriptions:  # noqa: ASYNC110
+        while app.services.watch._subscriptions:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -90,7 +91,7 @@ async def test_an_event_is_told_as_it_happens(app, ctx, key, port, inbox):
         added = await deliver(ctx, inbox, mail("Now"))
         event = await stream.next()
 
-    listed = await ctx.store.event_number(event["id"])
+    listed = await ctx.store.event_number(event["id"], EVERYTHING)
     assert listed
     assert "message.received" == event["event"] == event["data"]["type"]
     assert (added.message_id, True) == (event["data"]["message_id"], event["data"]["untrusted"])
@@ -100,7 +101,7 @@ async def test_an_event_is_told_as_it_happens(app, ctx, key, port, inbox):
 async def arrived(app: App) -> None:
     """Wait until somebody listens."""
     async with asyncio.timeout(PATIENCE_S):
-        while not app.house.watch._subscriptions:  # noqa: ASYNC110
+        while not app.services.watch._subscriptions:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -187,7 +188,7 @@ async def test_a_wait_ends_with_its_key(app, rest, port, inbox):
 
 async def test_a_server_that_stops_ends_its_streams(app, key, inbox, caplog):
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    asgi, stopping = build(app), app.house.watch.close
+    asgi, stopping = build(app), app.services.watch.close
     serving = serve(asgi, "127.0.0.1", 0, ready=port.set_result, stopping=stopping)
     task = asyncio.create_task(serving)
     async with listening(await port, key) as stream:

@@ -12,8 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from postroom.errors import StorageFull
-from postroom.pipeline.counts import COUNTED
-from postroom.pipeline.tally import Tally
+from postroom.pipeline.counters import COUNTED, SharedCounters
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.pages import ASSETS
 from postroom.surfaces.rest.problems import KINDS
@@ -33,7 +32,7 @@ class Failing:
 
 
 def with_store(app, store):
-    return replace(app, house=replace(app.house, store=store))
+    return replace(app, services=replace(app.services, store=store))
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"])
@@ -61,7 +60,7 @@ async def test_a_full_disk_is_not_ready_even_if_the_database_has_room(app, key, 
 
     async with visiting(app, key) as rest:
         before = await rest.send("GET", "/readyz")
-    monkeypatch.setattr(app.house.blobs, "put", full)
+    monkeypatch.setattr(app.services.blobs, "put", full)
     async with visiting(app, key) as rest:
         problem = await rest.problem("GET", "/readyz")
         again = await rest.problem("GET", "/readyz")
@@ -79,7 +78,7 @@ async def test_to_be_ready_leaves_nothing_behind(app, key, tmp_path):
 
 
 async def test_metrics_count_what_happens_by_itself(app, key):
-    app.house.counts.add("smtp_accepted", 3)
+    app.services.counts.add("smtp_accepted", 3)
     async with visiting(app, key) as rest:
         text = (await rest.send("GET", "/metrics")).text
 
@@ -135,8 +134,8 @@ async def test_metrics_are_what_a_scraper_reads(rest):
 
 
 def test_there_is_room_to_count_twice_as_much_as_can_happen():
-    tally = Tally()
-    metrics = Metrics(tally)
+    counters = SharedCounters()
+    metrics = Metrics(counters)
     statuses = {200, 201, 204, 304, 499, *(kind.status for kind in KINDS.values())}
     wrong = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "OTHER")
     rows = {(row.method, row.path, status) for row in ROUTES for status in statuses}
@@ -145,7 +144,7 @@ def test_there_is_room_to_count_twice_as_much_as_can_happen():
         for twice in ("", "/"):
             metrics.record(method, path + twice, status, 0.1)
 
-    counted = [name for name in tally.totals() if name[0] == "requests"]
+    counted = [name for name in counters.totals() if name[0] == "requests"]
     assert 2 * len(rows) == len(counted)
 
 

@@ -8,13 +8,13 @@ import logging
 import pytest
 
 from postroom import errors
+from postroom.calls.operation import Operation
 from postroom.operations import inboxes
-from postroom.operations.operation import Operation
-from postroom.pipeline.tally import Tally
-from postroom.surfaces.rest.door import Door
+from postroom.pipeline.counters import SharedCounters
+from postroom.surfaces.rest.access import AccessControl
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.problems import KINDS
-from postroom.surfaces.rest.route import Route
+from postroom.surfaces.rest.routing import Route
 from postroom.surfaces.rest.surface import Surface
 from tests.surfaces.rest.conftest import visiting
 
@@ -22,6 +22,7 @@ STATUSES = {
     errors.MailError: 500,
     errors.Unstorable: 500,
     errors.TooNew: 500,
+    errors.TooOld: 500,
     errors.InvalidInput: 422,
     errors.Malformed: 400,
     errors.Unauthenticated: 401,
@@ -54,7 +55,9 @@ def failing(app, error):
         raise error
 
     route = Route("GET", "/v1/fails", Operation(run, inboxes.list_inboxes.scope))
-    return Surface(app, Door.of(app, no_auth=False), [route], {}, {}, Metrics(Tally()))
+    return Surface(
+        app, AccessControl.of(app, no_auth=False), [route], {}, {}, Metrics(SharedCounters())
+    )
 
 
 def test_every_kind_of_error_has_a_status():
@@ -86,7 +89,7 @@ async def test_who_comes_too_soon_is_told_when_to_come_back(app, key, kind):
 
 
 async def test_more_than_can_be_done_at_once_is_refused_until_there_is_room(app, key):
-    app.room.most = 2
+    app.concurrency_limit.most = 2
     begun, go_on = asyncio.Semaphore(0), asyncio.Event()
 
     async def run(_ctx, request: inboxes.ListInboxes) -> None:
@@ -95,7 +98,9 @@ async def test_more_than_can_be_done_at_once_is_refused_until_there_is_room(app,
         raise errors.NotFound("done")
 
     route = Route("GET", "/v1/waits", Operation(run, inboxes.list_inboxes.scope))
-    slow = Surface(app, Door.of(app, no_auth=False), [route], {}, {}, Metrics(Tally()))
+    slow = Surface(
+        app, AccessControl.of(app, no_auth=False), [route], {}, {}, Metrics(SharedCounters())
+    )
     async with visiting(app, key, asgi=slow) as rest:
         asked = [asyncio.create_task(rest.send("GET", "/v1/waits")) for _ in range(2)]
         for _ in asked:

@@ -7,8 +7,8 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from postroom.calls.context import RequestContext
 from postroom.model.inbox import Inbox
-from postroom.operations.context import Context
 from postroom.operations.messages import SearchMessages
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import Rest
@@ -48,7 +48,7 @@ async def told(rest: Rest, question: str) -> str:
 
 
 async def test_every_example_is_answered_as_it_is_written(
-    rest: Rest, ctx: Context, inbox: Inbox
+    rest: Rest, ctx: RequestContext, inbox: Inbox
 ) -> None:
     found = await deliver(ctx, inbox, the_mail())
     for label in ("Work", "Urgent"):

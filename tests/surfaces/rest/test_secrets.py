@@ -42,7 +42,7 @@ async def test_a_bug_does_not_take_the_key_along_into_the_log(app, key, caplog, 
     async def broken(*_args):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(type(app.house.store), "inboxes", broken)
+    monkeypatch.setattr(type(app.services.store), "inboxes", broken)
     caplog.set_level(logging.DEBUG)
     async with visiting(app, key) as rest:
         await rest.problem("GET", "/v1/inboxes")

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from postroom.blobs import line, objects
+from postroom.blobs import object_requests, objects
 from postroom.blobs.objects import ObjectBlobs
 from tests.mails import mail, new_inbox
 from tests.servers import s3
@@ -26,8 +26,8 @@ def answers():
 
 @pytest.fixture
 def silent_app(app, answers, monkeypatch):
-    monkeypatch.setattr(line, "_STILL_S", 600)
-    monkeypatch.setattr(line, "_MANY_STILL_S", 0)
+    monkeypatch.setattr(object_requests, "_STALLED_S", 600)
+    monkeypatch.setattr(object_requests, "_LONG_QUEUE_STALLED_S", 0)
     monkeypatch.setattr(objects, "_WRITE_S", 600)
 
     def wait(request):
@@ -37,14 +37,14 @@ def silent_app(app, answers, monkeypatch):
     faults = s3.Faults()
     with s3.running(faults=faults) as bucket:
         faults.instead = wait
-        house = dataclasses.replace(app.house, blobs=ObjectBlobs(bucket))
-        yield dataclasses.replace(app, house=house)
+        services = dataclasses.replace(app.services, blobs=ObjectBlobs(bucket))
+        yield dataclasses.replace(app, services=services)
 
 
 async def test_searches_go_on_while_deliveries_wait_for_a_silent_bucket(silent_app, key, answers):
-    inbox = await new_inbox(silent_app.house)
+    inbox = await new_inbox(silent_app.services)
     door = f"/v1/inbound?recipient={inbox.address}"
-    stands = objects._IN_FLIGHT + line._MANY
+    stands = objects._CONCURRENT_WRITES + object_requests._LONG_QUEUE
     answers.clear()
     async with visiting(silent_app, key) as rest:
         told = [

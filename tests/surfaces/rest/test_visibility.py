@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from postroom.model.view import EVERYTHING
 from postroom.surfaces.rest.routes import ROUTES
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.rest.conftest import visiting
@@ -84,7 +85,7 @@ async def tenant(ctx, username):
     inbox = await new_inbox(ctx, username)
     raw = mail(f"Secret of {username}", attachments=[(f"{username}.pdf", "application/pdf", b"x")])
     added = await deliver(ctx, inbox, raw)
-    message = await ctx.store.message(added.message_id, None)
+    message = await ctx.store.message(added.message_id, EVERYTHING)
     return Tenant(
         inbox.id, inbox.address, added.message_id, added.thread_id, message.attachments[0].id
     )

@@ -24,7 +24,7 @@ async def listener(app: App) -> AsyncIterator[Listener]:
 
 @pytest.fixture
 async def inbox(app: App) -> Inbox:
-    return await new_inbox(app.house)
+    return await new_inbox(app.services)
 
 
 class Client:

@@ -12,7 +12,7 @@ import pytest
 
 from postroom.app import App
 from postroom.model.inbox import Inbox
-from postroom.surfaces import crowd
+from postroom.surfaces import connections
 from postroom.surfaces.smtp import server
 from postroom.surfaces.smtp.server import listening
 from postroom.surfaces.smtp.session import Session
@@ -58,7 +58,7 @@ async def test_a_mail_has_an_end(app: App, inbox: Inbox, monkeypatch: pytest.Mon
 async def test_who_comes_when_all_places_are_taken_is_told_so(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "MOST_SMTP", 2)
+    monkeypatch.setattr(connections, "MAX_SMTP", 2)
     settings = replace(app.settings, smtp_listen="127.0.0.1:0")
     async with listening(replace(app, settings=settings)) as listener:
         assert listener is not None

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from postroom.admission.spool import MEMORY_BYTES
 from postroom.app import App
 from postroom.errors import StorageFull
 from postroom.model.inbox import Inbox
-from postroom.model.stored import MessageQuery
-from postroom.operations.keeping import KEPT_BYTES
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.surfaces.smtp.delivery import for_all
 from postroom.surfaces.smtp.server import Listener, listening
-from postroom.surfaces.smtp.taking import for_all
 from tests.mails import mail, new_inbox
 from tests.surfaces.smtp.conftest import Client, connect
 from tests.surfaces.smtp.mails import MAIL, subjects
@@ -27,7 +28,7 @@ async def test_a_disk_that_fails_while_a_mail_comes_says_try_again(
         assert listener is not None
         client = await connect(listener)
         await client.begin(inbox.address)
-        answer = await client.send(MAIL + b"x\r\n" * KEPT_BYTES + b".\r\n")
+        answer = await client.send(MAIL + b"x\r\n" * MEMORY_BYTES + b".\r\n")
         client.writer.close()
 
     assert b"452 4.3.1" == answer[:9]
@@ -37,15 +38,15 @@ async def test_a_disk_that_fails_while_a_mail_comes_says_try_again(
 async def test_a_full_disk_says_try_again_and_later_takes_it(
     app: App, client: Client, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = app.house.blobs.put
+    put = app.services.blobs.put
 
     async def full(_: object) -> list[str]:
         raise StorageFull("no space")
 
-    monkeypatch.setattr(app.house.blobs, "put", full)
+    monkeypatch.setattr(app.services.blobs, "put", full)
     await client.begin(inbox.address)
     first = await client.send(MAIL + b".\r\n")
-    monkeypatch.setattr(app.house.blobs, "put", put)
+    monkeypatch.setattr(app.services.blobs, "put", put)
     await client.say(b"MAIL FROM:<a@b.c>", f"RCPT TO:<{inbox.address}>".encode(), b"DATA")
     second = await client.send(MAIL + b".\r\n")
 
@@ -55,11 +56,11 @@ async def test_a_full_disk_says_try_again_and_later_takes_it(
 async def test_an_inbox_that_is_gone_harms_nobody_else_in_the_lot(
     app: App, listener: Listener, inbox: Inbox
 ) -> None:
-    gone = await new_inbox(app.house, "gone")
+    gone = await new_inbox(app.services, "gone")
     clients = [await connect(listener) for _ in range(6)]
     for number, client in enumerate(clients):
         await client.begin((gone if number == 3 else inbox).address)
-    await app.house.store.remove_inbox(gone.id, None, force=True)
+    await app.services.store.remove_inbox(gone.id, EVERYTHING, force=True)
     for number, client in enumerate(clients):
         text = mail(f"{number}").replace(b"\n", b"\r\n")
         client.writer.write(text + b".\r\n")
@@ -68,27 +69,27 @@ async def test_an_inbox_that_is_gone_harms_nobody_else_in_the_lot(
         client.writer.close()
 
     assert [b"250", b"250", b"250", b"550", b"250", b"250"] == answers
-    assert 5 == (await app.house.store.messages(MessageQuery())).total
+    assert 5 == (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).total
 
 
 @pytest.mark.parametrize("hello", [b"LHLO me", b"EHLO me"])
 async def test_an_inbox_that_is_gone_takes_the_mail_from_no_other(
     app: App, client: Client, inbox: Inbox, hello: bytes
 ) -> None:
-    gone, other = await new_inbox(app.house, "gone"), await new_inbox(app.house, "other")
+    gone, other = await new_inbox(app.services, "gone"), await new_inbox(app.services, "other")
     await client.reply()
     await client.say(hello, b"MAIL FROM:<a@b.c>")
     for place in (inbox, gone, other, inbox):
         await client.say(f"RCPT TO:<{place.address}>".encode())
     await client.say(b"DATA")
-    await app.house.store.remove_inbox(gone.id, None, force=True)
+    await app.services.store.remove_inbox(gone.id, EVERYTHING, force=True)
     client.writer.write(MAIL + b".\r\n")
     count = 4 if hello.startswith(b"LHLO") else 1
     answers = [(await client.reply()).decode().strip() for _ in range(count)]
 
-    rows = (await app.house.store.messages(MessageQuery())).rows
+    rows = (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).rows
     told = {row.inbox_id: f"250 2.0.0 stored as {row.id}" for row in rows}
-    refused = {gone.id: "550 5.1.1 the inbox is gone"}
+    refused = {gone.id: "550 5.1.1 the mailbox no longer exists"}
     expected = [{**told, **refused}[place.id] for place in (inbox, gone, other, inbox)]
     assert {inbox.id, other.id} == told.keys()
     assert expected[:count] == answers
@@ -99,7 +100,7 @@ async def test_mail_for_nobody_who_is_left_is_refused(
     app: App, client: Client, inbox: Inbox
 ) -> None:
     await client.begin(inbox.address)
-    await app.house.store.remove_inbox(inbox.id, None, force=True)
+    await app.services.store.remove_inbox(inbox.id, EVERYTHING, force=True)
 
     assert b"550 5.1.1" == (await client.send(MAIL + b".\r\n"))[:9]
 

@@ -10,16 +10,17 @@ from functools import partial
 
 import pytest
 
+from postroom.admission import spool
+from postroom.admission.spool import MEMORY_BYTES
 from postroom.app import App
 from postroom.model.inbox import Inbox
 from postroom.model.limits import Limits
-from postroom.model.stored import MessageQuery
-from postroom.operations import keeping
-from postroom.operations.keeping import KEPT_BYTES
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
 from postroom.surfaces.smtp import server
+from postroom.surfaces.smtp.delivery import MAX_TEXT_LINE_BYTES
 from postroom.surfaces.smtp.server import Listener, listening
-from postroom.surfaces.smtp.session import MOST_ERRORS, MOST_RECIPIENTS, Session
-from postroom.surfaces.smtp.taking import MOST_TEXT_LINE_BYTES
+from postroom.surfaces.smtp.session import MAX_ERRORS, MAX_RECIPIENTS, Session
 from tests.mails import new_inbox
 from tests.surfaces.smtp.conftest import Client, connect
 from tests.surfaces.smtp.mails import MAIL, subjects
@@ -28,10 +29,10 @@ from tests.surfaces.smtp.mails import MAIL, subjects
 async def test_a_mail_over_the_limit_is_refused_and_one_at_it_is_not(
     app: App, inbox: Inbox
 ) -> None:
-    house = replace(app.house, limits=Limits(message_bytes=2_000))
+    services = replace(app.services, limits=Limits(message_bytes=2_000))
     settings = replace(app.settings, smtp_listen="127.0.0.1:0")
     answers = []
-    async with listening(replace(app, house=house, settings=settings)) as listener:
+    async with listening(replace(app, services=services, settings=settings)) as listener:
         assert listener is not None
         for size in (2_000, 2_001, 3_000_000):
             client = await connect(listener)
@@ -54,19 +55,19 @@ async def test_a_mail_over_the_limit_is_refused_and_one_at_it_is_not(
 async def test_a_large_mail_is_kept_as_it_was_sent_wherever_it_is_cut(
     app: App, client: Client, inbox: Inbox, cut: int
 ) -> None:
-    raw = b"Subject: large\r\n\r\n" + b"x" * 10 + b"\r\n.y\r\n" * (3 * KEPT_BYTES // 6)
+    raw = b"Subject: large\r\n\r\n" + b"x" * 10 + b"\r\n.y\r\n" * (3 * MEMORY_BYTES // 6)
     whole = raw.replace(b"\r\n.", b"\r\n..") + b".\r\n"
     await client.begin(inbox.address)
-    for part in (whole[: 2 * KEPT_BYTES + cut], whole[2 * KEPT_BYTES + cut : -cut or None]):
+    for part in (whole[: 2 * MEMORY_BYTES + cut], whole[2 * MEMORY_BYTES + cut : -cut or None]):
         client.writer.write(part)
         await client.writer.drain()
     answer = await client.send(whole[len(whole) - cut :])
 
-    [row] = (await app.house.store.messages(MessageQuery())).rows
-    message = await app.house.store.message(row.id, None)
+    [row] = (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).rows
+    message = await app.services.store.message(row.id, EVERYTHING)
     assert b"250" == answer[:3]
     assert message is not None
-    assert raw == await app.house.blobs.read(message.raw)
+    assert raw == await app.services.blobs.read(message.raw)
 
 
 async def test_a_mail_that_never_ends_is_not_held_in_memory(
@@ -93,8 +94,8 @@ async def test_a_mail_that_never_ends_is_not_held_in_memory(
 async def test_large_mails_are_taken_one_after_the_other_where_memory_is_short(
     app: App, listener: Listener, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "MOST_BYTES_AT_ONCE", 1)
-    body = b"x\r\n" * KEPT_BYTES + b".\r\n"
+    monkeypatch.setattr(spool, "MAX_BYTES_AT_ONCE", 1)
+    body = b"x\r\n" * MEMORY_BYTES + b".\r\n"
     clients = [await connect(listener) for _ in range(5)]
     for number, client in enumerate(clients):
         await client.begin(inbox.address)
@@ -112,7 +113,7 @@ async def test_a_line_of_a_mail_has_an_end(
     client: Client, inbox: Inbox, size: int, code: bytes
 ) -> None:
     await client.begin(inbox.address)
-    line = b"x" * (MOST_TEXT_LINE_BYTES + size)
+    line = b"x" * (MAX_TEXT_LINE_BYTES + size)
     answer = await client.send(b"Subject: x\r\n\r\nshort\r\n" + line + b"\r\nend\r\n.\r\n")
 
     assert code == answer[:9]
@@ -135,16 +136,16 @@ async def test_whoever_does_not_read_our_answers_is_sent_away(
 
 
 async def test_too_many_recipients_wait_for_another_mail(app: App, client: Client) -> None:
-    await new_inbox(app.house)
+    await new_inbox(app.services)
     await client.reply()
     await client.say(b"EHLO me", b"MAIL FROM:<a@b.c>")
     answers = [
         await client.say(f"RCPT TO:<bo+{number}@postroom.localhost>".encode())
-        for number in range(MOST_RECIPIENTS + MOST_ERRORS + 1)
+        for number in range(MAX_RECIPIENTS + MAX_ERRORS + 1)
     ]
 
-    assert b"250" == answers[MOST_RECIPIENTS - 1][:3]
-    assert {b"452 4.5.3"} == {answer[:9] for answer in answers[MOST_RECIPIENTS:]}
+    assert b"250" == answers[MAX_RECIPIENTS - 1][:3]
+    assert {b"452 4.5.3"} == {answer[:9] for answer in answers[MAX_RECIPIENTS:]}
     await client.say(b"DATA")
     assert b"250" == (await client.send(MAIL + b".\r\n"))[:3]
 
@@ -152,9 +153,9 @@ async def test_too_many_recipients_wait_for_another_mail(app: App, client: Clien
 async def test_whoever_brings_too_many_mails_is_told_to_wait_and_nobody_else(
     app: App, inbox: Inbox
 ) -> None:
-    house = replace(app.house, limits=replace(app.house.limits, smtp_per_minute=2))
+    services = replace(app.services, limits=replace(app.services.limits, smtp_per_minute=2))
     settings = replace(app.settings, smtp_listen="127.0.0.1:0")
-    async with listening(replace(app, house=house, settings=settings)) as listener:
+    async with listening(replace(app, services=services, settings=settings)) as listener:
         assert listener is not None
         hasty, other = [
             Client(*await asyncio.open_connection("127.0.0.1", listener.port, local_addr=(own, 0)))
@@ -174,7 +175,7 @@ async def test_whoever_brings_too_many_mails_is_told_to_wait_and_nobody_else(
 
 async def test_whoever_only_makes_mistakes_is_sent_away(client: Client) -> None:
     await client.reply()
-    for _ in range(MOST_ERRORS - 1):
+    for _ in range(MAX_ERRORS - 1):
         assert b"500" == (await client.say(b"BOGUS"))[:3]
     client.writer.write(b"BOGUS\r\n")
 

@@ -13,14 +13,17 @@ from pathlib import Path
 import pytest
 
 from postroom.app import App
-from postroom.errors import Conflict
+from postroom.calls.operation import call
+from postroom.errors import Conflict, Forbidden
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
-from postroom.model.key import OWNER
-from postroom.model.stored import MessageQuery
-from postroom.operations.operation import call
+from postroom.model.key import AGENT, OWNER
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING, only
+from postroom.operations.identities import create_alias
 from postroom.operations.sending import reply_to_message
 from postroom.surfaces.smtp.server import Listener, listening
+from tests.callers import a_caller
 from tests.mails import mail, new_inbox
 from tests.servers.certificates import certificate
 from tests.surfaces.smtp.conftest import Client, connect
@@ -30,13 +33,13 @@ from tests.surfaces.smtp.mails import MAIL, subjects
 async def test_pythons_own_client_is_understood(app: App, listener: Listener, inbox: Inbox) -> None:
     def send() -> None:
         with smtplib.SMTP("127.0.0.1", listener.port) as client:
-            letter = message_from_bytes(mail("Dots\u00e9", ".a\n..b\n.", to=inbox.address))
-            client.send_message(letter)
+            outgoing_mail = message_from_bytes(mail("Dots\u00e9", ".a\n..b\n.", to=inbox.address))
+            client.send_message(outgoing_mail)
 
     await asyncio.to_thread(send)
 
-    [row] = (await app.house.store.messages(MessageQuery())).rows
-    message = await app.house.store.message(row.id, None)
+    [row] = (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).rows
+    message = await app.services.store.message(row.id, EVERYTHING)
     assert message is not None
     assert ("Dots\u00e9", ".a\n..b\n.") == (message.subject, message.text.rstrip("\n"))
 
@@ -59,17 +62,17 @@ async def test_what_is_kept_is_what_was_sent_to_the_byte(
     await client.begin(inbox.address)
     answer = await client.send(raw.replace(b"\r\n.", b"\r\n..") + b".\r\n")
 
-    [row] = (await app.house.store.messages(MessageQuery())).rows
-    message = await app.house.store.message(row.id, None)
+    [row] = (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).rows
+    message = await app.services.store.message(row.id, EVERYTHING)
     assert answer.startswith(b"250 2.0.0 stored as msg_")
     assert message is not None
-    assert raw == await app.house.blobs.read(message.raw)
+    assert raw == await app.services.blobs.read(message.raw)
 
 
 async def test_one_mail_for_several_inboxes_arrives_in_each(
     app: App, client: Client, inbox: Inbox
 ) -> None:
-    other = await new_inbox(app.house, "cy")
+    other = await new_inbox(app.services, "cy")
     await client.reply()
     await client.say(b"LHLO me", b"MAIL FROM:<>")
     for address in (inbox.address, other.address.upper()):
@@ -80,8 +83,8 @@ async def test_one_mail_for_several_inboxes_arrives_in_each(
     answers = [await client.reply(), await client.reply()]
 
     assert [b"250", b"250"] == [answer[:3] for answer in answers]
-    assert 2 == (await app.house.store.messages(MessageQuery())).total
-    assert 2 == (await app.house.store.events(EventQuery())).total
+    assert 2 == (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).total
+    assert 2 == (await app.services.store.events(EventQuery(visible=EVERYTHING))).total
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ async def test_recipients_are_checked_before_the_mail(
 
 @pytest.mark.parametrize("address", ["postmaster", "Postmaster", "postmaster@postroom.localhost"])
 async def test_the_postmaster_needs_no_domain(app: App, client: Client, address: str) -> None:
-    await new_inbox(app.house, "postmaster")
+    await new_inbox(app.services, "postmaster")
     await client.begin(address)
 
     assert b"250" == (await client.send(MAIL + b".\r\n"))[:3]
@@ -138,9 +141,9 @@ async def test_lmtp_answers_each_recipient_also_of_one_inbox(
 
 
 async def test_a_catch_all_takes_what_nobody_else_does(app: App, inbox: Inbox) -> None:
-    house = replace(app.house, catch_all=inbox.address)
+    services = replace(app.services, catch_all=inbox.address)
     settings = replace(app.settings, smtp_listen="127.0.0.1:0")
-    async with listening(replace(app, house=house, settings=settings)) as listener:
+    async with listening(replace(app, services=services, settings=settings)) as listener:
         assert listener is not None
         client = await connect(listener)
         await client.begin("anyone@postroom.localhost")
@@ -158,8 +161,8 @@ async def test_a_repeated_mail_is_kept_once(app: App, listener: Listener, inbox:
         assert (await client.send(MAIL + b".\r\n")).startswith(b"250")
         client.writer.close()
 
-    assert 1 == (await app.house.store.messages(MessageQuery())).total
-    assert 1 == (await app.house.store.events(EventQuery())).total
+    assert 1 == (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).total
+    assert 1 == (await app.services.store.events(EventQuery(visible=EVERYTHING))).total
 
 
 async def test_tls_is_offered_and_nothing_said_before_it_counts(
@@ -203,12 +206,40 @@ async def test_mail_without_a_sender_is_kept_as_such_and_no_machine_answers_it(
     recipient = f"RCPT TO:<{inbox.address}>".encode()
     await client.say(b"EHLO me", b"MAIL FROM:<>", recipient, b"DATA")
     await client.send(MAIL + b".\r\n")
-    [row] = (await app.house.store.messages(MessageQuery())).rows
+    [row] = (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).rows
     answer = {"message_id": row.id, "body_text": "I am away.", "automatic": True}
 
-    with pytest.raises(Conflict, match="sent by a machine"):
+    with pytest.raises(Conflict, match="sent automatically"):
         await call(app.context(OWNER), reply_to_message, answer)
 
-    message = await app.house.store.message(row.id, None)
+    message = await app.services.store.message(row.id, EVERYTHING)
     assert message is not None
-    assert b"Return-Path: <>\r\n" + MAIL == await app.house.blobs.read(message.raw)
+    assert b"Return-Path: <>\r\n" + MAIL == await app.services.blobs.read(message.raw)
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "bo+x@postroom.localhost",
+        "bo+@postroom.localhost",
+        "BO+X+Y@POSTROOM.localhost",
+        '"bo+x"@postroom.localhost',
+        '"bo"@postroom.localhost',
+        "bo+x@ｐｏｓｔｒｏｏｍ.localhost",
+    ],
+)
+async def test_mail_to_a_tag_is_the_owner_s_of_its_base_whatever_others_have_tried(
+    app: App, client: Client, inbox: Inbox, to: str
+) -> None:
+    other = await new_inbox(app.services, "other")
+    limited = app.context(a_caller("key_1", inboxes=only(other.id)))
+    for ctx in (limited, app.context(AGENT)):
+        for email in (to, to.replace('"', "")):
+            with pytest.raises((Forbidden, Conflict)):
+                await call(ctx, create_alias, {"email": email, "inbox_id": other.id})
+
+    await client.begin(to)
+    assert (await client.send(MAIL + b"\r\n.\r\n")).startswith(b"250")
+
+    [row] = (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).rows
+    assert inbox.id == row.inbox_id

@@ -78,7 +78,7 @@ async def test_a_bare_newline_is_refused(
     await client.begin(inbox.address)
     answer = await client.send(b"Subject: x\r\n\r\n" + lone + b"\r\n.\r\n")
 
-    assert b"554 5.6.0 a bare newline" == answer[:24]
+    assert b"554 5.6.0 bare CR or LF" == answer[:23]
     assert [] == await subjects(app)
 
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from postroom.blocking import finish_threads, in_own_thread, in_thread
-from postroom.providers.webhooks.guard import Guard
+from postroom.providers.allowed_hosts import Guard
 
 PATIENCE_S = 10
 ABOVE_ALL_POOLS = (os.cpu_count() or 1) + 40

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.mail.compose import (
+from postroom.mail.composing.compose import (
     Outgoing,
     OutgoingAttachment,
     compose,
@@ -17,8 +17,8 @@ from postroom.mail.compose import (
     reply_references,
     reply_subject,
 )
+from postroom.mail.composing.typed_addresses import parse_own_address
 from postroom.mail.parse import parse_message
-from postroom.mail.typed import parse_own_address
 
 
 def outgoing(**changes: Any) -> Outgoing:

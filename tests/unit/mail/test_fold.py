@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.mail.fold import fold
+from postroom.mail.text.fold import fold
 
 
 @pytest.mark.parametrize(

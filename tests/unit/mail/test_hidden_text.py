@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import hashlib
+from dataclasses import astuple
+
 import pytest
 
 from postroom.mail.parse import parse_message
@@ -31,11 +34,31 @@ def test_ordinary_styling_hides_nothing(html: str) -> None:
     assert () == parsed.security.hidden_text
 
 
-def test_a_reason_and_an_excerpt_are_given() -> None:
+def hash_of(words: str) -> str:
+    return hashlib.sha256(words.encode()).hexdigest()
+
+
+def test_a_reason_a_hash_and_a_length_are_given_and_not_the_words() -> None:
     parsed = parse_message(html_mail(f'<p>Hi</p><p style="display:none">{SECRET}</p>'))
 
     (hidden,) = parsed.security.hidden_text
-    assert ("display", SECRET, len(SECRET)) == (hidden.reason, hidden.excerpt, hidden.chars)
+    assert ("display", hash_of(SECRET), len(SECRET), 1) == astuple(hidden)
+
+
+def test_the_same_words_are_told_once_with_a_count() -> None:
+    secret = f'<p>Hi</p><p style="display:none">{SECRET}</p>'
+
+    (hidden,) = parse_message(html_mail(secret * 50)).security.hidden_text
+
+    assert ("display", hash_of(SECRET), len(SECRET), 50) == astuple(hidden)
+
+
+def test_of_many_words_a_few_are_told_and_how_many_there_were() -> None:
+    html = "".join(f'<p>Hi</p><p style="display:none">{SECRET} no {n}</p>' for n in range(150))
+
+    security = parse_message(html_mail(html)).security
+
+    assert (20, 150) == (len(security.hidden_text), security.hidden_text_total)
 
 
 def test_a_mail_in_one_colour_is_read_all_the_same() -> None:
@@ -45,13 +68,13 @@ def test_a_mail_in_one_colour_is_read_all_the_same() -> None:
     assert ["colour on colour"] == [hidden.reason for hidden in parsed.security.hidden_text]
 
 
-def test_tag_characters_are_spelled_out() -> None:
+def test_the_hash_of_tag_characters_is_that_of_what_they_spell() -> None:
     hidden = "".join(chr(0xE0000 + ord(c)) for c in "obey me")
 
     parsed = parse_message(html_mail(f"<p>Hi{hidden}</p>"))
 
     assert "Hi" == parsed.text
-    assert ["obey me"] == [found.excerpt for found in parsed.security.hidden_text]
+    assert [hash_of("obey me")] == [found.sha256 for found in parsed.security.hidden_text]
 
 
 def test_a_flag_of_tag_characters_stays() -> None:

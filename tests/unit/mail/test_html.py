@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from postroom.mail.html import html_to_text, sanitise_html
+from postroom.mail.html.html import html_to_text, sanitise_html
 from postroom.model.limits import Limits
 
 
@@ -97,7 +97,7 @@ def test_sanitised_html_keeps_what_is_harmless() -> None:
 
 def test_heavy_libraries_are_only_loaded_for_html() -> None:
     code = (
-        "import sys, postroom.mail.parse as p, postroom.mail.compose;"
+        "import sys, postroom.mail.parse as p, postroom.mail.composing.compose;"
         "p.parse_message(b'Subject: x\\n\\nplain');"
         "print(sorted({'selectolax', 'nh3', 'chardet'} & set(sys.modules)))"
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.fold import fold
-from postroom.mail.marking import around, mark
-from postroom.mail.terms import terms_of
+from postroom.mail.text.fold import fold
+from postroom.mail.text.match_excerpt import around, mark
+from postroom.mail.text.terms import terms_of
 
 
 @pytest.mark.parametrize(

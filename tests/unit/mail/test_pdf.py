@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 
 from postroom.blocking.processes import Bounds, WorkFailed, in_process
-from postroom.mail.pdf import NEEDS, pdf_text
-from postroom.surfaces.cli.demo.pdf import make_pdf
+from postroom.mail.mime.attachments import NEEDS, pdf_text
+from tests.pdf import make_pdf
 
 MB = 1024 * 1024
 CHARS = 10_000

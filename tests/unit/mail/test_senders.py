@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.authentication import Auth, Trust, authenticate, read_auth
-from postroom.mail.lookalikes import imitated
+from postroom.mail.authentication.authentication import Auth, Trust, authenticate, read_auth
+from postroom.mail.authentication.lookalikes import imitated
 from postroom.mail.parse import parse_message
 
 
@@ -20,6 +20,15 @@ def lookalikes(*headers: str) -> tuple[str, ...]:
         "Bank <x@pаypal.com>",
         "=?utf-8?q?P=D0=B0ypal?= <x@evil.example>",
         "a@b.example, c@d.example",
+        "ceo\u200b@corp.example",
+        "Ceo <c\u00adeo@corp.example>",
+        "Ceo <ceo@co\u2060rp.example>",
+        "Ceo <ceo\U000e0041@corp.example>",
+        "Ceo <ceo\x01@corp.example>",
+        "Ceo <ceo\x00@corp.example>",
+        "ceo\x00@corp.example (Ceo)",
+        "=?utf-8?q?ceo=E2=80=8B=40corp.example?=",
+        "Ceo <ceo\ufe0f@corp.example>",
     ],
 )
 def test_a_sender_who_pretends_is_flagged(sender: str) -> None:

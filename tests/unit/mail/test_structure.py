@@ -8,10 +8,14 @@ import zipfile
 
 import pytest
 
-from postroom.mail.filenames import content_disposition, download_name, safe_filename
-from postroom.mail.filetypes import detect_type
-from postroom.mail.fingerprint import fingerprint
+from postroom.mail.identifiers import fingerprint
 from postroom.mail.message import PARSER_VERSION
+from postroom.mail.mime.attachments import (
+    content_disposition,
+    detect_type,
+    download_name,
+    safe_filename,
+)
 from postroom.mail.parse import parse_message
 from postroom.model.limits import Limits
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 
-from postroom.mail.stemming import stem
-from postroom.mail.terms import count_terms, question_terms, terms_of
+import postroom
+from postroom.mail.text.terms import count_terms, question_terms, terms_of, word_terms
+
+VOCABULARY = (
+    Path(postroom.__file__).parent / "providers" / "embeddings" / "weights" / "vocabulary.txt"
+)
 
 
 @pytest.mark.parametrize(
@@ -27,8 +35,32 @@ from postroom.mail.terms import count_terms, question_terms, terms_of
         ("as", "as"),
     ],
 )
-def test_endings_go_by_the_rules(word, expected):
-    assert expected == stem(word)
+def test_english_words_are_stemmed(word, expected):
+    assert (expected,) == word_terms(word)
+
+
+def english_words() -> list[str]:
+    words = VOCABULARY.read_text("utf-8").split()
+    return [word for word in words if word.isascii() and word.isalpha()]
+
+
+def test_stems_are_those_of_the_stored_terms():
+    """If this fails, PyStemmer stems differently: add a migration that indexes documents again."""
+    stems = " ".join(word_terms(word)[0] for word in english_words())
+
+    expected = "1595b15e82c4c5d9605bbff511f7ef3778a2834fa94637480e1848df6ab40ec7"
+    assert expected == hashlib.sha256(stems.encode()).hexdigest()
+
+
+def test_threads_get_the_same_stems():
+    words = english_words()
+    expected = [word_terms(word) for word in words]
+    stem = word_terms.__wrapped__
+
+    with ThreadPoolExecutor(4) as threads:
+        results = [threads.submit(lambda: [stem(word) for word in words]) for _ in range(4)]
+
+    assert [expected] * 4 == [result.result() for result in results]
 
 
 @pytest.mark.parametrize(

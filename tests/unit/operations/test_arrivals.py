@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from postroom.admission import request_bodies as module
+from postroom.admission import spool
+from postroom.admission.request_bodies import MAX_AT_ONCE, RequestBodies, known, stranger
+from postroom.admission.spool import MEMORY_BYTES
 from postroom.errors import RateLimited, StorageFull, TooLarge, TooSlow, Unavailable
-from postroom.operations import arrivals as module
-from postroom.operations import keeping
-from postroom.operations.arrivals import MOST_AT_ONCE, Arrivals, known, stranger
-from postroom.operations.keeping import KEPT_BYTES
 
 MB = 1024 * 1024
 ANA = known("key_ana")
@@ -21,7 +21,7 @@ ANA = known("key_ana")
 
 @pytest.fixture
 def arrivals(tmp_path):
-    return Arrivals(tmp_path)
+    return RequestBodies(tmp_path)
 
 
 async def pieces(*chunks):
@@ -61,13 +61,13 @@ class Stalled:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
-@pytest.mark.parametrize("size", [0, 1, KEPT_BYTES, KEPT_BYTES + 1, 3 * KEPT_BYTES + 5])
+@pytest.mark.parametrize("size", [0, 1, MEMORY_BYTES, MEMORY_BYTES + 1, 3 * MEMORY_BYTES + 5])
 async def test_a_body_is_what_came(arrivals, size):
     data = bytes(number % 251 for number in range(size))
     chunks = [data[at : at + 50_000] for at in range(0, size, 50_000)]
 
     assert data == await whole(arrivals, pieces(*chunks))
-    assert ({}, {}) == (arrivals.coming, arrivals.held)
+    assert ({}, {}) == (arrivals.arriving, arrivals.held)
 
 
 async def test_of_a_large_body_little_is_in_memory_while_it_comes(arrivals):
@@ -99,12 +99,12 @@ async def test_a_body_that_does_not_come_is_given_up(arrivals, silence_s, whole_
     with pytest.raises(TooSlow):
         await whole(arrivals, endless(b"x"), bearer)
 
-    assert ({}, {}) == (arrivals.coming, arrivals.held)
+    assert ({}, {}) == (arrivals.arriving, arrivals.held)
 
 
 async def test_a_key_with_too_many_bodies_on_their_way_keeps_nobody_else_out(arrivals):
     async with Stalled(arrivals) as stalled:
-        await stalled.begin(MOST_AT_ONCE, lambda _: ANA)
+        await stalled.begin(MAX_AT_ONCE, lambda _: ANA)
 
         with pytest.raises(RateLimited):
             await whole(arrivals, pieces(b"x"))
@@ -123,7 +123,7 @@ async def test_one_address_cannot_keep_the_other_strangers_out(arrivals):
 
 async def test_strangers_hold_so_much_together_and_no_more(arrivals):
     async with Stalled(arrivals) as stalled:
-        await stalled.begin(MOST_AT_ONCE, lambda n: stranger(f"192.0.2.{n}"))
+        await stalled.begin(MAX_AT_ONCE, lambda n: stranger(f"192.0.2.{n}"))
 
         with pytest.raises(RateLimited):
             await whole(arrivals, pieces(b"x"), stranger("198.51.100.1"))
@@ -131,7 +131,7 @@ async def test_strangers_hold_so_much_together_and_no_more(arrivals):
 
 
 async def test_bytes_count_until_the_answer_is_there(arrivals, monkeypatch):
-    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_BYTES", 100)
     async with AsyncExitStack() as stack:
         for address in ("192.0.2.1", "192.0.2.2"):
             body = arrivals.body(pieces(b"x" * 40), stranger(address), MB)
@@ -144,9 +144,9 @@ async def test_bytes_count_until_the_answer_is_there(arrivals, monkeypatch):
 
 
 async def test_large_bodies_are_in_memory_one_after_the_other(arrivals, monkeypatch):
-    monkeypatch.setattr(keeping, "MOST_BYTES_AT_ONCE", 1)
-    monkeypatch.setattr(module, "TURN_S", 0.01)
-    large = [bytes(KEPT_BYTES)] * 2
+    monkeypatch.setattr(spool, "MAX_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(module, "WAIT_FOR_TURN_S", 0.01)
+    large = [bytes(MEMORY_BYTES)] * 2
 
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(arrivals.body(pieces(*large), ANA, MB))
@@ -154,24 +154,24 @@ async def test_large_bodies_are_in_memory_one_after_the_other(arrivals, monkeypa
             await whole(arrivals, pieces(*large))
         assert b"small" == await whole(arrivals, pieces(b"small"))
 
-    assert 2 * KEPT_BYTES == len(await whole(arrivals, pieces(*large)))
+    assert 2 * MEMORY_BYTES == len(await whole(arrivals, pieces(*large)))
 
 
 async def test_a_full_disk_is_said(tmp_path):
-    arrivals = Arrivals(tmp_path / "not there")
+    arrivals = RequestBodies(tmp_path / "not there")
 
     with pytest.raises(StorageFull):
-        await whole(arrivals, pieces(*[bytes(KEPT_BYTES)] * 2))
+        await whole(arrivals, pieces(*[bytes(MEMORY_BYTES)] * 2))
 
 
 async def test_whoever_waits_for_something_else_keeps_no_memory(arrivals, monkeypatch):
-    monkeypatch.setattr(keeping, "MOST_BYTES_AT_ONCE", 1)
-    monkeypatch.setattr(module, "TURN_S", 0.01)
-    large = [bytes(KEPT_BYTES)] * 2
+    monkeypatch.setattr(spool, "MAX_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(module, "WAIT_FOR_TURN_S", 0.01)
+    large = [bytes(MEMORY_BYTES)] * 2
 
     async with arrivals.body(pieces(*large), ANA, MB):
-        keeping.let_go()
-        assert 2 * KEPT_BYTES == len(await whole(arrivals, pieces(*large)))
+        spool.release()
+        assert 2 * MEMORY_BYTES == len(await whole(arrivals, pieces(*large)))
 
     with pytest.raises(Unavailable):  # what was let go is not given back twice
         async with arrivals.body(pieces(*large), ANA, MB):
@@ -179,7 +179,7 @@ async def test_whoever_waits_for_something_else_keeps_no_memory(arrivals, monkey
 
 
 async def test_one_address_does_not_have_all_bytes_of_strangers(arrivals, monkeypatch):
-    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_BYTES", 100)
     one, other = stranger("192.0.2.1"), stranger("192.0.2.2")
 
     async with arrivals.body(pieces(bytes(50)), one, MB):

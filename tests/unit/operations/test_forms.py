@@ -8,31 +8,31 @@ import sys
 import jsonschema_rs
 import pytest
 
+from postroom.calls import request
+from postroom.calls.request import parse_request
 from postroom.errors import InvalidInput
-from postroom.mail.fold import fold
-from postroom.operations import forms
+from postroom.mail.text.fold import fold
 from postroom.operations.accounts import RemoveAccount
 from postroom.operations.inboxes import CreateInbox
 from postroom.operations.memories import MemoryAdd
-from postroom.operations.organising import ApplyLabel
-from postroom.operations.request import parse_request
+from postroom.operations.message_changes import ApplyLabel
 
 CHARACTERS = [chr(c) for c in range(1, sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
 
 
 def test_space_is_what_python_calls_space():
-    space = re.compile(f"[{forms.SPACE}]")
+    space = re.compile(f"[{request.SPACE}]")
 
     assert [c for c in CHARACTERS if c.isspace()] == [c for c in CHARACTERS if space.match(c)]
 
 
 def test_a_character_can_be_sought_if_folding_leaves_something_of_it():
-    sought = re.compile(forms.SOUGHT)
+    sought = re.compile(request.SOUGHT)
 
     assert [] == [c for c in CHARACTERS if bool(fold(c)) != bool(sought.fullmatch(c))]
 
 
-@pytest.mark.parametrize("pattern", [forms.LINE, forms.NAME, forms.SOUGHT])
+@pytest.mark.parametrize("pattern", [request.LINE, request.NAME, request.SOUGHT])
 def test_a_validator_of_json_schema_reads_a_pattern_as_we_do(pattern):
     ours, theirs = re.compile(pattern), jsonschema_rs.validator_for({"pattern": pattern})
 

@@ -7,15 +7,15 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.operations import messages, threads
-from postroom.operations.context import Context
-from postroom.operations.operation import call
-from postroom.operations.reading import fair_cut
-from postroom.surfaces.shapes import answer
+from postroom.operations.messages import fair_cut
+from postroom.surfaces.to_json import answer
 from tests.mails import deliver, mail, new_inbox
 
 
-async def test_a_long_text_is_read_in_parts_without_loss(ctx: Context) -> None:
+async def test_a_long_text_is_read_in_parts_without_loss(ctx: RequestContext) -> None:
     text = "\n".join(f"line {number}" for number in range(3000))
     added = await deliver(ctx, await new_inbox(ctx), mail("Long", text))
 
@@ -36,7 +36,9 @@ async def test_a_long_text_is_read_in_parts_without_loss(ctx: Context) -> None:
     assert text == "".join(parts).rstrip("\n")
 
 
-async def test_what_was_not_asked_for_is_absent_and_what_is_empty_is_there(ctx: Context) -> None:
+async def test_what_was_not_asked_for_is_absent_and_what_is_empty_is_there(
+    ctx: RequestContext,
+) -> None:
     inbox = await new_inbox(ctx)
     await deliver(ctx, inbox, mail("The first of this sender"))
     added = await deliver(ctx, inbox, mail("Short"))
@@ -50,7 +52,7 @@ async def test_what_was_not_asked_for_is_absent_and_what_is_empty_is_there(ctx: 
     assert "raw" not in shape
 
 
-async def test_attachments_come_along_as_far_as_they_fit(ctx: Context) -> None:
+async def test_attachments_come_along_as_far_as_they_fit(ctx: RequestContext) -> None:
     files = [("small.txt", "text/plain", b"abc"), ("big.bin", "application/x-bin", b"x" * 90_000)]
     added = await deliver(ctx, await new_inbox(ctx), mail("Files", attachments=files))
 
@@ -65,7 +67,7 @@ async def test_attachments_come_along_as_far_as_they_fit(ctx: Context) -> None:
     assert (None, True) == (big.content, big.content_omitted)
 
 
-async def test_a_thread_of_long_mails_fits_and_says_what_was_cut(ctx: Context) -> None:
+async def test_a_thread_of_long_mails_fits_and_says_what_was_cut(ctx: RequestContext) -> None:
     inbox = await new_inbox(ctx)
     root = await deliver(ctx, inbox, mail("Root", "short", message_id="<r@x>"))
     for number in range(40):

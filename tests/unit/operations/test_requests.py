@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.calls.request import Paged, parse_request
 from postroom.errors import InvalidInput
+from postroom.operations.message_changes import ApplyLabel
 from postroom.operations.messages import ListMessages
-from postroom.operations.organising import ApplyLabel
-from postroom.operations.request import Paged, parse_request
 
 
 def after(written):

@@ -9,23 +9,25 @@ from typing import Any
 import pytest
 
 from postroom.app import App
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
 from postroom.errors import Conflict, InvalidInput, MailError, NotFound, TooLarge
 from postroom.model.inbox import Inbox
-from postroom.model.key import OWNER, Caller, Scope
+from postroom.model.key import Scope
 from postroom.model.limits import Limits
-from postroom.model.stored import MessageQuery
-from postroom.operations import identities, organising, sending
-from postroom.operations.context import Context
-from postroom.operations.operation import call
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING, only
+from postroom.operations import identities, message_changes, sending
+from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
 
 
 @pytest.fixture
-async def inbox(ctx: Context) -> Inbox:
+async def inbox(ctx: RequestContext) -> Inbox:
     return await new_inbox(ctx, "bo", "Bo")
 
 
-def letter(inbox: Inbox, **changes: Any) -> dict[str, Any]:
+def outgoing_mail(inbox: Inbox, **changes: Any) -> dict[str, Any]:
     return {
         "inbox_id": inbox.id,
         "to": ["x@example.com"],
@@ -35,23 +37,25 @@ def letter(inbox: Inbox, **changes: Any) -> dict[str, Any]:
     }
 
 
-async def total(ctx: Context) -> int:
-    return (await ctx.store.messages(MessageQuery(mailbox="*"))).total
+async def total(ctx: RequestContext) -> int:
+    return (await ctx.store.messages(MessageQuery(visible=EVERYTHING, mailbox="*"))).total
 
 
-async def test_mail_to_itself_is_two_messages_in_one_thread(ctx: Context, inbox: Inbox) -> None:
-    sent = await call(ctx, sending.send_message, letter(inbox, to=[inbox.address]))
+async def test_mail_to_itself_is_two_messages_in_one_thread(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
+    sent = await call(ctx, sending.send_message, outgoing_mail(inbox, to=[inbox.address]))
 
-    found = await ctx.store.messages(MessageQuery(thread_id=sent.thread_id))
+    found = await ctx.store.messages(MessageQuery(visible=EVERYTHING, thread_id=sent.thread_id))
 
     assert {("Sent",), ("Inbox",)} == {row.mailboxes for row in found.rows}
 
 
 async def test_each_recipient_gets_one_copy_and_bcc_stays_secret(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
     ana, cy = await new_inbox(ctx, "ana"), await new_inbox(ctx, "cy")
-    people = letter(
+    people = outgoing_mail(
         inbox, to=[ana.address, ana.address.upper()], cc=[ana.address], bcc=[cy.address]
     )
 
@@ -59,14 +63,18 @@ async def test_each_recipient_gets_one_copy_and_bcc_stays_secret(
 
     assert ["delivered"] * 2 == [recipient.status for recipient in sent.recipients]
     for receiver in (ana, cy):
-        (row,) = (await ctx.store.messages(MessageQuery(inbox_id=receiver.id))).rows
-        message = await ctx.store.message(row.id, None)
+        (row,) = (
+            await ctx.store.messages(MessageQuery(visible=EVERYTHING, inbox_id=receiver.id))
+        ).rows
+        message = await ctx.store.message(row.id, EVERYTHING)
         assert message is not None
         assert b"cy@" not in await ctx.blobs.read(message.raw)
 
 
-async def test_nobody_here_by_that_name_is_said(ctx: Context, inbox: Inbox) -> None:
-    sent = await call(ctx, sending.send_message, letter(inbox, to=["nobody@postroom.localhost"]))
+async def test_nobody_here_by_that_name_is_said(ctx: RequestContext, inbox: Inbox) -> None:
+    sent = await call(
+        ctx, sending.send_message, outgoing_mail(inbox, to=["nobody@postroom.localhost"])
+    )
 
     assert ("failed", "no inbox has this address") == (
         sent.status,
@@ -75,7 +83,7 @@ async def test_nobody_here_by_that_name_is_said(ctx: Context, inbox: Inbox) -> N
 
 
 async def test_a_reply_goes_to_reply_to_and_carries_the_whole_chain(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
     raw = mail(
         "Re: RE: Plan",
@@ -92,8 +100,8 @@ async def test_a_reply_goes_to_reply_to_and_carries_the_whole_chain(
         {"message_id": parent.message_id, "body_text": "Yes.", "reply_all": True},
     )
 
-    message = await ctx.store.message(sent.message_id, None)
-    answered = await ctx.store.message(parent.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
+    answered = await ctx.store.message(parent.message_id, EVERYTHING)
     assert message is not None
     assert answered is not None
     assert (("desk@example.com",), ("cy@c.org",)) == (message.to_addresses, message.cc_addresses)
@@ -104,7 +112,7 @@ async def test_a_reply_goes_to_reply_to_and_carries_the_whole_chain(
 
 
 async def test_a_reply_comes_from_the_address_that_was_written_to_and_goes_to_none_of_ours(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
     for email in ("sales@postroom.localhost", "info@postroom.localhost"):
         alias = {"email": email, "name": "Desk", "signature": "<p>The desk</p>"}
@@ -116,7 +124,9 @@ async def test_a_reply_comes_from_the_address_that_was_written_to_and_goes_to_no
     first = await call(ctx, sending.reply_to_message, answer)
     second = await call(ctx, sending.reply_to_message, {**answer, "message_id": first.message_id})
     third = await call(
-        ctx, sending.send_message, letter(inbox, inbox_id=None, in_reply_to=parent.message_id)
+        ctx,
+        sending.send_message,
+        outgoing_mail(inbox, inbox_id=None, in_reply_to=parent.message_id),
     )
 
     for sent, recipients in (
@@ -124,28 +134,32 @@ async def test_a_reply_comes_from_the_address_that_was_written_to_and_goes_to_no
         (second, ["ana@example.com", "cy@c.org"]),
         (third, ["x@example.com"]),
     ):
-        message = await ctx.store.message(sent.message_id, None)
+        message = await ctx.store.message(sent.message_id, EVERYTHING)
         assert message is not None
         assert "sales@postroom.localhost" == message.from_address
         assert "The desk" in message.text
         assert recipients == [recipient.address for recipient in sent.recipients]
 
 
-async def test_who_is_named_as_sender_of_a_reply_is_its_sender(ctx: Context, inbox: Inbox) -> None:
+async def test_who_is_named_as_sender_of_a_reply_is_its_sender(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
     alias = {"email": "sales@postroom.localhost", "inbox_id": inbox.id}
     await call(ctx, identities.create_alias, alias)
     parent = await deliver(ctx, inbox, mail("Offer", to="sales@postroom.localhost"))
-    reply = letter(inbox, in_reply_to=parent.message_id)
+    reply = outgoing_mail(inbox, in_reply_to=parent.message_id)
 
     sent = await call(ctx, sending.send_message, {**reply, "from": inbox.address})
 
-    message = await ctx.store.message(sent.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     assert inbox.address == message.from_address
 
 
-async def test_a_reply_to_our_own_mail_goes_to_whom_we_wrote(ctx: Context, inbox: Inbox) -> None:
-    first = await call(ctx, sending.send_message, letter(inbox))
+async def test_a_reply_to_our_own_mail_goes_to_whom_we_wrote(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
+    first = await call(ctx, sending.send_message, outgoing_mail(inbox))
 
     second = await call(
         ctx, sending.reply_to_message, {"message_id": first.message_id, "body_text": "P.S."}
@@ -155,7 +169,7 @@ async def test_a_reply_to_our_own_mail_goes_to_whom_we_wrote(ctx: Context, inbox
     assert first.thread_id == second.thread_id
 
 
-async def test_a_forward_takes_text_and_files_along(ctx: Context, inbox: Inbox) -> None:
+async def test_a_forward_takes_text_and_files_along(ctx: RequestContext, inbox: Inbox) -> None:
     files = [("a.txt", "text/plain", b"content")]
     original = await deliver(ctx, inbox, mail("Plan", "The text.", attachments=files))
 
@@ -165,14 +179,14 @@ async def test_a_forward_takes_text_and_files_along(ctx: Context, inbox: Inbox) 
         {"message_id": original.message_id, "to": "x@example.com", "body_text": "FYI"},
     )
 
-    message = await ctx.store.message(sent.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     assert ("Fwd: Plan", ["a.txt"]) == (message.subject, [a.filename for a in message.attachments])
     assert message.text.startswith("FYI")
     assert "The text." in message.text
 
 
-async def test_several_inboxes_must_be_named(ctx: Context, inbox: Inbox) -> None:
+async def test_several_inboxes_must_be_named(ctx: RequestContext, inbox: Inbox) -> None:
     unnamed = {"to": ["x@example.com"], "subject": "Hi", "body_text": "Hello."}
     assert await call(ctx, sending.send_message, unnamed)
     other = await new_inbox(ctx, "other")
@@ -203,29 +217,29 @@ async def test_several_inboxes_must_be_named(ctx: Context, inbox: Inbox) -> None
     ],
 )
 async def test_a_letter_with_a_fault_is_named_and_nothing_is_sent(
-    ctx: Context, inbox: Inbox, changes: dict[str, Any], kind: type[MailError], words: str
+    ctx: RequestContext, inbox: Inbox, changes: dict[str, Any], kind: type[MailError], words: str
 ) -> None:
     with pytest.raises(kind, match=words):
-        await call(ctx, sending.send_message, letter(inbox, **changes))
+        await call(ctx, sending.send_message, outgoing_mail(inbox, **changes))
 
     assert 0 == await total(ctx)
 
 
 async def test_attachments_at_the_limit_pass_and_one_byte_more_does_not(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
     small = dataclasses.replace(ctx, limits=Limits(attachments_bytes=6, attachments_count=2))
     three, four = {"filename": "a", "content": "YWJj"}, {"filename": "b", "content": "YWJjZA=="}
 
-    assert await call(small, sending.send_message, letter(inbox, attachments=[three, three]))
+    assert await call(small, sending.send_message, outgoing_mail(inbox, attachments=[three, three]))
     with pytest.raises(TooLarge, match="7 bytes"):
-        await call(small, sending.send_message, letter(inbox, attachments=[three, four]))
+        await call(small, sending.send_message, outgoing_mail(inbox, attachments=[three, four]))
     with pytest.raises(InvalidInput, match="3 files"):
-        await call(small, sending.send_message, letter(inbox, attachments=[three] * 3))
+        await call(small, sending.send_message, outgoing_mail(inbox, attachments=[three] * 3))
 
 
-async def test_fifty_callers_with_one_key_send_one_mail(ctx: Context, inbox: Inbox) -> None:
-    keyed = letter(inbox, idempotency_key="k")
+async def test_fifty_callers_with_one_key_send_one_mail(ctx: RequestContext, inbox: Inbox) -> None:
+    keyed = outgoing_mail(inbox, idempotency_key="k")
 
     answers = await asyncio.gather(*(call(ctx, sending.send_message, keyed) for _ in range(50)))
 
@@ -235,10 +249,12 @@ async def test_fifty_callers_with_one_key_send_one_mail(ctx: Context, inbox: Inb
         await call(ctx, sending.send_message, {**keyed, "subject": "Other"})
 
 
-async def test_a_message_id_we_never_saw_still_makes_a_reply(ctx: Context, inbox: Inbox) -> None:
-    sent = await call(ctx, sending.send_message, letter(inbox, in_reply_to="<far@away>"))
+async def test_a_message_id_we_never_saw_still_makes_a_reply(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
+    sent = await call(ctx, sending.send_message, outgoing_mail(inbox, in_reply_to="<far@away>"))
 
-    message = await ctx.store.message(sent.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
 
     assert message is not None
     assert ("far@away", ("far@away",), "Re: Hi") == (
@@ -249,40 +265,40 @@ async def test_a_message_id_we_never_saw_still_makes_a_reply(ctx: Context, inbox
 
 
 async def test_a_limited_caller_neither_sends_from_nor_reads_of_another_inbox(
-    app: App, ctx: Context, inbox: Inbox
+    app: App, ctx: RequestContext, inbox: Inbox
 ) -> None:
     mine = await new_inbox(ctx, "mine")
     theirs = await deliver(ctx, inbox, mail(attachments=[("a.txt", "text/plain", b"a")]))
-    secret = await ctx.store.message(theirs.message_id, None)
+    secret = await ctx.store.message(theirs.message_id, EVERYTHING)
     assert secret is not None
-    limited = app.context(Caller("key_1", OWNER.scopes, frozenset({mine.id})))
+    limited = app.context(a_caller("key_1", inboxes=only(mine.id)))
 
     for attempt in (
-        letter(inbox),
-        letter(mine, in_reply_to=theirs.message_id),
-        letter(mine, thread_id=theirs.thread_id),
-        letter(mine, attachments=[{"attachment_id": secret.attachments[0].id}]),
+        outgoing_mail(inbox),
+        outgoing_mail(mine, in_reply_to=theirs.message_id),
+        outgoing_mail(mine, thread_id=theirs.thread_id),
+        outgoing_mail(mine, attachments=[{"attachment_id": secret.attachments[0].id}]),
     ):
         with pytest.raises(NotFound):
             await call(limited, sending.send_message, attempt)
     result = await call(
-        limited, organising.apply_label, {"message_ids": [theirs.message_id], "label": "x"}
+        limited, message_changes.apply_label, {"message_ids": [theirs.message_id], "label": "x"}
     )
     assert ("failed", "not_found") == (result.status, result.failed[0].code)
 
 
 async def test_a_caller_without_the_scope_is_told_which_it_needs(app: App, inbox: Inbox) -> None:
-    reader = app.context(Caller("key_1", frozenset({Scope.READ})))
+    reader = app.context(a_caller("key_1", frozenset({Scope.READ})))
 
     with pytest.raises(MailError, match="scope send; yours has read"):
-        await call(reader, sending.send_message, letter(inbox))
+        await call(reader, sending.send_message, outgoing_mail(inbox))
 
 
 async def test_a_retry_in_a_thread_that_has_grown_is_still_the_same_call(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
-    first = await call(ctx, sending.send_message, letter(inbox, to=[inbox.address]))
-    reply = letter(inbox, thread_id=first.thread_id, body_text="P.S.")
+    first = await call(ctx, sending.send_message, outgoing_mail(inbox, to=[inbox.address]))
+    reply = outgoing_mail(inbox, thread_id=first.thread_id, body_text="P.S.")
     keyed = {**reply, "body_text": "P.P.S.", "idempotency_key": "k"}
 
     sent = [await call(ctx, sending.send_message, each) for each in (reply, keyed)]
@@ -292,12 +308,14 @@ async def test_a_retry_in_a_thread_that_has_grown_is_still_the_same_call(
 
 
 async def test_a_retry_is_answered_even_if_what_it_replied_to_is_gone(
-    ctx: Context, inbox: Inbox
+    ctx: RequestContext, inbox: Inbox
 ) -> None:
     parent = await deliver(ctx, inbox, mail("Plan"))
     reply = {"message_id": parent.message_id, "body_text": "Yes.", "idempotency_key": "k"}
     sent = await call(ctx, sending.reply_to_message, reply)
-    await call(ctx, organising.delete_message, {"message_id": parent.message_id, "permanent": True})
+    await call(
+        ctx, message_changes.delete_message, {"message_id": parent.message_id, "permanent": True}
+    )
 
     assert sent == await call(ctx, sending.reply_to_message, reply)
 
@@ -310,7 +328,7 @@ async def test_a_retry_is_answered_even_if_what_it_replied_to_is_gone(
     ],
 )
 async def test_mail_with_an_id_that_no_header_can_carry_is_answered_all_the_same(
-    ctx: Context, inbox: Inbox, headers: list[tuple[str, str]]
+    ctx: RequestContext, inbox: Inbox, headers: list[tuple[str, str]]
 ) -> None:
     head = "".join(f"{name}: {value}\n" for name, value in headers)
     long_name = "N" * 600
@@ -324,11 +342,11 @@ async def test_mail_with_an_id_that_no_header_can_carry_is_answered_all_the_same
     assert parent.thread_id == sent.thread_id
 
 
-async def test_a_content_type_may_have_parameters(ctx: Context, inbox: Inbox) -> None:
+async def test_a_content_type_may_have_parameters(ctx: RequestContext, inbox: Inbox) -> None:
     file = {"filename": "a.csv", "content_type": "text/csv; charset=utf-8", "content": "YSxi"}
 
-    sent = await call(ctx, sending.send_message, letter(inbox, attachments=[file]))
+    sent = await call(ctx, sending.send_message, outgoing_mail(inbox, attachments=[file]))
 
-    message = await ctx.store.message(sent.message_id, None)
+    message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     assert ["text/csv"] == [attachment.content_type for attachment in message.attachments]

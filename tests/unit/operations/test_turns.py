@@ -5,22 +5,22 @@ from contextlib import AsyncExitStack, suppress
 
 import pytest
 
+from postroom.admission import fair_queue as module
+from postroom.admission.fair_queue import AT_ONCE, MANY, MAX_WAITING, FairQueue
 from postroom.errors import RateLimited
-from postroom.operations import turns as module
-from postroom.operations.turns import AT_ONCE, MANY, MOST_WAITING, Turns
 
 
-class Crowd:
+class ConnectionLimit:
     """Requests that have their turn until they are told to leave."""
 
-    def __init__(self, turns: Turns) -> None:
-        self.turns, self.inside, self.leave = turns, 0, asyncio.Event()
+    def __init__(self, fair_queue: FairQueue) -> None:
+        self.fair_queue, self.inside, self.leave = fair_queue, 0, asyncio.Event()
 
     def come(self, key: str, count: int) -> list[asyncio.Task[None]]:
         return [asyncio.create_task(self._stay(key)) for _ in range(count)]
 
     async def _stay(self, key: str) -> None:
-        async with self.turns.of(key):
+        async with self.fair_queue.of(key):
             self.inside += 1
             await self.leave.wait()
 
@@ -31,20 +31,20 @@ async def settle() -> None:
 
 
 @pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+def fair_queue(monkeypatch: pytest.MonkeyPatch) -> FairQueue:
     """No turn ends by itself, and whoever has asked once is remembered."""
     monkeypatch.setattr(module, "LASTS_S", 3600.0)
     monkeypatch.setattr(module, "RECENT_S", 3600.0)
-    return Turns()
+    return FairQueue()
 
 
-async def ask(turns: Turns, key: str) -> None:
-    async with turns.of(key):
+async def ask(fair_queue: FairQueue, key: str) -> None:
+    async with fair_queue.of(key):
         pass
 
 
-async def test_a_key_that_is_alone_does_as_it_likes(turns: Turns) -> None:
-    crowd = Crowd(turns)
+async def test_a_key_that_is_alone_does_as_it_likes(fair_queue: FairQueue) -> None:
+    crowd = ConnectionLimit(fair_queue)
     tasks = crowd.come("greedy", 100)
     await settle()
 
@@ -53,14 +53,16 @@ async def test_a_key_that_is_alone_does_as_it_likes(turns: Turns) -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_a_greedy_key_has_a_few_turns_and_the_others_do_not_wait(turns: Turns) -> None:
-    await ask(turns, "other")
-    crowd = Crowd(turns)
+async def test_a_greedy_key_has_a_few_turns_and_the_others_do_not_wait(
+    fair_queue: FairQueue,
+) -> None:
+    await ask(fair_queue, "other")
+    crowd = ConnectionLimit(fair_queue)
     tasks = crowd.come("greedy", 50)
     await settle()
 
     assert AT_ONCE == crowd.inside
-    await asyncio.wait_for(ask(turns, "other"), 1)
+    await asyncio.wait_for(ask(fair_queue, "other"), 1)
     crowd.leave.set()
     await asyncio.gather(*tasks)
     assert 50 == crowd.inside
@@ -74,9 +76,9 @@ def never_paid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("never_paid")
-async def test_who_has_many_waiting_makes_way_after_its_turns(turns: Turns) -> None:
-    await ask(turns, "other")
-    crowd = Crowd(turns)
+async def test_who_has_many_waiting_makes_way_after_its_turns(fair_queue: FairQueue) -> None:
+    await ask(fair_queue, "other")
+    crowd = ConnectionLimit(fair_queue)
     tasks = crowd.come("greedy", AT_ONCE + MANY + 1)
     await settle()
     crowd.leave.set()
@@ -84,17 +86,17 @@ async def test_who_has_many_waiting_makes_way_after_its_turns(turns: Turns) -> N
     await settle()
 
     assert AT_ONCE == crowd.inside
-    await asyncio.wait_for(ask(turns, "other"), 1)
+    await asyncio.wait_for(ask(fair_queue, "other"), 1)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert {} == turns._queues
+    assert {} == fair_queue._queues
 
 
 @pytest.mark.usefixtures("never_paid")
-async def test_who_has_a_few_waiting_does_not_make_way(turns: Turns) -> None:
-    await ask(turns, "other")
-    crowd = Crowd(turns)
+async def test_who_has_a_few_waiting_does_not_make_way(fair_queue: FairQueue) -> None:
+    await ask(fair_queue, "other")
+    crowd = ConnectionLimit(fair_queue)
     tasks = crowd.come("busy", AT_ONCE + MANY)
     await settle()
     crowd.leave.set()
@@ -103,25 +105,27 @@ async def test_who_has_a_few_waiting_does_not_make_way(turns: Turns) -> None:
     assert AT_ONCE + MANY == crowd.inside
 
 
-async def test_who_has_too_many_waiting_is_told_to_wait_for_answers(turns: Turns) -> None:
-    await ask(turns, "other")
-    crowd = Crowd(turns)
-    tasks = crowd.come("greedy", AT_ONCE + MOST_WAITING)
+async def test_who_has_too_many_waiting_is_told_to_wait_for_answers(fair_queue: FairQueue) -> None:
+    await ask(fair_queue, "other")
+    crowd = ConnectionLimit(fair_queue)
+    tasks = crowd.come("greedy", AT_ONCE + MAX_WAITING)
     await settle()
 
     with pytest.raises(RateLimited):
-        await ask(turns, "greedy")
+        await ask(fair_queue, "greedy")
     crowd.leave.set()
     await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize("is_let_in", [False, True], ids=["waiting", "just let in"])
-async def test_who_leaves_while_waiting_takes_no_turn_along(turns: Turns, is_let_in: bool) -> None:
-    await ask(turns, "other")
-    crowd = Crowd(turns)
+async def test_who_leaves_while_waiting_takes_no_turn_along(
+    fair_queue: FairQueue, is_let_in: bool
+) -> None:
+    await ask(fair_queue, "other")
+    crowd = ConnectionLimit(fair_queue)
     async with AsyncExitStack() as stack:
         for _ in range(AT_ONCE):
-            await stack.enter_async_context(turns.of("greedy"))
+            await stack.enter_async_context(fair_queue.of("greedy"))
         [leaving] = crowd.come("greedy", 1)
         await settle()
         if is_let_in:
@@ -138,11 +142,11 @@ async def test_who_leaves_while_waiting_takes_no_turn_along(turns: Turns, is_let
 
 
 async def test_who_waits_for_something_else_keeps_nobody_from_a_turn(
-    turns: Turns, monkeypatch: pytest.MonkeyPatch
+    fair_queue: FairQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LASTS_S", 0.0)
-    await ask(turns, "other")
-    crowd = Crowd(turns)
+    await ask(fair_queue, "other")
+    crowd = ConnectionLimit(fair_queue)
     tasks = crowd.come("greedy", 10)
     async with asyncio.timeout(10):
         while crowd.inside < 10:  # noqa: ASYNC110 - a turn that ends rings no bell
@@ -153,8 +157,8 @@ async def test_who_waits_for_something_else_keeps_nobody_from_a_turn(
     await asyncio.gather(*tasks)
 
 
-async def test_nothing_is_kept_of_a_key_that_is_done(turns: Turns) -> None:
+async def test_nothing_is_kept_of_a_key_that_is_done(fair_queue: FairQueue) -> None:
     for number in range(5):
-        await ask(turns, f"key_{number}")
+        await ask(fair_queue, f"key_{number}")
 
-    assert {} == turns._queues
+    assert {} == fair_queue._queues

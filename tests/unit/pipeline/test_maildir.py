@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.model.message import FLAGS
-from postroom.pipeline.maildir import flags_in, folder_for, info_for, is_trashed, mailbox_in
+from postroom.pipeline.transfer.maildir import (
+    flags_in,
+    folder_for,
+    info_for,
+    is_trashed,
+    mailbox_in,
+)
 
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=20)
 ALIASED = {"spam", "junk e-mail", "deleted items", "deleted messages", "sent items"}

@@ -12,7 +12,7 @@ import pytest
 
 from postroom.mail.parse import parse_message
 from postroom.model.limits import Limits
-from postroom.pipeline.parsing import Parser
+from postroom.pipeline.parser import Parser
 from tests.mails import mail
 
 BIG = mail("Big", attachments=[("a.bin", "application/x-bin", b"x" * 300_000)])
@@ -31,10 +31,10 @@ async def test_small_and_large_mails_are_read_alike_and_in_order() -> None:
 
 
 async def test_a_mail_that_takes_too_long_keeps_its_headers_and_the_next_is_read() -> None:
-    parser = Parser(Limits(), patience_s=0.001)
+    parser = Parser(Limits(), timeout_s=0.001)
 
     (late,) = await parser.parse([BIG])
-    parser.patience_s = 30
+    parser.timeout_s = 30
     (read,) = await parser.parse([BIG])
     await parser.close()
 
@@ -79,7 +79,7 @@ async def test_a_mail_that_kills_the_worker_is_kept_and_the_others_are_read() ->
     ("work", "end"), [("while True: pass", -signal.SIGXCPU), ("bytearray(600 * 2**20)", 1)]
 )
 def test_a_worker_has_its_bounds(work: str, end: int) -> None:
-    code = f"from postroom.pipeline.parsing import bound\nbound(cpu_s=1)\n{work}"
+    code = f"from postroom.pipeline.parser import set_limits\nset_limits(cpu_s=1)\n{work}"
 
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, check=False, capture_output=True, timeout=60)

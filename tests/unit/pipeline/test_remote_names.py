@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.model.remote import RemoteIdentity, RemoteMessage, RemoteRef
-from postroom.pipeline.remote_names import is_identity, storable
+from postroom.model.account import RemoteIdentity, RemoteMessage, RemoteRef
+from postroom.pipeline.sync.pull import is_valid_identity, storable_messages
 
 
 def message(key: str = "1", **names: tuple[str, ...]) -> RemoteMessage:
@@ -18,24 +18,24 @@ def message(key: str = "1", **names: tuple[str, ...]) -> RemoteMessage:
 def test_ordinary_names_stay_as_they_are(name: str) -> None:
     given = message(mailboxes=(name,), labels=(name,))
 
-    assert (given,) == storable([given])
+    assert (given,) == storable_messages([given])
 
 
 def test_odd_names_are_made_fit() -> None:
     given = message(mailboxes=("\ud800a\x00", " "), labels=("B\nc", "b\x00C", "y" * 500, ""))
 
-    (kept,) = storable([given])
+    (kept,) = storable_messages([given])
 
     assert (("?a",), ("Bc", "y" * 128)) == (kept.mailboxes, kept.labels)
-    assert ("Archive",) == storable([message(mailboxes=("\x00",))])[0].mailboxes
+    assert ("Archive",) == storable_messages([message(mailboxes=("\x00",))])[0].mailboxes
 
 
 @pytest.mark.parametrize("key", ["\ud800", "a\x00", "k" * 3_000])
 def test_a_place_without_a_name_is_left_out(key: str) -> None:
-    assert () == storable([message(key)])
+    assert () == storable_messages([message(key)])
 
 
 @pytest.mark.parametrize("email", ["", "x", "*@example.com\n", "Ana <ana@example.com>", "a@\ud800"])
 def test_one_cannot_send_from_what_is_no_address(email: str) -> None:
-    assert not is_identity(RemoteIdentity(email))
-    assert is_identity(RemoteIdentity("ana@example.com", "Ana", "<b>Ana</b>"))
+    assert not is_valid_identity(RemoteIdentity(email))
+    assert is_valid_identity(RemoteIdentity("ana@example.com", "Ana", "<b>Ana</b>"))

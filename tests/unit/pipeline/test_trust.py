@@ -11,13 +11,14 @@ import pytest
 
 from postroom.app import App, open_app
 from postroom.config import ConfigError, read_settings
-from postroom.mail.authentication import Trust
+from postroom.mail.authentication.authentication import Trust
 from postroom.model.inbox import Inbox
-from postroom.model.stored import MessageQuery
-from postroom.pipeline import receive
-from postroom.pipeline.importing import import_mail
-from postroom.pipeline.reparsing import reparse
-from postroom.pipeline.sources import open_source
+from postroom.model.storage import MessageQuery
+from postroom.model.view import EVERYTHING
+from postroom.pipeline import ingest
+from postroom.pipeline.reparse import reparse
+from postroom.pipeline.transfer.import_mail import import_mail
+from postroom.pipeline.transfer.mail_files import open_source
 from tests.mails import deliver, mail, new_inbox
 
 VERDICT = "mx.example.org; spf=pass smtp.mailfrom=bank.example; dmarc=pass header.from=bank.example"
@@ -32,21 +33,21 @@ def vouched(server: str = "mx.example.org") -> bytes:
 
 @pytest.fixture
 async def inbox(app: App) -> Inbox:
-    return await new_inbox(app.house)
+    return await new_inbox(app.services)
 
 
 def trusting(app: App) -> Any:
-    return replace(app.house, trust=Trust(frozenset(["mx.example.org"])))
+    return replace(app.services, trust=Trust(frozenset(["mx.example.org"])))
 
 
 async def auth(app: App, message_id: str) -> dict[str, Any]:
-    message = await app.house.store.message(message_id, None)
+    message = await app.services.store.message(message_id, EVERYTHING)
     assert message is not None
     return message.auth
 
 
 async def test_nobody_is_trusted_unless_named(app: App, inbox: Inbox) -> None:
-    added = await deliver(app.house, inbox, vouched())
+    added = await deliver(app.services, inbox, vouched())
 
     assert UNKNOWN == await auth(app, added.message_id)
 
@@ -62,8 +63,8 @@ async def test_the_verdict_of_a_trusted_server_arrives_with_the_mail(
 
 
 async def test_reading_again_believes_whom_the_settings_trust_now(app: App, inbox: Inbox) -> None:
-    with patch.object(receive, "PARSER_VERSION", 0):
-        added = await deliver(app.house, inbox, vouched())
+    with patch.object(ingest, "PARSER_VERSION", 0):
+        added = await deliver(app.services, inbox, vouched())
 
     assert [1] == [count async for count in reparse(trusting(app), version=1)]
 
@@ -74,10 +75,10 @@ async def test_imported_mail_keeps_its_verdicts(app: App, inbox: Inbox, tmp_path
     (tmp_path / "one.eml").write_bytes(vouched())
     source = open_source(tmp_path / "one.eml", kind=None, mailbox="Inbox", most_bytes=10_000)
 
-    tally = await import_mail(trusting(app), iter(source), inbox.id)
+    counters = await import_mail(trusting(app), iter(source), inbox.id)
 
-    assert 1 == tally.stored
-    (row,) = (await app.house.store.messages(MessageQuery())).rows
+    assert 1 == counters.stored
+    (row,) = (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).rows
     assert BELIEVED == await auth(app, row.id)
 
 
@@ -89,7 +90,7 @@ async def test_servers_and_keys_come_from_the_settings(tmp_path: Path) -> None:
         "POSTROOM_DKIM_KEYS": "keys.txt",
     }
     async with open_app(read_settings(environ, folder=tmp_path).settings) as app:
-        trust = app.house.trust
+        trust = app.services.trust
 
     assert {"mx.example.org", "mx2.example.org"} == trust.servers
     assert {"mail._domainkey.bank.example": "v=DKIM1; p=AB"} == trust.keys

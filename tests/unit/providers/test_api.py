@@ -10,7 +10,7 @@ import pytest
 
 from postroom.errors import ProviderAuthFailed, ProviderError, RateLimited
 from postroom.model.account import RateLimits
-from postroom.providers.web.api import Api, ApiRefused, Fixed, refuse_clear_text
+from postroom.providers.web.api import Api, ApiRefused, FixedHeader, RateLimiter, require_https
 from tests.servers.web import Answer, Asked, WebServer
 
 
@@ -18,7 +18,16 @@ from tests.servers.web import Answer, Asked, WebServer
 def serving(answer: Callable[[Asked], Answer]) -> Iterator[tuple[Api, WebServer]]:
     with WebServer(answer) as server:
         rates = RateLimits(requests_per_second=1000, burst=100)
-        yield Api("work", server.url, Fixed("Bearer canary-token"), rates, patience_s=2), server
+        yield (
+            Api(
+                "work",
+                server.url,
+                FixedHeader("Bearer canary-token"),
+                RateLimiter(rates),
+                max_wait_s=2,
+            ),
+            server,
+        )
 
 
 async def test_it_waits_as_long_as_it_is_told_and_asks_again() -> None:
@@ -64,7 +73,7 @@ async def test_answers_that_are_no_answers_are_errors() -> None:
     deep = b"[" * 50_000 + b"]" * 50_000
     bodies = {"/long": b"[" + b"1," * 60_000 + b"1]", "/deep": deep[:99_000], "/text": b"<html>"}
     with serving(lambda asked: Answer(body=bodies[asked.path])) as (api, _):
-        api.most_bytes = 100_000
+        api.max_bytes = 100_000
         for path in bodies:
             with pytest.raises(ProviderError):
                 await api.json("GET", path)
@@ -76,4 +85,4 @@ async def test_answers_that_are_no_answers_are_errors() -> None:
 )
 def test_a_token_does_not_travel_in_the_clear(url: str) -> None:
     with pytest.raises(ProviderError):
-        refuse_clear_text(url)
+        require_https(url)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from postroom.errors import ProviderAuthFailed, ProviderError
+from postroom.providers.embeddings.bundled import RecentEmbedder
 from postroom.providers.embeddings.endpoint import EndpointEmbedder
-from postroom.providers.embeddings.recent import RecentEmbedder
 
 
 @contextmanager

@@ -11,9 +11,9 @@ import pytest
 
 from postroom.errors import Malformed, Unauthenticated
 from postroom.ports.inbound import Posting
-from postroom.providers.inbound import form as module
+from postroom.providers.inbound import forms as module
 from postroom.providers.inbound import mailgun
-from postroom.providers.inbound.form import read_form
+from postroom.providers.inbound.forms import read_form
 from postroom.providers.inbound.mailgun import Mailgun
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -84,7 +84,7 @@ def test_only_what_is_asked_for_is_read_and_it_must_be_short(kind):
         )
 
     assert {"token": b"AAA"} == read_form(kind, body(3), ["token"]).fields
-    with pytest.raises(Malformed, match="token are short"):
+    with pytest.raises(Malformed, match="too long: one of token"):
         read_form(kind, body(10_000), ["token"])
 
 

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.providers.imap.arguments import is_flag
 from postroom.providers.imap.client import Listed
-from postroom.providers.imap.framing import Frame
-from postroom.providers.imap.mirroring import Vanished
-from postroom.providers.imap.roles import boxes_of
+from postroom.providers.imap.mailboxes import remote_mailboxes
+from postroom.providers.imap.stream import Frame
+from postroom.providers.imap.sync_commands import Vanished
+from postroom.providers.imap.syntax import is_flag
 from postroom.providers.keywords import Labels, flags_in, keyword_of
 
 
 def read_back(label: str) -> str:
     """What a label is called after a server has kept its keyword."""
     labels = Labels()
-    labels.learn([label])
-    (found,) = labels.among([keyword_of(label).lower()])
+    labels.add([label])
+    (found,) = labels.labels_in([keyword_of(label).lower()])
     return found
 
 
@@ -47,7 +47,7 @@ def test_two_long_labels_that_begin_alike_are_two() -> None:
 
 def test_a_shortened_label_that_nobody_knows_is_a_label_that_can_be_taken_off() -> None:
     keyword = keyword_of("Invoices " + "x" * 100)
-    (found,) = Labels().among([keyword])
+    (found,) = Labels().labels_in([keyword])
 
     assert keyword == found == keyword_of(found)
     assert keyword.startswith("label-invoices-")
@@ -59,14 +59,14 @@ def test_a_shortened_label_that_nobody_knows_is_a_label_that_can_be_taken_off() 
 )
 def test_a_label_with_the_name_of_a_keyword_of_machines_comes_back(label: str) -> None:
     assert label == read_back(label)
-    assert () == Labels().among(["NonJunk", "$MDNSent"])
+    assert () == Labels().labels_in(["NonJunk", "$MDNSent"])
 
 
 def test_flags_and_labels_are_told_apart_from_what_machines_set() -> None:
     words = (r"\Seen", r"\Recent", "$Forwarded", "NonJunk", "Work", keyword_of("To do"))
 
     assert ("seen",) == flags_in(words)
-    assert ("Work", "To do") == Labels().among(words)
+    assert ("Work", "To do") == Labels().labels_in(words)
 
 
 def listed(name: bytes, *attributes: str, delimiter: str = "/") -> Listed:
@@ -74,7 +74,7 @@ def listed(name: bytes, *attributes: str, delimiter: str = "/") -> Listed:
 
 
 def test_mailboxes_are_known_by_their_use_and_else_by_their_names() -> None:
-    boxes = boxes_of(
+    boxes = remote_mailboxes(
         [
             listed(b"Sent", r"\hasnochildren"),
             listed(b"Gesendet", r"\sent"),

@@ -11,8 +11,13 @@ import pytest
 
 from postroom.errors import MailError
 from postroom.providers.embeddings.bundled import BundledEmbedder
-from postroom.providers.embeddings.minilm import DIMENSIONS, MOST_PIECES, WEIGHTS, MiniLM
-from postroom.providers.embeddings.wordpiece import Vocabulary
+from postroom.providers.embeddings.minilm import (
+    DIMENSIONS,
+    MAX_PIECES,
+    WEIGHTS,
+    MiniLM,
+    Vocabulary,
+)
 
 CASES = json.loads((Path(__file__).parents[2] / "golden" / "embeddings.json").read_text("utf-8"))
 
@@ -26,7 +31,7 @@ def model() -> MiniLM:
 def test_a_text_is_cut_into_the_same_pieces(case):
     vocabulary = Vocabulary(WEIGHTS / "vocabulary.txt")
 
-    assert case["pieces"] == vocabulary.numbers(case["text"], MOST_PIECES)
+    assert case["pieces"] == vocabulary.numbers(case["text"], MAX_PIECES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["text"][:20])

@@ -9,10 +9,10 @@ import pytest
 
 from postroom.blocking import in_thread
 from postroom.errors import ProviderAuthFailed
-from postroom.ports.vault import Secret
+from postroom.ports.provider import Secret
 from postroom.providers.accounts import Accounts, Endpoints
-from postroom.providers.oauth.tokens import Tokens
-from postroom.providers.vault.files import FileVault
+from postroom.providers.oauth import Tokens
+from postroom.providers.vault import FileVault
 
 ENDPOINTS = Endpoints(
     gmail="", gmail_login="", gmail_token="", outlook="", outlook_login="", fastmail=""

@@ -6,7 +6,7 @@ import pytest
 
 from postroom.errors import InvalidInput
 from postroom.rules.definition import Action, Comparison, Group, Safety
-from postroom.rules.reading import parse_rule, parse_rules
+from postroom.rules.parser import parse_rule, parse_rules
 
 INVOICES = """
 version: 1
@@ -106,36 +106,36 @@ def rule_with(condition: str = "{subject: x}", action: str = "mark_read", more: 
         (rule_with("{subject: {contain: x}}"), 3, 16, "no operator `contain`", "contains"),
         (rule_with(action="aply_label: X"), 5, 5, "unknown action `aply_label`", "apply_label"),
         (rule_with(more="saftey: {}"), 6, 1, "unknown key `saftey`", "safety"),
-        (rule_with("{flag: {equals: sen}}"), 3, 21, "no flag `sen`", "seen"),
+        (rule_with("{flag: {equals: sen}}"), 3, 21, "unknown flag `sen`", "seen"),
         (rule_with("{size_bytes: {greater_than: big}}"), 3, 33, "is a number", ""),
         (rule_with("{has_attachment: maybe}"), 3, 22, "neither true nor false", ""),
         (rule_with("{subject: {regex: '(a'}}"), 3, 23, "regular expression", ""),
         (rule_with("{subject: {regex: '(?=a)'}}"), 3, 23, "regular expression", ""),
-        (rule_with("{subject: {contains: '  '}}"), 3, 26, "nothing in this text but space", ""),
+        (rule_with("{subject: {contains: '  '}}"), 3, 26, "only white space", ""),
         (rule_with("{age_days: {contains: 1}}"), 3, 17, "no operator `contains`", ""),
-        (rule_with("{any: []}"), 3, 11, "no condition in this list", ""),
+        (rule_with("{any: []}"), 3, 11, "has no condition", ""),
         (rule_with("[]"), 3, 5, "a condition is a mapping", ""),
         (rule_with(action="apply_label"), 5, 5, "needs a value", ""),
         (rule_with(action='apply_label: "\u200b"'), 5, 18, "needs a value", ""),
         (rule_with(action="{forward: nobody}"), 5, 15, "not an address", ""),
-        (rule_with(action="{webhook: ftp://x}"), 5, 15, "no webhook", ""),
+        (rule_with(action="{webhook: ftp://x}"), 5, 15, "not a webhook", ""),
         (rule_with(action="{move: '*'}"), 5, 12, "every mailbox", ""),
         (rule_with(action="{mark_read: twice}"), 5, 17, "takes no value", ""),
-        (rule_with(more="version: 2"), 6, 10, "version is not known", ""),
+        (rule_with(more="version: 2"), 6, 10, "unknown version", ""),
         (rule_with(more="enabled: maybe"), 6, 10, "true or false", ""),
         (rule_with(more="safety: {max_messages: 0}"), 6, 24, "must be a number", ""),
         (rule_with(more="conditions: []"), 6, 1, "not both", ""),
         ("name: r\nthen: [stop]", 1, 1, "no condition", ""),
         ("name: r\nwhen: [{subject: x}]", 1, 1, "no action", ""),
         ("- a\n- b", 1, 1, "a rule is a mapping", ""),
-        ("", 1, 1, "it is empty", ""),
+        ("", 1, 1, "the document is empty", ""),
         ("when: [", 1, 8, "expected the node content", ""),
         ("a: &x 1\nb: *x", 1, 4, "anchors", ""),
         ("a: *x", 1, 4, "aliases", ""),
         ("a: !!python/object/apply:os.system [x]", 1, 4, "tags", ""),
         ("a: !!str 1", 1, 4, "tags", ""),
         ("<<: {a: 1}", 1, 1, "merge keys", ""),
-        ("name: a\nname: b", 2, 1, "twice, first in line 1", ""),
+        ("name: a\nname: b", 2, 1, "duplicate key `name`, first in line 1", ""),
         ("{[a]: 1}", 1, 2, "a key must be a word", ""),
         ("a: " + "[" * 30, 1, 24, "nested deeper", ""),
         ("a: '" + "x" * 70_000 + "'", 1, 1, "more than 65536 bytes", ""),

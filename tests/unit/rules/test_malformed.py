@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from postroom.errors import InvalidInput
-from postroom.rules.reading import parse_rule
+from postroom.rules.parser import parse_rule
 
 COUNT = 10_000
 WHOLE = """version: 1

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.mail.fold import fold
-from postroom.model.facts import Facts, Head, Named, State
-from postroom.rules.chain import run_chain
+from postroom.mail.text.fold import fold
+from postroom.model.rule import Facts, Head, Named, State
+from postroom.model.view import EVERYTHING, only
+from postroom.rules.actions import apply_actions, run_chain
+from postroom.rules.candidate_queries import queries_for
 from postroom.rules.definition import Action
 from postroom.rules.matching import HeadNeeded, why_it_matches
-from postroom.rules.narrowing import queries_for
-from postroom.rules.reading import parse_rule
-from postroom.rules.steps import take_steps
+from postroom.rules.parser import parse_rule
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SUBJECT, TEXT = "Ihre Rechnung Nr. 7 (Straße)", "Please pay  100 €.\nThank you"
@@ -170,7 +170,7 @@ def test_actions_that_change_nothing_are_left_out():
         Action("delete"),
     ]
 
-    steps = take_steps(actions, MAIL)
+    steps = apply_actions(actions, MAIL)
 
     assert ["flag", "unflag", "move", "delete"] == [action.type for action in steps.actions]
     assert State(("Bookkeeping",), ("seen",), ("Trash",)) == steps.state
@@ -188,7 +188,7 @@ def test_actions_that_change_nothing_are_left_out():
 def test_what_a_machine_sent_is_not_answered(head, forwards, replies):
     actions = [Action("forward", "x@y.example"), Action("reply", "Thanks")]
 
-    taken = take_steps(actions, replace(MAIL, head=head))
+    taken = apply_actions(actions, replace(MAIL, head=head))
 
     expected = ["forward"] * forwards + ["reply"] * replies
     assert expected == [action.type for action in taken.actions]
@@ -215,7 +215,7 @@ def test_the_index_is_asked_for_what_a_rule_looks_for():
         "then: [archive]"
     )
 
-    (query,) = queries_for(rule, frozenset({"inb_1"}), NOW)
+    (query,) = queries_for(rule, only("inb_1"), NOW)
 
     assert ("@supplier.example", "invoice", ("Work",)) == (query.sender, query.q, query.labels)
     assert (True, NOW - timedelta(days=30), None) == (
@@ -234,7 +234,7 @@ def test_the_index_is_asked_for_what_a_rule_looks_for():
     ],
 )
 def test_alternatives_are_several_questions_or_none(condition, count):
-    queries = queries_for(parse_rule(f"when: [{condition}]\nthen: [archive]"), None, NOW)
+    queries = queries_for(parse_rule(f"when: [{condition}]\nthen: [archive]"), EVERYTHING, NOW)
 
     assert count == len(queries)
     assert all((query.q or query.sender) is not None for query in queries) == (count == 2)

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.seal import load_key
+from postroom.store.audit_hmac import load_key
 
 RECEIVE_ONE = """
 import asyncio, os, sys
 from pathlib import Path
 from postroom.blobs.files import FileBlobs
-from postroom.pipeline.house import House
+from postroom.pipeline.services import Services
 from postroom.store.sqlite import open_store
 from tests.mails import deliver, mail, new_inbox
 
 async def main():
     folder = Path(sys.argv[1])
     store = await open_store(folder / "one.db")
-    house = House(store=store, blobs=FileBlobs(folder / "blobs"))
-    inbox = await new_inbox(house)
+    services = Services(store=store, blobs=FileBlobs(folder / "blobs"))
+    inbox = await new_inbox(services)
     os.write(2, b"START\\n")
-    await deliver(house, inbox, mail("Durable"))
+    await deliver(services, inbox, mail("Durable"))
     os.write(2, b"ACKNOWLEDGED\\n")
     os._exit(0)
 
@@ -69,7 +69,7 @@ def step_of(line: str) -> str | None:
 def test_a_key_that_could_not_be_written_is_made_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash at the first start once left an empty file, and no house opened there again."""
+    """A crash at the first start once left an empty file, and no services opened there again."""
     path = tmp_path / "audit.key"
     with monkeypatch.context() as dying:
         dying.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("killed")))

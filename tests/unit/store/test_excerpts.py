@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.mail.fold import fold
-from postroom.model.stored import FIELD_BORDER
-from postroom.store.sql import excerpts
-from postroom.store.sql.excerpts import excerpt
+from postroom.mail.text.fold import fold
+from postroom.model.storage import FIELD_BORDER
+from postroom.store.sql.messages import message_search
+from postroom.store.sql.messages.message_search import excerpt
 
 ODD = (
     "ß", "ﬁ", "İ", "ﷺ", "½", "¨", "…", "ſ", "ΑΣ", "\u00ad", "\u200b", "\u00a0", " ", "  ", "\r\n",
@@ -83,7 +83,7 @@ def test_the_field_that_matches_first_is_shown() -> None:
 def test_a_long_text_is_folded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "Grüße " + "wort für wort " * 14_000 + "Needle"
     folded, pieces = fold(text), list[str]()
-    monkeypatch.setattr(excerpts, "fold", lambda part: pieces.append(part) or fold(part))
+    monkeypatch.setattr(message_search, "fold", lambda part: pieces.append(part) or fold(part))
 
     assert excerpt(folded, "needle", (text,)).endswith("Needle")
     assert len(pieces) < 100

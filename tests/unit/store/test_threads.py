@@ -9,16 +9,16 @@ import weakref
 
 import pytest
 
-from postroom.store.threads import Threads
+from postroom.store.thread_pool import ThreadPool
 
 
-async def ask(threads: Threads) -> int:
+async def ask(threads: ThreadPool) -> int:
     """Which thread answers."""
     return await asyncio.wrap_future(threads.submit(threading.get_ident))
 
 
 async def test_one_thread_is_enough_for_who_asks_one_after_the_other() -> None:
-    threads = Threads(4, "test")
+    threads = ThreadPool(4, "test")
 
     asked = {await ask(threads) for _ in range(500)}
 
@@ -27,7 +27,7 @@ async def test_one_thread_is_enough_for_who_asks_one_after_the_other() -> None:
 
 
 async def test_the_one_that_worked_last_goes_on() -> None:
-    threads = Threads(4, "test")
+    threads = ThreadPool(4, "test")
     together = threading.Barrier(4)
 
     def meet() -> int:
@@ -44,7 +44,7 @@ async def test_the_one_that_worked_last_goes_on() -> None:
 
 
 async def test_more_work_than_threads_is_all_done_in_order_before_they_end() -> None:
-    threads, done = Threads(2, "test"), list[int]()
+    threads, done = ThreadPool(2, "test"), list[int]()
     begun = [threads.submit(lambda number=number: done.append(number)) for number in range(1_000)]
 
     await threads.close()
@@ -56,7 +56,7 @@ async def test_more_work_than_threads_is_all_done_in_order_before_they_end() -> 
 
 
 async def test_what_fails_is_told_and_stops_nobody() -> None:
-    threads = Threads(1, "test")
+    threads = ThreadPool(1, "test")
 
     with pytest.raises(ZeroDivisionError):
         await asyncio.wrap_future(threads.submit(lambda: 1 // 0))
@@ -66,7 +66,7 @@ async def test_what_fails_is_told_and_stops_nobody() -> None:
 
 
 async def test_work_that_nobody_waits_for_any_more_is_not_begun() -> None:
-    threads, held, done = Threads(1, "test"), threading.Event(), list[int]()
+    threads, held, done = ThreadPool(1, "test"), threading.Event(), list[int]()
     threads.submit(lambda: held.wait(60))
     unwanted, wanted = threads.submit(lambda: done.append(1)), threads.submit(lambda: 2)
 
@@ -82,7 +82,7 @@ async def test_a_thread_that_waits_keeps_nothing_of_what_it_did() -> None:
     class Result:
         pass
 
-    threads = Threads(1, "test")
+    threads = ThreadPool(1, "test")
     kept = weakref.ref(await asyncio.wrap_future(threads.submit(Result)))
     for _ in range(1_000):
         if kept() is None:

@@ -1,71 +1,164 @@
-"""Live accounts: which there are, whether they work, and their mailboxes."""
+"""Live accounts: list and verify them; arguments and issues of live operations."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
-from postroom.errors import NotFound, WriteDisabled
-from postroom.model.imap import ImapAccount, ImapMailbox
+from postroom.calls import request
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import operation
+from postroom.calls.request import Request, argument
+from postroom.errors import (
+    MailError,
+    NotFound,
+    ProviderError,
+    ProviderTimeout,
+    TooLarge,
+    WriteDisabled,
+)
+from postroom.model.imap import MAX_MAILBOX_CHARS, ImapAccount, ImapLocator, ImapMailbox
 from postroom.model.key import Scope
 from postroom.model.live import (
+    Issue,
     LiveAccount,
     LiveAccounts,
     LiveMailboxes,
     LiveServer,
+    Outcome,
     Verification,
 )
-from postroom.operations import forms
-from postroom.operations.context import Context
-from postroom.operations.issues import Issues
-from postroom.operations.operation import operation
-from postroom.operations.request import Request
 from postroom.ports.imap import ImapSession, LiveImap
 
-MOST_ACCOUNTS = 50
-MOST_MAILBOXES = 200
-MOST_CAPABILITIES = 256
-
-AccountId = Annotated[
-    str,
-    Field(
-        pattern=forms.SHORT_HANDLE,
-        description="The account.",
-        examples=["default"],
-    ),
-]
+_SOFT = (ProviderError, NotFound, TooLarge)
+"""Errors of the other side, which become issues; invalid input and conflicts are raised."""
 
 
-def accounts_of(ctx: Context) -> tuple[ImapAccount, ...]:
-    """The live accounts that exist for this caller; a key limited to inboxes alone sees none."""
-    visible = ctx.caller.accounts
-    if ctx.imap is None or (visible is None and ctx.caller.inboxes is not None):
-        return ()
-    return tuple(a for a in ctx.imap.accounts if visible is None or a.account_id in visible)
+@dataclass(slots=True)
+class Issues:
+    """Collects issues; `stage`, `message_id` and `uid` describe the current step."""
+
+    stage: str = "connect"
+    message_id: str | None = None
+    uid: int | None = None
+    found: list[Issue] = field(default_factory=list)
+
+    @contextmanager
+    def collect(self, stage: str | None = None) -> Iterator[None]:
+        """Turn errors of the other side into issues."""
+        self.stage = stage or self.stage
+        try:
+            yield
+        except _SOFT as error:
+            self.add(error.code, str(error), retryable=error.retryable)
+
+    def add(
+        self,
+        code: str,
+        message: str,
+        *,
+        stage: str | None = None,
+        retryable: bool = False,
+        uid: int | None = None,
+        message_id: str | None = None,
+    ) -> None:
+        """Add an issue."""
+        self.found.append(
+            Issue(
+                code,
+                stage or self.stage,
+                message,
+                retryable,
+                uid if uid is not None else self.uid,
+                message_id or self.message_id,
+            )
+        )
+
+    @property
+    def all(self) -> tuple[Issue, ...]:
+        return tuple(self.found)
+
+    def status(self, *, has_result: bool) -> Outcome:
+        """The status of the whole call."""
+        if not self.found:
+            return "ok"
+        return "partial" if has_result else "failed"
 
 
-def account_of(ctx: Context, account_id: str) -> tuple[LiveImap, ImapAccount]:
-    """The account of this name, and the door to it. Raises NotFound."""
+@dataclass(slots=True)
+class Steps(Issues):
+    """Issues of a change with several steps; `is_unsure` if the outcome of one is unknown."""
+
+    attempted: int = 0
+    succeeded: int = 0
+    is_unsure: bool = False
+
+    @contextmanager
+    def step(self, stage: str) -> Iterator[None]:
+        """Run one step that changes something, and count it.
+
+        Without a response its outcome is unknown; that is reported, and not retried.
+        """
+        self.stage = stage
+        self.attempted += 1
+        try:
+            yield
+        except _SOFT as error:
+            if not may_be_done(error):
+                self.add(error.code, str(error), retryable=error.retryable)
+                return
+            self.is_unsure = True
+            self.add(error.code, f"{error}. It may have been done; check before you repeat it")
+        else:
+            self.succeeded += 1
+
+
+def may_be_done(error: MailError) -> bool:
+    """Whether the server may have made a change although it did not respond."""
+    if isinstance(error, ProviderTimeout):
+        return True
+    return isinstance(error, ProviderError) and "server_said" not in error.details
+
+
+MAX_ACCOUNTS = 50
+MAX_MAILBOXES = 200
+MAX_CAPABILITIES = 256
+
+AccountId = Annotated[str, argument("The account.", "default", pattern=request.SHORT_HANDLE)]
+
+
+def accounts_of(ctx: RequestContext) -> tuple[ImapAccount, ...]:
+    """The live accounts that exist for this caller."""
+    live = () if ctx.imap is None else ctx.imap.accounts
+    return tuple(account for account in live if ctx.caller.accounts.sees(account.account_id))
+
+
+def account_of(ctx: RequestContext, account_id: str) -> tuple[LiveImap, ImapAccount]:
+    """The live account of this name, and the port to it. Raises NotFound."""
     accounts = accounts_of(ctx)
     for account in accounts:
         if account.account_id == account_id:
             assert ctx.imap is not None
             return ctx.imap, account
-    known = ", ".join(account.account_id for account in accounts[:MOST_ACCOUNTS])
+    known = ", ".join(account.account_id for account in accounts[:MAX_ACCOUNTS])
     raise NotFound(
         f"no account {account_id}; "
         + (f"there are {known}" if known else "none is configured; set MAIL_IMAP_<ACCOUNT>_HOST")
     )
 
 
-def check_gate(ctx: Context) -> None:
-    """Refuse every change unless the owner has allowed them. Raises WriteDisabled."""
+def check_gate(ctx: RequestContext) -> None:
+    """Refuse changes unless they are allowed by the settings. Raises WriteDisabled."""
     if ctx.imap is None or not ctx.imap.is_write_enabled:
         raise WriteDisabled(
             "changes on live accounts are switched off; "
-            "whoever runs this server can allow them with MAIL_IMAP_WRITE_ENABLED=true"
+            "the administrator can allow them with MAIL_IMAP_WRITE_ENABLED=true"
         )
 
 
@@ -74,14 +167,14 @@ class ListLiveAccounts(Request):
 
 
 @operation(Scope.READ)
-async def list_live_accounts(ctx: Context, request: ListLiveAccounts) -> LiveAccounts:
+async def list_live_accounts(ctx: RequestContext, request: ListLiveAccounts) -> LiveAccounts:
     accounts = accounts_of(ctx)
     rows = tuple(LiveAccount(a.account_id, a.host, a.port, a.secure) for a in accounts)
-    if len(rows) <= MOST_ACCOUNTS:
+    if len(rows) <= MAX_ACCOUNTS:
         return LiveAccounts(rows)
     issues = Issues(stage="list_accounts")
-    issues.add("truncated", f"there are {len(rows)} accounts; the first {MOST_ACCOUNTS} are shown")
-    return LiveAccounts(rows[:MOST_ACCOUNTS], "partial", issues.all)
+    issues.add("truncated", f"there are {len(rows)} accounts; the first {MAX_ACCOUNTS} are shown")
+    return LiveAccounts(rows[:MAX_ACCOUNTS], "partial", issues.all)
 
 
 class VerifyLiveAccount(Request):
@@ -91,7 +184,7 @@ class VerifyLiveAccount(Request):
 
 
 @operation(Scope.READ)
-async def verify_live_account(ctx: Context, request: VerifyLiveAccount) -> Verification:
+async def verify_live_account(ctx: RequestContext, request: VerifyLiveAccount) -> Verification:
     live, account = account_of(ctx, request.account_id)
     issues = Issues()
     capabilities: tuple[str, ...] = ()
@@ -100,20 +193,22 @@ async def verify_live_account(ctx: Context, request: VerifyLiveAccount) -> Verif
         async with live.fresh_session(account.account_id) as session:
             capabilities = session.capabilities
     latency_ms = round((perf_counter() - started) * 1000)
-    is_in = not issues.found
-    if is_in and not capabilities:
-        issues.add("provider_error", "the server does not say what it can do", stage="capability")
-    if len(capabilities) > MOST_CAPABILITIES:
-        said = f"{len(capabilities)} capabilities; the first {MOST_CAPABILITIES} are shown"
-        issues.add("truncated", f"the server has {said}", stage="capability")
+    is_logged_in = not issues.found
+    if is_logged_in and not capabilities:
+        issues.add(
+            "provider_error", "the server does not report its capabilities", stage="capability"
+        )
+    if len(capabilities) > MAX_CAPABILITIES:
+        text = f"{len(capabilities)} capabilities; the first {MAX_CAPABILITIES} are shown"
+        issues.add("truncated", f"the server has {text}", stage="capability")
     return Verification(
-        issues.status(has_result=is_in),
+        issues.status(has_result=is_logged_in),
         issues.all,
         account.account_id,
-        is_in,
+        is_logged_in,
         latency_ms,
         LiveServer(account.host, account.port, account.secure),
-        capabilities[:MOST_CAPABILITIES],
+        capabilities[:MAX_CAPABILITIES],
     )
 
 
@@ -124,7 +219,7 @@ class ListLiveMailboxes(Request):
 
 
 @operation(Scope.READ)
-async def list_live_mailboxes(ctx: Context, request: ListLiveMailboxes) -> LiveMailboxes:
+async def list_live_mailboxes(ctx: RequestContext, request: ListLiveMailboxes) -> LiveMailboxes:
     live, account = account_of(ctx, request.account_id)
     issues = Issues()
 
@@ -135,12 +230,74 @@ async def list_live_mailboxes(ctx: Context, request: ListLiveMailboxes) -> LiveM
     found: list[ImapMailbox] = []
     with issues.collect():
         found = await live.read(account.account_id, work)
-    if len(found) > MOST_MAILBOXES:
-        said = f"there are {len(found)} mailboxes; the first {MOST_MAILBOXES} are shown"
-        issues.add("truncated", f"{said}, those with a special use first")
+    if len(found) > MAX_MAILBOXES:
+        text = f"there are {len(found)} mailboxes; the first {MAX_MAILBOXES} are shown"
+        issues.add("truncated", f"{text}, those with a special use first")
     return LiveMailboxes(
         issues.status(has_result=bool(found)),
         issues.all,
         account.account_id,
-        tuple(found[:MOST_MAILBOXES]),
+        tuple(found[:MAX_MAILBOXES]),
     )
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+def without_controls(text: str) -> str:
+    """A text without ASCII control characters. Raises ValueError."""
+    if _CONTROL.search(text):
+        raise ValueError("must not contain control characters")
+    if _SURROGATE.search(text):
+        raise ValueError("must not contain half of a surrogate pair")
+    return text
+
+
+LiveMailbox = Annotated[
+    str, Field(min_length=1, max_length=MAX_MAILBOX_CHARS), AfterValidator(without_controls)
+]
+
+
+def _locator(text: str) -> str:
+    at = ImapLocator.parse(without_controls(text))
+    if not _ACCOUNT.fullmatch(at.account_id):
+        raise ValueError("names an invalid account: 1 to 64 letters, digits, _ and -")
+    if len(at.mailbox) > MAX_MAILBOX_CHARS:
+        raise ValueError(f"names a mailbox of more than {MAX_MAILBOX_CHARS} characters")
+    return text
+
+
+LiveMessageId = Annotated[
+    str,
+    argument("The message, as a search gave it.", "imap:default:INBOX:1700000000:42"),
+    AfterValidator(_locator),
+]
+
+
+def gone(at: ImapLocator) -> str:
+    """The error for a message that does not exist."""
+    return f"message {at.uid} is no longer in {at.mailbox}; search again"
+
+
+class OneLiveMessage(Request):
+    """A request about one message on a server."""
+
+    account_id: Annotated[
+        AccountId | None, argument("Its account; may be left out.", "default")
+    ] = None
+    message_id: LiveMessageId
+
+    @model_validator(mode="after")
+    def _names_one_account(self) -> Self:
+        if self.account_id is not None and self.account_id != self.at.account_id:
+            raise ValueError(
+                f"account_id is {self.account_id}, but message_id names {self.at.account_id}; "
+                "leave account_id out"
+            )
+        return self
+
+    @property
+    def at(self) -> ImapLocator:
+        return ImapLocator.parse(self.message_id)

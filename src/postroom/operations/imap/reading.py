@@ -1,46 +1,121 @@
-"""Reading a live message: its header, its text, its files, and its source."""
+"""Reading messages live from an IMAP server."""
 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import operation
+from postroom.calls.request import argument
 from postroom.errors import NotFound
-from postroom.mail.headers import Fields, decoded_pairs
-from postroom.mail.remote import RemotePart, file_parts, remote_part
-from postroom.model.imap import ImapDescription, ImapLocator
+from postroom.mail.dates import parse_date
+from postroom.mail.mime.charsets import clean
+from postroom.mail.mime.headers import Fields, decoded_pairs, split_header
+from postroom.mail.mime.remote_parts import RemotePart, file_parts, remote_part
+from postroom.mail.parse import parse_message
+from postroom.model.imap import ImapDescription, ImapLocator, ImapSummary
 from postroom.model.key import Scope
 from postroom.model.limits import Limits
-from postroom.model.live import LiveAttachment, LiveMessage, LiveReading, LiveSource
+from postroom.model.live import LiveAttachment, LiveMessage, LiveReading, LiveRow, LiveSource
 from postroom.model.message import Header
-from postroom.operations.context import Context
-from postroom.operations.imap.accounts import account_of
-from postroom.operations.imap.bodies import (
+from postroom.operations.imap.accounts import Issues, OneLiveMessage, account_of, gone
+from postroom.operations.imap.attachments import (
+    MAX_ATTACHMENTS,
+    PdfReader,
     Text,
     TextReader,
+    attachment,
     bounded_html,
     fitting,
-    written_chars,
-)
-from postroom.operations.imap.enclosures import (
-    MOST_ATTACHMENTS,
-    PdfReader,
-    attachment,
+    json_chars,
     parts_to_size,
 )
-from postroom.operations.imap.fields import OneLiveMessage, gone
-from postroom.operations.imap.rows import MOST_FLAGS, header_fields, message_date, shown_field
-from postroom.operations.issues import Issues
-from postroom.operations.operation import operation
+from postroom.pipeline.ingest import effective_date
 from postroom.ports.imap import ImapSession
 
-MOST_ADDRESS_CHARS = 1_000
-MOST_HEADER_CHARS = 12_000
-MOST_TEXT_CHARS = 30_000
-"""What text and HTML may take of an answer each, written as JSON."""
+MAX_FIELD_CHARS = 300
+MAX_PAGE_CHARS = 80_000
+"""The size limit of a page."""
+
+MAX_FLAGS = 50
+_LIMITS = Limits()
+
+
+def live_row(at: ImapLocator, summary: ImapSummary, snippet_chars: int | None) -> LiveRow:
+    """A message in a list."""
+    fields = header_fields(summary.header)
+    return LiveRow(
+        str(at),
+        at.mailbox,
+        at.uidvalidity,
+        at.uid,
+        date=message_date(fields, summary.arrived_at),
+        from_=shown_field(fields, "from"),
+        subject=shown_field(fields, "subject"),
+        flags=summary.flags[:MAX_FLAGS],
+        snippet=_snippet(summary, snippet_chars) if snippet_chars is not None else None,
+    )
+
+
+def header_fields(header: bytes) -> Fields:
+    """The fields of a header block."""
+    return split_header(header, 0, len(header), limits=_LIMITS).fields
+
+
+def shown_field(fields: Fields, name: str, max_chars: int = MAX_FIELD_CHARS) -> str | None:
+    """A header on one line, decoded; None if there is none."""
+    if name not in fields:
+        return None
+    return shortened(" ".join(fields.decoded(name).split()), max_chars)
+
+
+def message_date(fields: Fields, arrived_at: datetime | None) -> datetime | None:
+    """The Date header, or the arrival if there is none or it is more than a day later."""
+    stated = parse_date(fields.first("date"))
+    return stated if arrived_at is None else effective_date(stated, arrived_at)
+
+
+def shortened(text: str, max_chars: int) -> str:
+    """A text, cut with an ellipsis."""
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
+
+
+def _snippet(summary: ImapSummary, chars: int) -> str:
+    text = summary.preview
+    if text is None:
+        parsed = parse_message(summary.header + (summary.text or b""))
+        text = parsed.new_text or parsed.text
+    return shortened(clean(" ".join(text.split())), chars)
+
+
+def rows_that_fit(rows: Sequence[LiveRow]) -> list[LiveRow]:
+    """As many rows as fit a page, at least one."""
+    fitting: list[LiveRow] = []
+    size = 0
+    for row in rows:
+        size += _size(row)
+        if fitting and size > MAX_PAGE_CHARS:
+            break
+        fitting.append(row)
+    return fitting
+
+
+def _size(row: LiveRow) -> int:
+    texts = (row.message_id, row.mailbox, row.from_, row.subject, row.snippet, *(row.flags or ()))
+    # Quotation marks and the like take two characters in JSON.
+    return 150 + sum(len(text) + text.count('"') + text.count("\\") for text in texts if text)
+
+
+MAX_ADDRESS_CHARS = 1_000
+MAX_HEADER_CHARS = 12_000
+MAX_TEXT_CHARS = 30_000
+"""The limit of text and of HTML in a result, in JSON."""
 
 _CURATED = frozenset(
     (
@@ -58,28 +133,20 @@ class GetLiveMessage(OneLiveMessage):
     """Read a message of a live account: headers, text, attachments. It stays unread.
     Long texts are cut, and issues says so."""
 
-    body_max_chars: Annotated[
-        int, Field(ge=100, le=20_000, description="Length of the text.", examples=[5000])
-    ] = 2_000
-    include_headers: Annotated[
-        bool, Field(description="Show the headers that matter.", examples=[False])
-    ] = True
-    include_all_headers: Annotated[
-        bool, Field(description="Show every header.", examples=[True])
-    ] = False
-    include_html: Annotated[
-        bool, Field(description="Show the HTML too, made harmless.", examples=[True])
-    ] = False
+    body_max_chars: Annotated[int, argument("Length of the text.", 5000, ge=100, le=20_000)] = 2_000
+    include_headers: Annotated[bool, argument("Show the headers that matter.", False)] = True
+    include_all_headers: Annotated[bool, argument("Show every header.", True)] = False
+    include_html: Annotated[bool, argument("Show the HTML too, made harmless.", True)] = False
     extract_attachment_text: Annotated[
-        bool, Field(description="Show the text of attached PDFs up to 5 MB.", examples=[True])
+        bool, argument("Show the text of attached PDFs up to 5 MB.", True)
     ] = False
     attachment_text_max_chars: Annotated[
         int | None,
-        Field(
+        argument(
+            "Length of those; only with extract_attachment_text. Default 10000.",
+            10000,
             ge=100,
             le=50_000,
-            description="Length of those; only with extract_attachment_text. Default 10000.",
-            examples=[10000],
         ),
     ] = None
 
@@ -92,7 +159,7 @@ class GetLiveMessage(OneLiveMessage):
 
 @dataclass(slots=True)
 class _Reading:
-    """What was got of a message so far."""
+    """What was read of a message so far."""
 
     request: GetLiveMessage
     at: ImapLocator
@@ -119,7 +186,7 @@ class _Reading:
             return
         root = remote_part(self.described.structure)
         self.files = file_parts(root)
-        self.text = await reader.read(root, parts_to_size(self.files[:MOST_ATTACHMENTS]))
+        self.text = await reader.read(root, parts_to_size(self.files[:MAX_ATTACHMENTS]))
         self.sizes = reader.sizes
         if request.extract_attachment_text:
             await self._extract(session)
@@ -127,11 +194,11 @@ class _Reading:
     async def _extract(self, session: ImapSession) -> None:
         chars = self.request.attachment_text_max_chars or 10_000
         reader = PdfReader(session, self.at, chars, self.issues, self.extracted)
-        await reader.read(self.files[:MOST_ATTACHMENTS], self.sizes)
+        await reader.read(self.files[:MAX_ATTACHMENTS], self.sizes)
 
 
 @operation(Scope.READ)
-async def get_live_message(ctx: Context, request: GetLiveMessage) -> LiveReading:
+async def get_live_message(ctx: RequestContext, request: GetLiveMessage) -> LiveReading:
     at = request.at
     live, account = account_of(ctx, at.account_id)
     issues = Issues(message_id=str(at), uid=at.uid)
@@ -153,11 +220,11 @@ def _message(reading: _Reading) -> LiveMessage:
         at.uidvalidity,
         at.uid,
         date=message_date(fields, described.arrived_at),
-        from_=shown_field(fields, "from", MOST_ADDRESS_CHARS),
-        to=shown_field(fields, "to", MOST_ADDRESS_CHARS),
-        cc=shown_field(fields, "cc", MOST_ADDRESS_CHARS),
-        subject=shown_field(fields, "subject", MOST_ADDRESS_CHARS),
-        flags=described.flags[:MOST_FLAGS],
+        from_=shown_field(fields, "from", MAX_ADDRESS_CHARS),
+        to=shown_field(fields, "to", MAX_ADDRESS_CHARS),
+        cc=shown_field(fields, "cc", MAX_ADDRESS_CHARS),
+        subject=shown_field(fields, "subject", MAX_ADDRESS_CHARS),
+        flags=described.flags[:MAX_FLAGS],
         headers=_headers(reading, fields) if _wants_headers(request) else None,
         body_text=_plain(reading),
         body_html=_html(reading) if request.include_html else None,
@@ -170,16 +237,16 @@ def _wants_headers(request: GetLiveMessage) -> bool:
 
 
 def _headers(reading: _Reading, fields: Fields) -> tuple[Header, ...]:
-    """The headers in order, as far as there is room; what looks like a secret is kept back."""
+    """The headers in order, up to a limit; secrets are redacted."""
     if reading.described is not None and reading.described.is_header_cut:
         reading.issues.add("truncated", "the header is cut; some are missing", stage="headers")
     chosen: list[Header] = []
-    left = MOST_HEADER_CHARS
+    left = MAX_HEADER_CHARS
     for name, value in decoded_pairs(fields):
         if not reading.request.include_all_headers and name.lower() not in _CURATED:
             continue
         shown = "[redacted]" if name.lower() in _SECRET else value
-        left -= written_chars(name) + written_chars(shown)
+        left -= json_chars(name) + json_chars(shown)
         if left < 0:
             reading.issues.add("truncated", "there are more headers", stage="headers")
             break
@@ -190,8 +257,8 @@ def _headers(reading: _Reading, fields: Fields) -> tuple[Header, ...]:
 def _plain(reading: _Reading) -> str | None:
     if reading.text is None:
         return None
-    most = reading.request.body_max_chars
-    shown = fitting(reading.text.plain[:most], MOST_TEXT_CHARS)
+    max_chars = reading.request.body_max_chars
+    shown = fitting(reading.text.plain[:max_chars], MAX_TEXT_CHARS)
     if reading.text.is_cut or len(shown) < len(reading.text.plain):
         message = f"body_text is cut at {len(shown)} characters"
         advice = "body_max_chars may be 20000; imap_get_message_raw shows the source"
@@ -202,8 +269,8 @@ def _plain(reading: _Reading) -> str | None:
 def _html(reading: _Reading) -> str | None:
     if reading.text is None or reading.text.html is None:
         return None
-    most = reading.request.body_max_chars
-    html, is_cut = bounded_html(reading.text.html, most, MOST_TEXT_CHARS)
+    max_chars = reading.request.body_max_chars
+    html, is_cut = bounded_html(reading.text.html, max_chars, MAX_TEXT_CHARS)
     if is_cut or reading.text.is_cut:
         message = f"body_html is cut at {len(html)} characters; body_max_chars may be 20000"
         reading.issues.add("truncated", message, stage="body_html")
@@ -211,7 +278,7 @@ def _html(reading: _Reading) -> str | None:
 
 
 def _attachments(reading: _Reading) -> tuple[LiveAttachment, ...]:
-    shown = reading.files[:MOST_ATTACHMENTS]
+    shown = reading.files[:MAX_ATTACHMENTS]
     if len(reading.files) > len(shown):
         message = f"there are {len(reading.files)} attachments; the first {len(shown)} are shown"
         reading.issues.add("truncated", message, stage="attachments")
@@ -223,13 +290,11 @@ def _attachments(reading: _Reading) -> tuple[LiveAttachment, ...]:
 class GetLiveMessageRaw(OneLiveMessage):
     """Read the source of a message of a live account, as it is, in base64. It stays unread."""
 
-    max_bytes: Annotated[
-        int, Field(ge=1024, le=1_000_000, description="Bytes at most.", examples=[50000])
-    ] = 200_000
+    max_bytes: Annotated[int, argument("Bytes at most.", 50000, ge=1024, le=1_000_000)] = 200_000
 
 
 @operation(Scope.READ)
-async def get_live_message_raw(ctx: Context, request: GetLiveMessageRaw) -> LiveSource:
+async def get_live_message_raw(ctx: RequestContext, request: GetLiveMessageRaw) -> LiveSource:
     at = request.at
     live, account = account_of(ctx, at.account_id)
     issues = Issues(message_id=str(at), uid=at.uid)

@@ -1,18 +1,52 @@
-"""The model that comes with Postroom: no download, no network, no graphics card."""
+"""The embedding model that comes with Postroom, and a cache of recent embeddings."""
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from postroom.blocking import in_thread
 from postroom.model.memory import Vector
+from postroom.ports.memories import Embedder
 
 if TYPE_CHECKING:
     from postroom.providers.embeddings.minilm import MiniLM
 
 _AT_ONCE = 8
+_MOST = 512
+
+
+class RecentEmbedder:
+    """Any embedder, with a cache of the vectors of single texts."""
+
+    def __init__(self, inner: Embedder) -> None:
+        self._inner = inner
+        self._recent: OrderedDict[str, Vector] = OrderedDict()
+
+    @property
+    def model(self) -> str:
+        return self._inner.model
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each text."""
+        if len(texts) != 1:
+            return await self._inner.embed(texts)
+        text = texts[0]
+        if text in self._recent:
+            self._recent.move_to_end(text)
+            return [self._recent[text]]
+        [vector] = await self._inner.embed(texts)
+        self._recent[text] = vector
+        if len(self._recent) > _MOST:
+            self._recent.popitem(last=False)
+        return [vector]
+
+    async def close(self) -> None:
+        """Empty the cache, and close the embedder."""
+        self._recent.clear()
+        await self._inner.close()
 
 
 class BundledEmbedder:
@@ -25,7 +59,7 @@ class BundledEmbedder:
         self._loaded: MiniLM | None = None
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text; nothing of it leaves this machine."""
+        """One vector for each text; the texts stay on this machine."""
         return await in_thread(self._embed, list(texts))
 
     def _embed(self, texts: list[str]) -> list[Vector]:
@@ -37,12 +71,12 @@ class BundledEmbedder:
 
     def _load(self) -> MiniLM:
         if self._loaded is None:
-            # Here and not above: numpy and 24 MB of weights cost nothing until then.
+            # Imported here: numpy, onnxruntime and 24 MB of weights are slow to load.
             from postroom.providers.embeddings.minilm import MiniLM
 
             self._loaded = MiniLM()
         return self._loaded
 
     async def close(self) -> None:
-        """Let the weights go."""
+        """Free the weights."""
         self._loaded = None

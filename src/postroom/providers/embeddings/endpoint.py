@@ -15,6 +15,7 @@ from postroom.model.memory import Vector
 
 _TIMEOUT_S = 20.0
 _AT_ONCE = 64
+_ODD = (ValueError, KeyError, TypeError, OverflowError, RecursionError, struct.error)
 
 
 class EndpointEmbedder:
@@ -48,13 +49,13 @@ class EndpointEmbedder:
         return _vectors(response, len(texts))
 
     async def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         await self._http.aclose()
 
 
 @contextmanager
 def _wire_errors() -> Iterator[None]:
-    """Turn what the wire says into what we say."""
+    """Translate errors of httpx2 into ProviderError."""
     try:
         yield
     except httpx2.TimeoutException as error:
@@ -67,7 +68,7 @@ def _vectors(response: httpx2.Response, count: int) -> list[Vector]:
     try:
         rows: list[Any] = sorted(response.json()["data"], key=lambda row: row["index"])
         vectors = [_packed(row["embedding"]) for row in rows]
-    except (ValueError, KeyError, TypeError, OverflowError, struct.error) as error:
+    except _ODD as error:
         raise ProviderError("the embeddings endpoint answered something else") from error
     if len(vectors) != count or len({len(vector) for vector in vectors}) > 1:
         raise ProviderError(f"the embeddings endpoint gave {len(vectors)} vectors for {count}")

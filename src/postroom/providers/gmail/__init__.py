@@ -1,0 +1,1 @@
+"""Gmail accounts over the Gmail API: client, provider and sender."""

@@ -1,56 +1,106 @@
-"""A Gmail account that is kept in step: the port `Provider`."""
+"""Gmail as a provider: mailboxes, labels, changes, sending."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from postroom.blocking import in_thread
-from postroom.errors import Conflict, NotFound, ProviderError
-from postroom.model.account import Capabilities, RateLimits
-from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
-from postroom.model.remote import (
+from postroom.errors import Conflict, MailError, ProviderError
+from postroom.model.account import (
+    Capabilities,
     Checkpoint,
     Push,
     Pushed,
+    RateLimits,
     RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
     RemoteRef,
 )
-from postroom.ports.provider import Known
-from postroom.providers.bcc import with_bcc
-from postroom.providers.encoded import attachment_mb
-from postroom.providers.fetching import AT_ONCE, fetch_each
+from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
+from postroom.model.sending import Envelope, Outcome
+from postroom.ports.provider import Accepted, Known
 from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
-from postroom.providers.gmail.labels import IDS, GmailLabels, mailboxes_of
-from postroom.providers.web.api import ApiRefused
-from postroom.providers.web.sense import count_in, makes_sense
+from postroom.providers.sending import BeforeSubmit, attachment_mb, submit_mail, with_bcc
+from postroom.providers.web.api import ApiRefused, message_errors
+from postroom.providers.web.responses import checks_responses, message_count
+from postroom.providers.web.sync import (
+    CONCURRENT_REQUESTS,
+    FolderNames,
+    fetch_each,
+    missing_refs,
+)
+
+_MAILBOXES = {"INBOX": INBOX, "SENT": SENT, "DRAFT": DRAFTS, "SPAM": JUNK, "TRASH": TRASH}
+IDS = {name: key for key, name in _MAILBOXES.items()}
+"""The system labels that are mailboxes."""
+
+_EXISTS = (400, 409)
+
+
+@dataclass(eq=False)
+class GmailLabels(FolderNames):
+    """The labels of an account; a slash in a name does not nest labels."""
+
+    client: GmailClient
+
+    async def load(self) -> None:
+        self.names = {
+            str(row["id"]): str(row["name"])
+            for row in await self.client.labels()
+            if row.get("type") != "system"
+        }
+
+    async def load_new(self, keys: Iterable[str]) -> None:
+        """Load the labels again if a message has one that is not known."""
+        if any(key.startswith("Label_") and key not in self.names for key in keys):
+            await self.load()
+
+    def names_of(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """The names of a message's labels, without system labels."""
+        return tuple(self.names[key] for key in keys if key in self.names)
+
+    async def create(self, path: str, parent: str | None) -> str | MailError:
+        try:
+            return str((await self.client.create_label(path))["id"])
+        except ApiRefused as refusal:
+            if refusal.status not in _EXISTS:
+                raise
+            return refusal
+
+
+def mailboxes_of(keys: Sequence[str]) -> tuple[str, ...]:
+    """The mailboxes of a message; one in Trash or Spam is in no other, as Gmail shows it."""
+    found = tuple(_MAILBOXES[key] for key in keys if key in _MAILBOXES)
+    hidden = tuple(name for name in found if name in (TRASH, JUNK))
+    return hidden or found or (ARCHIVE,)
+
 
 RATES = RateLimits(requests_per_second=40, burst=50)
-"""Google counts 250 units a second and user; to read a message costs five of them."""
+"""Google allows 250 quota units per second and user; reading a message costs 5."""
 
-MOST_BYTES = 35 * 2**20
-"""What `messages.send` takes, by Google's discovery document."""
+MAX_BYTES = 35 * 2**20
+"""The limit of `messages.send` in Google's discovery document."""
 
 LARGE_BYTES = 256 * 2**10
-"""Mail above this size is first asked how large it is, and then read with little beside it."""
+"""The size of larger messages is requested first, so that few are in memory at once."""
 
-_READ_AT_ONCE = 40
-_NEWS_EVERY = 5
-"""After how many parts of a listing we look for news."""
+_BATCH = 40
+_NEW_MAIL_EVERY = 5
+"""After how many batches of a listing new mail is requested."""
 
-_UNTOLD = ("answered",)
+_UNSUPPORTED_FLAGS = ("answered",)
 
 
-@makes_sense
+@checks_responses("Gmail")
 @dataclass(eq=False)
 class GmailProvider:
-    """One account at Gmail. Labels are labels here too; system labels are flags and mailboxes."""
+    """One account at Gmail. System labels are flags and mailboxes, other labels are labels."""
 
     client: GmailClient
     address: str
@@ -67,13 +117,13 @@ class GmailProvider:
             provider="gmail",
             has_threading=True,
             has_server_side_rules=False,
-            max_attachment_size_mb=min(25, attachment_mb(MOST_BYTES)),
+            max_attachment_size_mb=min(25, attachment_mb(MAX_BYTES)),
             rate_limits=RATES,
             has_labels=True,
             has_push=False,
             can_send=self.can_send,
             can_create_alias=False,
-            mail_bytes=MOST_BYTES,
+            mail_bytes=MAX_BYTES,
             owner=self._owner,
             owner_address=self._owner,
         )
@@ -81,7 +131,7 @@ class GmailProvider:
     async def check(self) -> None:
         email = (await self.client.profile()).get("emailAddress")
         self._owner = str(email).lower() if email else None
-        await self.labels.learn()
+        await self.labels.load()
 
     async def identities(self) -> list[RemoteIdentity]:
         rows = await self.client.send_as()
@@ -97,24 +147,24 @@ class GmailProvider:
     async def close(self) -> None:
         await self.client.api.close()
 
-    # What changed.
+    # Changes at the provider.
 
     async def changes(
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
-        await self.labels.learn()
+        await self.labels.load()
         names = dict(self.labels.names)
-        async for part in self._relabelled(since or {}):
+        async for part in self._renamed_labels(since or {}):
             yield part
         async for part in self._changes(since, known):
             yield replace(part, checkpoint={**part.checkpoint, "labels": names})
 
-    async def _relabelled(self, since: Checkpoint) -> AsyncIterator[RemoteChanges]:
-        """What has labels that are called otherwise now: of that no history tells."""
+    async def _renamed_labels(self, since: Checkpoint) -> AsyncIterator[RemoteChanges]:
+        """The messages with renamed labels; renames are not in the history."""
         for label in self.labels.renamed_since(since.get("labels", {})):
             async for ids in self.client.list_ids(label=label):
-                for start in range(0, len(ids), _READ_AT_ONCE):
-                    chunk = ids[start:][:_READ_AT_ONCE]
+                for start in range(0, len(ids), _BATCH):
+                    chunk = ids[start:][:_BATCH]
                     yield RemoteChanges(since, (await self._read(chunk, chunk))[0])
 
     async def _changes(
@@ -125,43 +175,40 @@ class GmailProvider:
                 async for part in self._since(since["history"]):
                     yield part
             except HistoryExpired:
-                async for part in self._everything(None, known, look_again=True):
+                async for part in self._full_listing(None, known, look_again=True):
                     yield part
             return
         look_again = bool((since or {}).get("look_again"))
-        async for part in self._everything(since, known, look_again=look_again):
+        async for part in self._full_listing(since, known, look_again=look_again):
             yield part
 
-    async def _everything(
+    async def _full_listing(
         self, since: Checkpoint | None, known: Known, *, look_again: bool
     ) -> AsyncIterator[RemoteChanges]:
-        """List all there is. *look_again* also reads what we have: the history is lost."""
+        """List every message; *look_again* also reads known ones, after the history expired."""
         profile = await self.client.profile()
-        total = count_in(profile.get("messagesTotal"))
-        history = since["history"] if since else _history(profile["historyId"])
+        total = message_count(profile.get("messagesTotal"))
+        history = since["history"] if since else _history_id(profile["historyId"])
         listing = {"history": history, "listing": True, "look_again": look_again}
         before = await known.keys("")
         large = {key async for ids in self.client.list_ids(larger_than=LARGE_BYTES) for key in ids}
         listed: set[str] = set()
-        news = history
+        latest = history
         async for ids in self.client.list_ids():
             listed.update(ids)
-            wanted = [key for key in ids if look_again or key not in before]
-            for start in range(0, len(wanted), _READ_AT_ONCE):
-                messages, drafts = await self._read(wanted[start:][:_READ_AT_ONCE], before | large)
+            unread = [key for key in ids if look_again or key not in before]
+            for start in range(0, len(unread), _BATCH):
+                messages, drafts = await self._read(unread[start:][:_BATCH], before | large)
                 listed -= set(drafts)
                 yield RemoteChanges(listing, messages, total=total)
-                if (start // _READ_AT_ONCE) % _NEWS_EVERY == 0:
-                    async for part in self._news(news):
-                        news = part.checkpoint["history"]
+                if (start // _BATCH) % _NEW_MAIL_EVERY == 0:
+                    async for part in self._new_mail(latest):
+                        latest = part.checkpoint["history"]
                         yield replace(part, checkpoint=listing, gone=())
-        if total and before and not listed:
-            raise ProviderError("the provider counts messages and lists none")
-        gone = tuple(RemoteRef("", key) for key in sorted(before - listed))
-        yield RemoteChanges({"history": history}, gone=gone)
+        yield RemoteChanges({"history": history}, gone=missing_refs(before, listed, total))
 
-    async def _news(self, history: str) -> AsyncIterator[RemoteChanges]:
-        """What has happened during a long listing, which nobody wants to wait for."""
+    async def _new_mail(self, history: str) -> AsyncIterator[RemoteChanges]:
+        """The changes during a long listing."""
         with suppress(HistoryExpired):
             async for part in self._since(history):
                 yield part
@@ -170,13 +217,13 @@ class GmailProvider:
         changed: dict[str, None] = {}
         newest = history
         async for page in self.client.history(history):
-            newest = _history(page.get("historyId") or newest)
+            newest = _history_id(page.get("historyId") or newest)
             for entry in page.get("history", []):
                 for message in _messages_in(entry):
                     changed[str(message["id"])] = None
         ids = list(reversed(changed))
-        for start in range(0, len(ids), _READ_AT_ONCE):
-            chunk = ids[start:][:_READ_AT_ONCE]
+        for start in range(0, len(ids), _BATCH):
+            chunk = ids[start:][:_BATCH]
             messages, drafts = await self._read(chunk, chunk)
             found = {message.ref.key for message in messages}
             gone = [key for key in chunk if key not in found or key in drafts]
@@ -188,13 +235,13 @@ class GmailProvider:
     async def _read(
         self, ids: Sequence[str], described: Collection[str]
     ) -> tuple[tuple[RemoteMessage, ...], tuple[str, ...]]:
-        """How messages stand; those not only *described* are read whole, which costs the same."""
-        limit = asyncio.Semaphore(AT_ONCE)
+        """Messages and ids of drafts; those not in *described* are read in full, for equal cost."""
+        limit = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
         async def one(key: str) -> dict[str, Any] | None:
             async with limit:
                 if key not in described:
-                    # One that cannot be read is known by its place, and fetched again alone.
+                    # A message that cannot be read is described only, and fetched later.
                     with suppress(ProviderError):
                         row = await self.client.message(key, "raw")
                         if row is not None:
@@ -202,7 +249,7 @@ class GmailProvider:
                 return await self.client.message(key, "minimal")
 
         rows = [row for row in await asyncio.gather(*map(one, ids)) if row is not None]
-        await self.labels.learn_new(str(key) for row in rows for key in row.get("labelIds", []))
+        await self.labels.load_new(str(key) for row in rows for key in row.get("labelIds", []))
         messages = [self._message(row) for row in rows]
         drafts = tuple(m.ref.key for m in messages if m.mailboxes == (DRAFTS,))
         self._raws = {}
@@ -220,10 +267,10 @@ class GmailProvider:
             ref=RemoteRef("", str(row["id"])),
             mailboxes=mailboxes_of(keys),
             flags=tuple(flags),
-            labels=self.labels.among(keys),
-            arrived_at=_moment(row.get("internalDate")),
+            labels=self.labels.names_of(keys),
+            arrived_at=_parse_time(row.get("internalDate")),
             size_bytes=len(str(row.get("raw", ""))) or int(row.get("sizeEstimate") or 0),
-            untold=_UNTOLD,
+            unsupported_flags=_UNSUPPORTED_FLAGS,
         )
 
     async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
@@ -241,19 +288,15 @@ class GmailProvider:
         keys = [ref.key for ref in refs]
         return (await self._read(keys, keys))[0]
 
-    # What was done here.
+    # Changes made here.
 
     async def push(self, push: Push) -> Pushed:
         left: list[RemoteRef] = []
         entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
         for ref, mailboxes in push.refs:
-            try:
+            with message_errors(ref.key):
                 now = await self._push_one(ref.key, push)
-            except ApiRefused as refusal:
-                if refusal.status == 404:
-                    raise NotFound(f"the provider has no message {ref.key} any more") from refusal
-                raise
-            # A message without any label has no list of them at all.
+            # The field is missing if the message has no labels.
             there = mailboxes if now is None else mailboxes_of(now.get("labelIds") or [])
             if push.kind == "delete" and now is None:
                 left.append(ref)
@@ -262,7 +305,7 @@ class GmailProvider:
         return Pushed(tuple(left), tuple(entered))
 
     async def _push_one(self, key: str, push: Push) -> Mapping[str, Any] | None:
-        """Make a change; how the message stands then, if there was anything to do."""
+        """Make a change and return the message; None if nothing was to be changed."""
         if push.kind == "delete":
             is_gone = await self.client.delete(key)
             return None if is_gone else {"labelIds": [IDS[TRASH]]}
@@ -272,7 +315,7 @@ class GmailProvider:
         removing += ["UNREAD"] if "seen" in push.add_flags else []
         adding += ["UNREAD"] if "seen" in push.remove_flags else []
         adding += [await self.labels.id_of(name) for name in push.add_labels]
-        removing += [known for name in push.remove_labels if (known := self.labels.named(name))]
+        removing += [known for name in push.remove_labels if (known := self.labels.find(name))]
         if push.move_to is not None:
             to, away = _move(push.move_to)
             adding += to
@@ -290,17 +333,17 @@ class GmailProvider:
 
 
 def _move(name: str) -> tuple[list[str], list[str]]:
-    """The system labels that a move to one of the standard mailboxes sets and unsets."""
+    """The system labels that a move adds and removes."""
     if name == ARCHIVE:
         return [], ["INBOX", "SPAM", "TRASH"]
     if name not in (INBOX, JUNK, TRASH):
-        raise Conflict(f"Gmail does not let us move mail to {name}")
+        raise Conflict(f"Gmail cannot move mail to {name}")
     key = IDS[name]
     return [key], [other for other in ("INBOX", "SPAM", "TRASH") if other != key]
 
 
-def _history(value: Any) -> str:
-    """A place in the history; to write down anything else would be to lose ours."""
+def _history_id(value: Any) -> str:
+    """A history id. Raises ValueError: any other value in a checkpoint would lose our position."""
     return str(int(value))
 
 
@@ -311,8 +354,29 @@ def _messages_in(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return found
 
 
-def _moment(milliseconds: object) -> datetime | None:
+def _parse_time(milliseconds: object) -> datetime | None:
     try:
         return datetime.fromtimestamp(int(str(milliseconds)) / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return None
+
+
+@dataclass(eq=False)
+class GmailSender:
+    """Sends mail over the Gmail API, which stores a copy in Sent."""
+
+    client: GmailClient
+
+    async def hand_over(
+        self, envelope: Envelope, raw: bytes, accepted: Accepted
+    ) -> Mapping[str, Outcome]:
+        async def submit(before_submit: BeforeSubmit) -> Outcome:
+            mail = await in_thread(with_bcc, raw, envelope.recipients)
+            await before_submit()
+            await self.client.send(mail)
+            return Outcome("sent", "accepted by Gmail")
+
+        return await submit_mail("Gmail", envelope, accepted, submit)
+
+    async def close(self) -> None:
+        await self.client.api.close()

@@ -1,0 +1,1 @@
+"""Microsoft accounts over Microsoft Graph: client, provider and sender."""

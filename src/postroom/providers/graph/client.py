@@ -1,6 +1,6 @@
-"""Microsoft Graph's mail, as far as we need it. It knows nothing of us.
+"""A client of mail in Microsoft Graph, limited to what we need. It knows nothing of our model.
 
-Shapes: https://learn.microsoft.com/en-us/graph/api/resources/message and, for changes,
+Reference: https://learn.microsoft.com/en-us/graph/api/resources/message and, for changes,
 https://learn.microsoft.com/en-us/graph/delta-query-messages
 """
 
@@ -9,32 +9,45 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx2
 
 from postroom.errors import ProviderError
-from postroom.providers.web.api import BUSY, Api, ApiRefused, refuse_clear_text
+from postroom.providers.web.api import BUSY, Api, ApiRefused, or_none
+from postroom.providers.web.responses import UPLOAD_HOSTS, check_url
+from postroom.providers.web.sync import next_page
 
 IMMUTABLE = 'IdType="ImmutableId"'
-SENT_AT_ONCE_BYTES = 3 * 2**20
-"""Above this a mail goes in pieces: one request takes 4 MB, and base64 makes it larger."""
+_PREFER = {"Prefer": IMMUTABLE}
+_MIME = {"Content-Type": "text/plain"}
+SINGLE_REQUEST_BYTES = 3 * 2**20
+"""A larger mail is sent in parts: a request may have 4 MB, including base64."""
 
 _PAGE = 100
-_MOST_ROWS = 2_000
+_MAX_ROWS = 2_000
 _CHUNK = 10 * 320 * 1024
-"""An upload goes in pieces of a multiple of 320 KiB, each under 4 MB."""
+"""Parts of an upload must be a multiple of 320 KiB and under 4 MB."""
 
 _SELECT = "isRead,isDraft,flag,categories,receivedDateTime,parentFolderId"
 _SIZE = "singleValueExtendedProperties($filter=id eq 'Integer 0x0E08')"
-"""PidTagMessageSize: a message has no property of its own for it."""
+"""PidTagMessageSize; a message has no property of its own for it."""
 
+_LISTING = {"$select": _SELECT, "$expand": _SIZE, "$orderby": "receivedDateTime desc"}
 _NOT_OFFERED = (400, 404, 405)
 _RESYNC = ("resyncRequired", "syncStateNotFound", "syncStateInvalid")
 
 
 class DeltaExpired(Exception):
-    """A delta link is not good any more; the folder has to be listed again."""
+    """A delta link is no longer valid; the folder has to be listed again."""
+
+
+def _folder(key: str, below: str = "") -> str:
+    return f"/me/mailFolders/{quote(key, safe='')}{below}"
+
+
+def _message(key: str, below: str = "") -> str:
+    return f"/me/messages/{quote(key, safe='')}{below}"
 
 
 class GraphClient:
@@ -48,25 +61,17 @@ class GraphClient:
         return dict(await self.api.json("GET", "/me", params=params))
 
     async def well_known(self, name: str) -> str | None:
-        """The id of a folder by its well-known name; None if this mailbox has none."""
-        try:
-            row = await self.api.json(
-                "GET", f"/me/mailFolders/{name}", headers={"Prefer": IMMUTABLE}
-            )
-        except ApiRefused as refusal:
-            if refusal.status == 404:
-                return None
-            raise
-        return str(row["id"])
+        """The id of a folder by its well-known name; None if this mailbox does not have it."""
+        row = await or_none(self.api.json("GET", f"/me/mailFolders/{name}", headers=_PREFER))
+        return None if row is None else str(row["id"])
 
     async def folders(self) -> list[dict[str, Any]]:
-        """Every folder, with those inside of others after them."""
+        """All folders; child folders follow their parents."""
         found = await self._all("/me/mailFolders")
         for row in found:
             if row.get("childFolderCount"):
-                path = f"/me/mailFolders/{quote(str(row['id']), safe='')}/childFolders"
-                found += await self._all(path)
-            if len(found) > _MOST_ROWS:
+                found += await self._all(_folder(str(row["id"]), "/childFolders"))
+            if len(found) > _MAX_ROWS:
                 break
         return found
 
@@ -76,50 +81,41 @@ class GraphClient:
         rows: list[dict[str, Any]] = []
         url: str | None = path
         params = params or {"$top": _PAGE}
-        while url is not None and len(rows) < _MOST_ROWS:
-            page = await self.api.json("GET", url, params=params, headers={"Prefer": IMMUTABLE})
+        while url is not None and len(rows) < _MAX_ROWS:
+            page = await self.api.json("GET", url, params=params, headers=_PREFER)
             rows += page["value"]
-            url, params = self._following(page, url), None
+            url, params = next_page(self.link(page, "nextLink"), url), None
         return rows
 
     def link(self, page: Mapping[str, Any], name: str) -> str | None:
-        """A link of a page: our token belongs to the host that we were told to ask."""
+        """A link of a page. Raises ProviderError for another host, which would get the token."""
         link = page.get(f"@odata.{name}")
         if link is None:
             return None
-        if not isinstance(link, str) or not _same_place(link, self.api.base):
-            raise ProviderError("a list goes on at another host; we do not follow it there")
-        return link
-
-    def _following(self, page: Mapping[str, Any], here: str) -> str | None:
-        """Where a list goes on; one that goes on where it was would never end."""
-        link = self.link(page, "nextLink")
-        if link is not None and link == here:
-            raise ProviderError("a list of the provider does not go on")
-        return link
+        check_url(str(link), self.api.base, {})
+        return str(link)
 
     async def create_folder(self, name: str, parent: str | None) -> dict[str, Any]:
-        path = "/me/mailFolders"
-        path += f"/{quote(parent, safe='')}/childFolders" if parent else ""
+        path = _folder(parent, "/childFolders") if parent else "/me/mailFolders"
         return dict(await self.api.json("POST", path, body={"displayName": name}))
 
     async def newest(self, folder: str, since: str | None) -> list[dict[str, Any]]:
-        """The newest of a folder, or all that came since a moment, newest first."""
-        url = f"/me/mailFolders/{quote(folder, safe='')}/messages"
-        order = {"$orderby": "receivedDateTime desc", "$top": _PAGE}
-        order |= {"$select": _SELECT, "$expand": _SIZE}
+        """The newest messages of a folder, or all that arrived since a time."""
+        url, params = _folder(folder, "/messages"), {**_LISTING, "$top": _PAGE}
         if since is None:
-            page = await self.api.json("GET", url, params=order, headers={"Prefer": IMMUTABLE})
+            page = await self.api.json("GET", url, params=params, headers=_PREFER)
             return list(page["value"])
-        return await self._all(url, {**order, "$filter": f"receivedDateTime ge {since}"})
+        return await self._all(url, {**params, "$filter": f"receivedDateTime ge {since}"})
 
     async def delta(self, folder: str, link: str | None) -> AsyncIterator[dict[str, Any]]:
-        """What is in a folder, or what changed since a link; newest first. Raises DeltaExpired."""
-        url = link or f"/me/mailFolders/{quote(folder, safe='')}/messages/delta"
-        asked = {"$select": _SELECT, "$expand": _SIZE, "$orderby": "receivedDateTime desc"}
-        params = None if link else asked
+        """The messages of a folder, newest first, or the changes since a link, page by page.
+
+        Raises DeltaExpired.
+        """
+        url: str | None = link or _folder(folder, "/messages/delta")
+        params = None if link else _LISTING
         headers = {"Prefer": f"{IMMUTABLE}, odata.maxpagesize={_PAGE}"}
-        while True:
+        while url is not None:
             try:
                 page = await self.api.json("GET", url, params=params, headers=headers)
             except ApiRefused as refusal:
@@ -127,46 +123,30 @@ class GraphClient:
                     raise DeltaExpired from refusal
                 raise
             yield page
-            following, params = self._following(page, url), None
-            if following is None:
-                return
-            url = following
+            url, params = next_page(self.link(page, "nextLink"), url), None
 
     async def mime(self, key: str) -> bytes | None:
-        try:
-            path = f"/me/messages/{quote(key, safe='')}/$value"
-            return await self.api.ask("GET", path, headers={"Prefer": IMMUTABLE})
-        except ApiRefused as refusal:
-            if refusal.status == 404:
-                return None
-            raise
+        return await or_none(self.api.request("GET", _message(key, "/$value"), headers=_PREFER))
 
     async def message(self, key: str) -> dict[str, Any]:
-        path = f"/me/messages/{quote(key, safe='')}"
-        return dict(
-            await self.api.json(
-                "GET", path, params={"$select": _SELECT}, headers={"Prefer": IMMUTABLE}
-            )
-        )
+        params = {"$select": _SELECT}
+        return dict(await self.api.json("GET", _message(key), params=params, headers=_PREFER))
 
     async def change(self, key: str, patch: Mapping[str, Any]) -> None:
-        path = f"/me/messages/{quote(key, safe='')}"
-        await self.api.json("PATCH", path, body=dict(patch), headers={"Prefer": IMMUTABLE})
+        await self.api.json("PATCH", _message(key), body=dict(patch), headers=_PREFER)
 
     async def move(self, key: str, folder: str) -> str:
-        path = f"/me/messages/{quote(key, safe='')}/move"
         body = {"destinationId": folder}
-        row = await self.api.json("POST", path, body=body, headers={"Prefer": IMMUTABLE})
+        row = await self.api.json("POST", _message(key, "/move"), body=body, headers=_PREFER)
         return str(row["id"])
 
     async def delete(self, key: str) -> bool:
-        """Remove for good; in clouds that do not offer it, into Deleted Items, and False.
+        """Delete a message; where the cloud does not offer that, move it to Deleted Items.
 
-        What is gone already is removed.
+        Returns whether the message is gone.
         """
-        path, headers = f"/me/messages/{quote(key, safe='')}", {"Prefer": IMMUTABLE}
         try:
-            await self.api.json("POST", f"{path}/permanentDelete", headers=headers)
+            await self.api.json("POST", _message(key, "/permanentDelete"), headers=_PREFER)
         except ApiRefused as refusal:
             if refusal.reason == "ErrorItemNotFound":
                 return True
@@ -174,64 +154,48 @@ class GraphClient:
                 raise
         else:
             return True
-        try:
-            await self.api.json("DELETE", path, headers=headers)
-        except ApiRefused as refusal:
-            if refusal.status != 404:
-                raise
-            return True
-        return False
+        return await or_none(self.api.request("DELETE", _message(key), headers=_PREFER)) is None
 
-    async def drop_drafts(self, message_id: str) -> None:
-        """Remove what was begun in Drafts to be sent, and was not."""
+    async def delete_drafts(self, message_id: str) -> None:
+        """Delete the drafts of a mail that was not sent."""
         for key in await self.find("drafts", message_id):
-            await self.drop(key)
+            await self.delete_permanently(key)
 
-    async def drop(self, key: str) -> None:
-        """Remove for good what is of no use to anybody, in Deleted Items too."""
+    async def delete_permanently(self, key: str) -> None:
+        """Delete a message, also from Deleted Items."""
         if not await self.delete(key):
             await self.delete(key)
 
     async def send_mime(self, raw: bytes) -> None:
-        await self.api.json(
-            "POST",
-            "/me/sendMail",
-            content=b64encode(raw),
-            headers={"Content-Type": "text/plain"},
-            once=True,
-        )
+        content = b64encode(raw)
+        await self.api.json("POST", "/me/sendMail", content=content, headers=_MIME, once=True)
 
     async def create_draft(self, raw: bytes) -> str:
+        headers = {**_MIME, **_PREFER}
         row = await self.api.json(
-            "POST",
-            "/me/messages",
-            content=b64encode(raw),
-            headers={"Content-Type": "text/plain", "Prefer": IMMUTABLE},
-            once=True,
+            "POST", "/me/messages", content=b64encode(raw), headers=headers, once=True
         )
         return str(row["id"])
 
     async def send_draft(self, key: str) -> None:
-        await self.api.json("POST", f"/me/messages/{quote(key, safe='')}/send", once=True)
+        await self.api.json("POST", _message(key, "/send"), once=True)
 
     async def find(self, folder: str, message_id: str) -> list[str]:
-        """The messages of a folder with this Message-ID."""
+        """The ids of messages in a folder with this Message-ID."""
         quoted = message_id.replace("'", "''")
         params = {"$select": "id", "$filter": f"internetMessageId eq '{quoted}'", "$top": _PAGE}
-        rows = await self._all(f"/me/mailFolders/{quote(folder, safe='')}/messages", params)
-        return [str(row["id"]) for row in rows]
+        return [str(row["id"]) for row in await self._all(_folder(folder, "/messages"), params)]
 
     async def create(self, folder: str, message: Mapping[str, Any]) -> str:
-        """Put a message into a folder: a draft, unless its properties say otherwise."""
-        path = f"/me/mailFolders/{quote(folder, safe='')}/messages"
-        headers = {"Prefer": IMMUTABLE}
-        row = await self.api.json("POST", path, body=message, headers=headers, once=True)
+        """Create a message in a folder; it is a draft unless its properties say otherwise."""
+        path = _folder(folder, "/messages")
+        row = await self.api.json("POST", path, body=message, headers=_PREFER, once=True)
         return str(row["id"])
 
     async def attach(
         self, key: str, name: str, content_type: str, content: bytes, content_id: str = ""
     ) -> None:
-        """Put a file to a message in an upload session, which takes large ones."""
+        """Attach a file of any size in an upload session."""
         item = {
             "attachmentType": "file",
             "name": name,
@@ -239,29 +203,20 @@ class GraphClient:
             "contentType": content_type,
             **({"isInline": True, "contentId": content_id} if content_id else {}),
         }
-        path = f"/me/messages/{quote(key, safe='')}/attachments/createUploadSession"
+        path = _message(key, "/attachments/createUploadSession")
         session = await self.api.json("POST", path, body={"AttachmentItem": item})
-        url = str(session["uploadUrl"])
-        refuse_clear_text(url)
-        # The address is a secret of its own; our token does not belong there.
+        url = check_url(str(session["uploadUrl"]), self.api.base, UPLOAD_HOSTS)
+        # The URL itself is secret; the token must not be sent there.
         async with httpx2.AsyncClient(timeout=120, follow_redirects=False) as http:
             for start in range(0, len(content), _CHUNK):
-                piece = content[start : start + _CHUNK]
-                end = start + len(piece) - 1
+                part = content[start : start + _CHUNK]
+                end = start + len(part) - 1
                 headers = {"Content-Range": f"bytes {start}-{end}/{len(content)}"}
                 try:
-                    answer = await http.put(url, content=piece, headers=headers)
+                    response = await http.put(url, content=part, headers=headers)
                 except httpx2.HTTPError as error:
-                    raise ProviderError(f"an upload broke off: {type(error).__name__}") from error
-                if answer.status_code in BUSY:
-                    raise self.api.told_to_wait(answer.headers)
-                if answer.status_code >= 400:
-                    raise ProviderError(f"an upload was answered {answer.status_code}")
-
-
-def _same_place(url: str, base: str) -> bool:
-    try:
-        there, here = urlsplit(url), urlsplit(base)
-    except ValueError:
-        return False
-    return (there.scheme, there.netloc) == (here.scheme, here.netloc)
+                    raise ProviderError(f"the upload failed: {type(error).__name__}") from error
+                if response.status_code in BUSY:
+                    raise self.api.rate_limited(response.headers)
+                if response.status_code >= 400:
+                    raise ProviderError(f"the upload was answered {response.status_code}")

@@ -1,52 +1,93 @@
-"""An Outlook account that is kept in step: the port `Provider`."""
+"""Microsoft Graph as a provider: folders, categories, changes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from postroom.blocking import in_thread
-from postroom.errors import NotFound
-from postroom.model.account import Capabilities, RateLimits
-from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
-from postroom.model.remote import (
+from postroom.errors import MailError
+from postroom.model.account import (
+    Capabilities,
     Checkpoint,
     Push,
     Pushed,
+    RateLimits,
     RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
     RemoteRef,
 )
+from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.ports.provider import Known
-from postroom.providers.bcc import with_bcc
-from postroom.providers.encoded import attachment_mb
-from postroom.providers.fetching import fetch_each
-from postroom.providers.graph.client import SENT_AT_ONCE_BYTES, DeltaExpired, GraphClient
-from postroom.providers.graph.copying import copy_of
-from postroom.providers.graph.folders import Folders
-from postroom.providers.web.api import ApiRefused
-from postroom.providers.web.sense import makes_sense
+from postroom.providers.graph.client import SINGLE_REQUEST_BYTES, DeltaExpired, GraphClient
+from postroom.providers.graph.sender import sent_copy
+from postroom.providers.sending import attachment_mb, with_bcc
+from postroom.providers.web.api import ApiRefused, message_errors, or_none
+from postroom.providers.web.responses import checks_responses
+from postroom.providers.web.sync import FolderPaths, fetch_each, path_of
+
+_WELL_KNOWN = {
+    "inbox": INBOX,
+    "sentitems": SENT,
+    "drafts": DRAFTS,
+    "archive": ARCHIVE,
+    "junkemail": JUNK,
+    "deleteditems": TRASH,
+}
+_EXISTS = 409
+
+
+@dataclass(eq=False)
+class GraphFolders(FolderPaths):
+    """The folders of an account: standard mailboxes by their well-known names, others by path."""
+
+    client: GraphClient
+    _standard: dict[str, str] = field(default_factory=dict)
+
+    async def load(self) -> None:
+        if not self._standard:
+            for name, ours in _WELL_KNOWN.items():
+                key = await self.client.well_known(name)
+                if key is not None:
+                    self._standard[key] = ours
+        standard = self._standard
+        rows = {str(row["id"]): row for row in await self.client.folders()}
+        named = {
+            key: standard.get(key)
+            or path_of(row, rows, name="displayName", parent="parentFolderId")
+            for key, row in rows.items()
+        }
+        self.names = {**named, **standard}
+
+    async def create(self, path: str, parent: str | None) -> str | MailError:
+        try:
+            return str((await self.client.create_folder(path.rpartition("/")[2], parent))["id"])
+        except ApiRefused as refusal:
+            if refusal.status != _EXISTS:
+                raise
+            return refusal
+
 
 RATES = RateLimits(requests_per_second=12, burst=60)
-"""Microsoft allows 10,000 requests in ten minutes for a mailbox."""
+"""Microsoft allows 10,000 requests in ten minutes per mailbox."""
 
-NEWS_S = 15.0
-"""How long new mail waits for a first listing, at least."""
+NEW_MAIL_S = 15.0
+"""How often new mail is requested during a first listing."""
 
-MOST_BYTES = 35 * 2**20
-"""What Exchange Online lets a mailbox send, if nobody has set it otherwise."""
+MAX_BYTES = 35 * 2**20
+"""The default limit of Exchange Online."""
 
 _ORDER = {INBOX: 0, SENT: 1, JUNK: 3, TRASH: 4}
-_UNTOLD = ("answered",)
-_AT_ONCE = 4
-"""Microsoft answers no more requests at a time for one mailbox."""
+_UNSUPPORTED_FLAGS = ("answered",)
+_CONCURRENT_REQUESTS = 4
+"""Microsoft's limit for one mailbox."""
 
 
-@makes_sense
+@checks_responses("Microsoft Graph")
 @dataclass(eq=False)
 class GraphProvider:
     """One account at Microsoft. Folders are mailboxes, categories are labels."""
@@ -56,10 +97,10 @@ class GraphProvider:
     can_send: bool = True
     _me: dict[str, Any] = field(default_factory=dict)
     _newest: datetime | None = None
-    _next_look: float = 0.0
+    _next_check: float = 0.0
 
     def __post_init__(self) -> None:
-        self.folders = Folders(self.client)
+        self.folders = GraphFolders(self.client)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -67,21 +108,21 @@ class GraphProvider:
             provider="outlook",
             has_threading=True,
             has_server_side_rules=False,
-            max_attachment_size_mb=min(25, attachment_mb(MOST_BYTES)),
+            max_attachment_size_mb=min(25, attachment_mb(MAX_BYTES)),
             rate_limits=RATES,
             has_labels=True,
             has_push=False,
             can_send=self.can_send,
             can_create_alias=False,
-            mail_bytes=MOST_BYTES,
-            text_bytes=SENT_AT_ONCE_BYTES,
+            mail_bytes=MAX_BYTES,
+            text_bytes=SINGLE_REQUEST_BYTES,
             owner=_text(self._me.get("id")) or _text(self._me.get("mail")),
             owner_address=_text(self._me.get("mail")),
         )
 
     async def check(self) -> None:
         self._me = await self.client.me()
-        await self.folders.learn()
+        await self.folders.load()
 
     async def identities(self) -> list[RemoteIdentity]:
         me = await self.client.me()
@@ -91,68 +132,68 @@ class GraphProvider:
     async def close(self) -> None:
         await self.client.api.close()
 
-    # What changed.
+    # Changes at the provider.
 
     async def changes(
         self, since: Checkpoint | None, known: Known
     ) -> AsyncGenerator[RemoteChanges, None]:
-        await self.folders.learn()
+        await self.folders.load()
         state: dict[str, Any] = dict((since or {}).get("folders", {}))
-        kept = {key: name for key, name in self.folders.names.items() if name != DRAFTS}
-        for key, name in sorted(kept.items(), key=lambda f: (_ORDER.get(f[1], 2), f[1])):
+        synced = {key: name for key, name in self.folders.names.items() if name != DRAFTS}
+        for key, name in sorted(synced.items(), key=lambda f: (_ORDER.get(f[1], 2), f[1])):
             at = state.get(key)
             if at is not None and at.get("name", name) != name:
-                at = None  # It was renamed: all that is in it is somewhere else for us.
+                at = None  # renamed: all of its messages are in another mailbox for us
             try:
-                async for part in self._of_folder(key, name, at, known):
+                async for part in self._folder_changes(key, name, at, known):
                     state[key] = {**part.checkpoint, "name": name}
-                    yield _in(state, part)
+                    yield replace(part, checkpoint={"folders": dict(state)})
             except DeltaExpired:
-                async for part in self._of_folder(key, name, None, known):
+                async for part in self._folder_changes(key, name, None, known):
                     state[key] = {**part.checkpoint, "name": name}
-                    yield _in(state, part)
-        dropped = tuple(sorted(await known.scopes() - set(kept)))
-        state = {key: at for key, at in state.items() if key in kept}
+                    yield replace(part, checkpoint={"folders": dict(state)})
+        dropped = tuple(sorted(await known.scopes() - set(synced)))
+        state = {key: at for key, at in state.items() if key in synced}
         yield RemoteChanges({"folders": state}, dropped=dropped)
 
-    async def _of_folder(
+    async def _folder_changes(
         self, key: str, name: str, at: Checkpoint | None, known: Known
     ) -> AsyncIterator[RemoteChanges]:
-        """The changes of one folder; a listing from the start also finds what is gone."""
-        is_whole = at is None
-        before = await known.keys(key) if is_whole else frozenset()
+        """The changes of one folder; a listing from the start also finds deleted messages."""
+        is_full = at is None
+        before = await known.keys(key) if is_full else frozenset()
         listed: set[str] = set()
         checkpoint: Checkpoint = dict(at or {})
         async for page in self.client.delta(key, (at or {}).get("link")):
             rows = page["value"]
             end = self.client.link(page, "deltaLink")
             link = end or self.client.link(page, "nextLink")
-            if not is_whole or end:
+            if not is_full or end:
                 checkpoint = {"link": link}
             messages = tuple(self._message(key, name, row) for row in rows if "@removed" not in row)
             listed.update(message.ref.key for message in messages)
             gone = tuple(RemoteRef(key, str(row["id"])) for row in rows if "@removed" in row)
-            if end and is_whole:
+            if end and is_full:
                 gone += tuple(RemoteRef(key, other) for other in sorted(before - listed))
             yield RemoteChanges(checkpoint, messages, gone)
-            if is_whole and (news := await self._news()):
-                yield RemoteChanges(checkpoint, news)
+            if is_full and (new_mail := await self._new_mail()):
+                yield RemoteChanges(checkpoint, new_mail)
 
-    async def _news(self) -> tuple[RemoteMessage, ...]:
-        """What arrives in Inbox during a long listing, which has to end before it tells.
+    async def _new_mail(self) -> tuple[RemoteMessage, ...]:
+        """New mail in Inbox during a long listing.
 
-        The delta link that follows the listing tells of it once more, and nothing is doubled.
+        The delta link at the end of the listing reports it again, without duplicates.
         """
         clock = asyncio.get_running_loop().time
-        inbox = self.folders.named(INBOX)
-        if inbox is None or clock() < self._next_look:
+        inbox = self.folders.find(INBOX)
+        if inbox is None or clock() < self._next_check:
             return ()
         since = self._newest.strftime("%Y-%m-%dT%H:%M:%SZ") if self._newest else None
         rows = await self.client.newest(inbox, since)
         found = tuple(self._message(inbox, INBOX, row) for row in rows)
-        moments = [m.arrived_at for m in found if m.arrived_at is not None]
-        self._newest = max([*moments, *([self._newest] if self._newest else [])], default=None)
-        self._next_look = clock() + NEWS_S
+        times = [m.arrived_at for m in found if m.arrived_at is not None]
+        self._newest = max([*times, *([self._newest] if self._newest else [])], default=None)
+        self._next_check = clock() + NEW_MAIL_S
         return found
 
     def _message(self, folder: str, name: str, row: Mapping[str, Any]) -> RemoteMessage:
@@ -163,39 +204,36 @@ class GraphProvider:
             mailboxes=(name,),
             flags=(*flags, *(["flagged"] if flagged else [])),
             labels=tuple(str(label)[:128] for label in row.get("categories") or ()),
-            arrived_at=_moment(row.get("receivedDateTime")),
+            arrived_at=_parse_time(row.get("receivedDateTime")),
             size_bytes=_size(row),
-            untold=_UNTOLD,
+            unsupported_flags=_UNSUPPORTED_FLAGS,
         )
 
     async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
+        mime = self.client.mime
         async for found in fetch_each(
-            refs, lambda ref: self.client.mime(ref.key), at_once=_AT_ONCE
+            refs, lambda ref: mime(ref.key), concurrency=_CONCURRENT_REQUESTS
         ):
             yield found
 
     async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         found = []
         for ref in refs:
-            try:
-                row = await self.client.message(ref.key)
-            except ApiRefused as refusal:
-                if refusal.status != 404:
-                    raise
-            else:
+            row = await or_none(self.client.message(ref.key))
+            if row is not None:
                 name = self.folders.names.get(ref.scope, ARCHIVE)
                 found.append(self._message(ref.scope, name, row))
         return tuple(found)
 
-    # What was done here.
+    # Changes made here.
 
     async def push(self, push: Push) -> Pushed:
         if push.kind == "drop_draft":
-            await self.client.drop_drafts(f"<{push.internet_message_id}>")
+            await self.client.delete_drafts(f"<{push.internet_message_id}>")
         left: list[RemoteRef] = []
         entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
         for ref, mailboxes in push.refs:
-            try:
+            with message_errors(ref.key):
                 if push.kind == "delete":
                     left.append(ref)
                     entered += await self._delete(ref)
@@ -204,15 +242,11 @@ class GraphProvider:
                 if push.move_to and push.move_to.casefold() not in map(str.casefold, mailboxes):
                     entered.append(await self._move(ref.key, push.move_to))
                     left.append(ref)
-            except ApiRefused as refusal:
-                if refusal.status == 404:
-                    raise NotFound(f"the provider has no message {ref.key} any more") from refusal
-                raise
         return Pushed(tuple(left), tuple(entered))
 
     async def _delete(self, ref: RemoteRef) -> list[tuple[RemoteRef, tuple[str, ...]]]:
-        """Remove a message; where it is then, if it is anywhere."""
-        trash = await self._folder(TRASH)
+        """Delete a message; its new place if it is only moved to Trash."""
+        trash = await self.folders.id_of(TRASH)
         is_gone = await self.client.delete(ref.key) or ref.scope == trash
         return [] if is_gone else [(RemoteRef(trash, ref.key), (TRASH,))]
 
@@ -225,59 +259,52 @@ class GraphProvider:
                 patch["flag"] = {"flagStatus": "flagged" if is_set else "notFlagged"}
         if push.add_labels or push.remove_labels:
             now = (await self.client.message(key)).get("categories") or []
-            away = {label.casefold() for label in (*push.remove_labels, *push.add_labels)}
-            kept = [label for label in now if label.casefold() not in away]
-            patch["categories"] = [*kept, *push.add_labels]
+            changed = {label.casefold() for label in (*push.remove_labels, *push.add_labels)}
+            others = [label for label in now if label.casefold() not in changed]
+            patch["categories"] = [*others, *push.add_labels]
         if patch:
             await self.client.change(key, patch)
 
     async def _move(self, key: str, name: str) -> tuple[RemoteRef, tuple[str, ...]]:
-        folder = await self._folder(name)
+        folder = await self.folders.id_of(name)
         moved = await self.client.move(key, folder)
         return RemoteRef(folder, moved), (self.folders.names[folder],)
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
-        folder, message_id = await self._folder(SENT), f"<{push.internet_message_id}>"
+        folder, message_id = await self.folders.id_of(SENT), f"<{push.internet_message_id}>"
         found = await self.client.find(folder, message_id)
         copy = await in_thread(with_bcc, raw, push.recipients)
         key = found[0] if found else await self._copy(folder, message_id, copy)
         return Pushed(entered=((RemoteRef(folder, key), (SENT,)),))
 
     async def _copy(self, folder: str, message_id: str, raw: bytes) -> str:
-        """Put a mail into a folder; a large one is whole before it gets there."""
-        copy = await in_thread(copy_of, raw)
-        if len(raw) <= SENT_AT_ONCE_BYTES:
+        """Store a mail in a folder; a large one is completed in Drafts and then moved."""
+        copy = await in_thread(sent_copy, raw)
+        if len(raw) <= SINGLE_REQUEST_BYTES:
             return await self.client.create(folder, copy.with_files())
-        aside = await self._folder(DRAFTS)
-        await self.client.drop_drafts(message_id)
-        key = await self.client.create(aside, copy.message)
+        drafts = await self.folders.id_of(DRAFTS)
+        await self.client.delete_drafts(message_id)
+        key = await self.client.create(drafts, copy.message)
         for file in copy.files:
             await self.client.attach(
                 key, file.name, file.content_type, file.content, file.content_id
             )
         return await self.client.move(key, folder)
 
-    async def _folder(self, name: str) -> str:
-        return await self.folders.id_of(name)
-
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _in(state: Mapping[str, Any], part: RemoteChanges) -> RemoteChanges:
-    return RemoteChanges({"folders": dict(state)}, part.messages, part.gone)
-
-
 def _size(row: Mapping[str, Any]) -> int:
-    """About how large a message is; 0 where Graph does not say. It spells the id as it likes."""
+    """The approximate size of a message; 0 if unknown. The id in a response varies in form."""
     for one in row.get("singleValueExtendedProperties") or ():
         if str(one["id"]).lower().endswith("e08"):
             return max(int(one["value"]), 0)
     return 0
 
 
-def _moment(text: object) -> datetime | None:
+def _parse_time(text: object) -> datetime | None:
     try:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except (ValueError, OverflowError):

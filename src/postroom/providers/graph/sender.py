@@ -1,55 +1,221 @@
-"""Mail that leaves over Microsoft Graph: the port `Sender`."""
+"""Sending over Microsoft Graph: large attachments, and the copy in Sent Items."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email import policy
+from email.message import EmailMessage, Message
+from email.parser import BytesParser
+from typing import Any
 
 from postroom.blocking import in_thread
-from postroom.model.outbox import Envelope, Outcome
-from postroom.ports.sender import Accepted
-from postroom.providers.bcc import with_bcc
-from postroom.providers.graph.client import SENT_AT_ONCE_BYTES, GraphClient
-from postroom.providers.graph.parting import part_from_files
-from postroom.providers.message_ids import message_id_of
-from postroom.providers.outcomes import Go, handed_over
+from postroom.errors import ProviderError
+from postroom.mail.mime.parts import Part, Splitter
+from postroom.model.limits import Limits
+from postroom.model.sending import Envelope, Outcome
+from postroom.ports.provider import Accepted
+from postroom.providers.graph.client import SINGLE_REQUEST_BYTES, GraphClient
+from postroom.providers.sending import BeforeSubmit, message_id_of, submit_mail, with_bcc
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """An attachment; `content_id` is set if the HTML shows it."""
+
+    name: str
+    content_type: str
+    content: bytes
+    content_id: str = ""
+
+
+class AmbiguousParts(ProviderError):
+    """Two parsers disagree about the parts of a mail, so it is not sent in parts."""
+
+    retryable = False
+
+
+def split_attachments(raw: bytes) -> tuple[bytes, list[File]]:
+    """A mail without its top-level attachments, and these. Raises AmbiguousParts."""
+    mail = BytesParser(policy=policy.compat32).parsebytes(raw)
+    files: list[File] = []
+    if mail.get_content_type() == "multipart/mixed":
+        parts = [part for part in mail.get_payload() if isinstance(part, Message)]
+        contents = _contents(parts, _split(raw).children)
+        for number, (part, content) in enumerate(zip(parts, contents, strict=True)):
+            if _is_attachment(part):
+                files.append(_file(part, number, content))
+        mail.set_payload(list[Any]([part for part in parts if not _is_attachment(part)]))
+    return mail.as_bytes(policy=policy.compat32), files
+
+
+def _is_attachment(part: Message) -> bool:
+    return part.get_content_disposition() == "attachment"
+
+
+def _file(part: Message, number: int, content: bytes, content_id: str = "") -> File:
+    name = part.get_filename() or f"attachment-{number}"
+    return File(name, part.get_content_type(), content, content_id)
+
+
+def _contents(parts: Sequence[Message], found: Sequence[Part]) -> list[bytes]:
+    # `email` loses the bytes of an attached mail, so `Splitter` reads the contents.
+    if len(parts) != len(found):
+        raise AmbiguousParts("the parts of this mail are ambiguous; send its files one by one")
+    return [part.decoded() for part in found]
+
+
+def _split(raw: bytes) -> Part:
+    return Splitter(raw, Limits()).read_part(0, len(raw), depth=0)
+
+
+def _leaves(part: Part) -> Iterator[Part]:
+    if not part.content_type.startswith("multipart/"):
+        yield part
+    for inner in part.children:
+        yield from _leaves(inner)
+
+
+_READ_AND_SENT = "1"
+"""PidTagMessageFlags: read (1), and not unsent (8)."""
+
+_TEXT_PROPERTIES = (("In-Reply-To", "String 0x1042"), ("References", "String 0x1039"))
+_TIME_PROPERTIES = ("SystemTime 0x0039", "SystemTime 0x0E06")
+
+
+@dataclass(frozen=True, slots=True)
+class SentCopy:
+    """A sent mail as Graph stores it: its properties, and its files."""
+
+    message: dict[str, Any]
+    files: tuple[File, ...]
+
+    def with_files(self) -> dict[str, Any]:
+        """The mail with its files, for a single request."""
+        return {**self.message, "attachments": [_attachment(file) for file in self.files]}
+
+
+def sent_copy(raw: bytes) -> SentCopy:
+    """A mail as Graph stores it, with one body: HTML if there is one. Raises AmbiguousParts."""
+    mail = BytesParser(EmailMessage, policy=policy.default).parsebytes(raw)
+    body = mail.get_body(("html", "plain"))
+    shown = [body, mail.get_body(("plain",))]
+    leaves = list(_parsed_leaves(mail))
+    contents = _contents(leaves, list(_leaves(_split(raw))))
+    files = [
+        (part, content)
+        for part, content in zip(leaves, contents, strict=True)
+        if not any(part is body for body in shown)
+    ]
+    message = {
+        "subject": str(mail["Subject"] or ""),
+        "body": _body(body),
+        "internetMessageId": str(mail["Message-ID"] or "").strip(),
+        "isRead": True,
+        "singleValueExtendedProperties": _properties(mail),
+        **_recipients(mail),
+    }
+    return SentCopy(
+        message, tuple(_sent_file(n, part, content) for n, (part, content) in enumerate(files))
+    )
+
+
+def _parsed_leaves(part: Message) -> Iterator[Message]:
+    """The parts that are not multipart; an attached mail is one of them."""
+    if part.get_content_maintype() != "multipart":
+        yield part
+        return
+    for inner in part.get_payload():
+        if isinstance(inner, Message):
+            yield from _parsed_leaves(inner)
+
+
+def _body(part: Any) -> dict[str, str]:
+    if part is None:
+        return {"contentType": "text", "content": ""}
+    kind = "html" if part.get_content_subtype() == "html" else "text"
+    return {"contentType": kind, "content": part.get_content()}
+
+
+def _recipients(mail: EmailMessage) -> dict[str, Any]:
+    sender = _addresses(mail, "From")[:1]
+    found: dict[str, Any] = {"from": sender[0], "sender": sender[0]} if sender else {}
+    for header, name in (
+        ("To", "toRecipients"),
+        ("Cc", "ccRecipients"),
+        ("Bcc", "bccRecipients"),
+        ("Reply-To", "replyTo"),
+    ):
+        found[name] = _addresses(mail, header)
+    return found
+
+
+def _addresses(mail: EmailMessage, header: str) -> list[dict[str, Any]]:
+    found = getattr(mail[header], "addresses", ())
+    return [{"emailAddress": {"name": one.display_name, "address": one.addr_spec}} for one in found]
+
+
+def _properties(mail: EmailMessage) -> list[dict[str, str]]:
+    texts = [{"id": key, "value": str(mail[name])} for name, key in _TEXT_PROPERTIES if mail[name]]
+    at: datetime | None = getattr(mail["Date"], "datetime", None)
+    utc = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None
+    times = [{"id": key, "value": utc} for key in _TIME_PROPERTIES if utc]
+    return [{"id": "Integer 0x0E07", "value": _READ_AND_SENT}, *texts, *times]
+
+
+def _sent_file(number: int, part: Message, content: bytes) -> File:
+    content_id = str(part["Content-ID"] or "").strip("<> ")
+    return _file(part, number, content, "" if _is_attachment(part) else content_id)
+
+
+def _attachment(file: File) -> dict[str, Any]:
+    inline = {"isInline": True, "contentId": file.content_id} if file.content_id else {}
+    return {
+        "@odata.type": "#microsoft.graph.fileAttachment",
+        "name": file.name,
+        "contentType": file.content_type,
+        "contentBytes": b64encode(file.content).decode(),
+        **inline,
+    }
 
 
 @dataclass(eq=False)
 class GraphSender:
-    """Takes mail out over Graph, which puts a copy into Sent Items."""
+    """Sends mail over Graph, which stores a copy in Sent Items."""
 
     client: GraphClient
 
     async def hand_over(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
-        begun: list[str] = []
+        drafts: list[str] = []
 
-        async def submit(go: Go) -> Outcome:
-            whole = await in_thread(with_bcc, raw, envelope.recipients)
-            if len(whole) <= SENT_AT_ONCE_BYTES:
-                await go()
-                await self.client.send_mime(whole)
+        async def submit(before_submit: BeforeSubmit) -> Outcome:
+            mail = await in_thread(with_bcc, raw, envelope.recipients)
+            if len(mail) <= SINGLE_REQUEST_BYTES:
+                await before_submit()
+                await self.client.send_mime(mail)
             else:
-                await self._draft(whole, begun)
-                await go()
-                await self.client.send_draft(begun[0])
-            return Outcome("sent", "Microsoft has it")
+                await self._create_draft(mail, drafts)
+                await before_submit()
+                await self.client.send_draft(drafts[0])
+            return Outcome("sent", "accepted by Microsoft")
 
-        async def undo() -> None:
-            for key in begun:
-                await self.client.drop(key)
+        async def discard() -> None:
+            for key in drafts:
+                await self.client.delete_permanently(key)
 
-        return await handed_over(envelope, accepted, submit, undo)
+        return await submit_mail("Microsoft Graph", envelope, accepted, submit, discard)
 
-    async def _draft(self, whole: bytes, begun: list[str]) -> None:
-        """Put a large mail together in Drafts; what was begun before goes."""
-        letter, files = await in_thread(part_from_files, whole)
-        await self.client.drop_drafts(message_id_of(whole))
-        begun.append(await self.client.create_draft(letter))
+    async def _create_draft(self, mail: bytes, drafts: list[str]) -> None:
+        """Create a draft of a large mail, and delete those of earlier attempts."""
+        text, files = await in_thread(split_attachments, mail)
+        await self.client.delete_drafts(message_id_of(mail))
+        drafts.append(await self.client.create_draft(text))
         for file in files:
-            await self.client.attach(begun[0], file.name, file.content_type, file.content)
+            await self.client.attach(drafts[0], file.name, file.content_type, file.content)
 
     async def close(self) -> None:
         await self.client.api.close()

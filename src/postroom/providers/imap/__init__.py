@@ -1,0 +1,1 @@
+"""IMAP: connections, commands, live sessions, and the provider for sync."""

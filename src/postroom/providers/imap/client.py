@@ -1,7 +1,7 @@
-"""An IMAP client: the commands of RFC 3501 and its extensions. It knows nothing of us.
+"""An IMAP client: the commands of RFC 3501 and its extensions. It knows nothing of our model.
 
-Commands may be started together; they go out in that order without waiting for each other:
-`await together(client.examine(name), client.search(keys))` is one round trip.
+Concurrent commands are pipelined in order:
+`await together(client.open(name), client.search(keys))` is one round trip.
 """
 
 from __future__ import annotations
@@ -15,36 +15,43 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
-from postroom.providers.imap.arguments import (
-    Bytes,
+from postroom.providers.imap.connection import Connection, FrameHandler
+from postroom.providers.imap.errors import (
+    ImapFault,
+    LoginRefused,
+    NotSecure,
+    Refused,
+    Status,
+    printable,
+)
+from postroom.providers.imap.responses import NewUid, Position, Row, SearchResult, read_row
+from postroom.providers.imap.stream import Frame
+from postroom.providers.imap.syntax import (
+    Literal,
     Piece,
+    Value,
     append_time,
     flag_list,
     mailbox,
+    parse_values,
     quoted,
     uid_sets,
 )
-from postroom.providers.imap.connection import Connection, Take
-from postroom.providers.imap.faults import ImapFault, LoginRefused, NotSecure, Refused
-from postroom.providers.imap.framing import Frame
-from postroom.providers.imap.responses import Hits, NewPlace, Opened, Row, read_row
-from postroom.providers.imap.status import Status, shown
-from postroom.providers.imap.values import Value, parse_values
 
 A = TypeVar("A")
 B = TypeVar("B")
 LOGOUT_S = 0.5
-"""A good-bye is only polite; who stops us does not want to wait for it."""
+"""How long to wait for the response to LOGOUT, which is optional."""
 
 IDLE_S = 240.0
-"""How long one IDLE lasts: a dead link is noticed within five minutes (RFC 2177 asks for 29)."""
+"""The duration of an IDLE: a dead connection is noticed within five minutes."""
 
-_MOST_LISTED = 10_000
-_MOST_CAPABILITIES = 1_000
+_MAX_LISTED = 10_000
+_MAX_CAPABILITIES = 1_000
 
 
 async def together(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
-    """Wait for both; what the first raises counts more than what the second raises."""
+    """Wait for both; an error of the first takes precedence."""
     one, other = await asyncio.gather(first, second, return_exceptions=True)
     if isinstance(one, BaseException):
         raise one
@@ -55,7 +62,7 @@ async def together(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A mailbox as LIST shows it; attributes in lower case."""
+    """A LIST response; attributes in lower case."""
 
     attributes: frozenset[str]
     delimiter: str | None
@@ -64,16 +71,16 @@ class Listed:
 
 @dataclass(slots=True)
 class Client:
-    """A connection with what the server at its other end can do.
+    """A connection and the capabilities of its server.
 
-    `is_trusted` is set when its ESEARCH has proved to be good, `is_deceitful` when it has not;
-    `has_previews` is unset when it had none to show.
+    `has_working_esearch` and `has_broken_esearch` are set once a result of ESEARCH was verified.
+    `has_previews` is unset after the server had none.
     """
 
     connection: Connection
     capabilities: tuple[str, ...] = ()
-    is_trusted: bool = False
-    is_deceitful: bool = False
+    has_working_esearch: bool = False
+    has_broken_esearch: bool = False
     has_previews: bool = True
     leases: int = 0
     _known: frozenset[str] = field(default=frozenset())
@@ -83,42 +90,42 @@ class Client:
 
     @property
     def literals(self) -> str:
-        """Which of our literals the server takes without being asked."""
+        """The non-synchronizing literals of the server: "+", "-" or none (RFC 7888)."""
         if self.can("LITERAL+"):
             return "+"
         return "-" if self.can("LITERAL-") or self.can("IMAP4REV2") else ""
 
     @property
-    def counts(self) -> bool:
-        """Whether the server counts what it finds without listing it."""
-        return (self.can("ESEARCH") or self.can("IMAP4REV2")) and not self.is_deceitful
+    def can_count(self) -> bool:
+        """Whether the server can count matches without listing them."""
+        return (self.can("ESEARCH") or self.can("IMAP4REV2")) and not self.has_broken_esearch
 
     @property
     def has_utf8_names(self) -> bool:
-        """A server of IMAP4rev2 alone has no modified UTF-7."""
+        """Whether mailbox names are UTF-8: in IMAP4rev2 without IMAP4rev1."""
         return self.can("IMAP4REV2") and not self.can("IMAP4REV1")
 
-    # Getting in and out.
+    # Login and logout.
 
     async def start_tls(self, context: ssl.SSLContext, host: str, timeout_s: float) -> None:
-        """Make a plain connection secure and forget what was said before. Raises NotSecure."""
+        """Start TLS and request the capabilities again. Raises NotSecure."""
         if not self.can("STARTTLS"):
             raise NotSecure("the server does not offer STARTTLS")
-        await self.connection.run("STARTTLS", switches=True)
+        await self.connection.run("STARTTLS", changes_stream=True)
         await self.connection.start_tls(context, host, timeout_s)
-        await self.ask_capabilities()
+        await self.request_capabilities()
 
     async def login(self, user: str, password: str) -> None:
         """Log in with a password. Raises LoginRefused."""
         plain = user.isascii() and password.isascii()
         if plain and not self.can("LOGINDISABLED"):
             pieces = (quoted(user.encode()), quoted(password.encode()))
-            await self._enter(self.connection.run("LOGIN", *pieces))
+            await self._log_in(self.connection.run("LOGIN", *pieces))
         else:
             await self._authenticate("PLAIN", f"\0{user}\0{password}")
 
     async def login_with_token(self, user: str, token: str) -> None:
-        """Log in with an access token, as XOAUTH2. Raises LoginRefused."""
+        """Log in with an access token by XOAUTH2. Raises LoginRefused."""
         await self._authenticate("XOAUTH2", f"user={user}\x01auth=Bearer {token}\x01\x01")
 
     async def _authenticate(self, mechanism: str, secret: str) -> None:
@@ -127,63 +134,63 @@ class Client:
         pieces = [mechanism.encode()]
         if self.can("SASL-IR"):
             pieces.append(next(replies))
-        # A second challenge tells why we are refused; an empty line gets the refusal itself.
+        # A second challenge holds an error; the server refuses after an empty line.
         conversation = self.connection.converse(
             "AUTHENTICATE", *pieces, reply=lambda _: next(replies, b"")
         )
-        await self._enter(conversation)
+        await self._log_in(conversation)
 
-    async def _enter(self, answer: Awaitable[Status]) -> None:
+    async def _log_in(self, answer: Awaitable[Status]) -> None:
         try:
             status = await answer
         except Refused as refusal:
             raise LoginRefused("LOGIN", refusal.word, refusal.code, refusal.text) from None
         if status.code == "CAPABILITY":
-            self._learn(status.data.split())
+            self._set_capabilities(status.data.split())
         else:
-            await self.ask_capabilities()
+            await self.request_capabilities()
 
-    async def introduce(self) -> None:
-        """Say who we are (RFC 2971). QUIRK: 163.com opens no mailbox for those who do not."""
+    async def send_id(self) -> None:
+        """Send ID (RFC 2971). QUIRK: 163.com opens no mailbox without it."""
         if self.can("ID"):
             await self.connection.run("ID", b'("name" "Postroom")')
 
     async def compress(self) -> None:
-        """Pack what is sent from here on, if the server can."""
+        """Compress the connection from here on, if the server supports it."""
         if not self.can("COMPRESS=DEFLATE"):
             return
         try:
-            await self.connection.run("COMPRESS", b"DEFLATE", switches=True)
+            await self.connection.run("COMPRESS", b"DEFLATE", changes_stream=True)
         except Refused:
             return
         self.connection.start_compression()
 
-    async def ask_capabilities(self) -> None:
-        """Find out what the server can do now; it may be more after the login."""
+    async def request_capabilities(self) -> None:
+        """Request the capabilities, which may change after the login."""
         found: list[bytes] = []
 
         def take(frame: Frame) -> None:
-            words = frame.line.split(b" ", _MOST_CAPABILITIES)
+            words = frame.line.split(b" ", _MAX_CAPABILITIES)
             if words[1].upper() == b"CAPABILITY":
                 found[:] = words[2:]
 
         await self.connection.run("CAPABILITY", take=take)
-        self._learn(found)
+        self._set_capabilities(found)
 
-    def learn_from(self, status: Status) -> bool:
-        """Take capabilities that came with another answer; False if there were none."""
+    def read_capabilities(self, status: Status) -> bool:
+        """Read the capabilities in a response code; False if it has none."""
         if status.code != "CAPABILITY":
             return False
-        self._learn(status.data.split())
+        self._set_capabilities(status.data.split())
         return True
 
-    def _learn(self, words: Iterable[bytes]) -> None:
-        shown_words = (shown(word.decode("utf-8", "replace")) for word in words)
+    def _set_capabilities(self, words: Iterable[bytes]) -> None:
+        shown_words = (printable(word.decode("utf-8", "replace")) for word in words)
         self.capabilities = tuple(dict.fromkeys(word[:100] for word in shown_words if word))
         self._known = frozenset(word.upper() for word in self.capabilities)
 
     async def logout(self) -> None:
-        """Say good-bye, but do not insist on an answer."""
+        """Log out and close, without insisting on a response."""
         if not self.connection.is_closed:
             with suppress(ImapFault):
                 await self.connection.run("LOGOUT", timeout_s=LOGOUT_S)
@@ -194,61 +201,54 @@ class Client:
 
     # Mailboxes.
 
-    async def examine(self, name: bytes) -> Opened:
-        """Open a mailbox for reading."""
-        return await self._open("EXAMINE", name)
-
-    async def select(self, name: bytes) -> Opened:
-        """Open a mailbox for changes."""
-        return await self._open("SELECT", name)
-
-    async def _open(self, command: str, name: bytes) -> Opened:
-        opened = Opened()
+    async def open(
+        self, name: bytes, *, for_writing: bool = False, condstore: bool = False
+    ) -> Position:
+        """Open a mailbox; *condstore* requests its modification sequence (RFC 7162)."""
+        position = Position()
+        extras = [b"(CONDSTORE)"] if condstore and self.can("CONDSTORE") else []
         status = await self.connection.run(
-            command, mailbox(name), take=opened.take, literals=self.literals
+            "SELECT" if for_writing else "EXAMINE",
+            mailbox(name),
+            *extras,
+            take=position.take,
+            literals=self.literals,
         )
-        opened.is_read_only = status.code == "READ-ONLY"
-        return opened
+        position.is_read_only = status.code == "READ-ONLY"
+        return position
 
     async def list(self) -> list[Listed]:
-        """Every mailbox, up to ten thousand."""
+        """List the mailboxes, up to ten thousand."""
         found: list[Listed] = []
 
         def take(frame: Frame) -> None:
-            if frame.line[2:7].upper() == b"LIST " and len(found) < _MOST_LISTED:
+            if frame.line[2:7].upper() == b"LIST " and len(found) < _MAX_LISTED:
                 found.append(_listed(parse_values(frame, 7)))
 
-        extras = [b"RETURN (SPECIAL-USE)"] if self._lists_special_use() else []
+        has_special_use = self.can("LIST-EXTENDED") and self.can("SPECIAL-USE")
+        extras = [b"RETURN (SPECIAL-USE)"] if has_special_use else []
         await self.connection.run("LIST", b'"" "*"', *extras, take=take)
         return found
 
-    def _lists_special_use(self) -> bool:
-        return self.can("LIST-EXTENDED") and self.can("SPECIAL-USE")
-
-    async def count_messages(self, name: bytes) -> int:
-        """How many messages a mailbox has, by STATUS."""
-        counts: list[int] = []
-
-        def take(frame: Frame) -> None:
-            if frame.line[2:9].upper() == b"STATUS ":
-                values = parse_values(frame, 9)
-                pairs = values[-1] if values and isinstance(values[-1], list) else []
-                counts.extend(item for item in pairs if isinstance(item, int))
-
-        pieces = (mailbox(name), b"(MESSAGES)")
-        await self.connection.run("STATUS", *pieces, take=take, literals=self.literals)
-        return counts[0] if counts else 0
+    async def status(self, name: bytes, items: bytes) -> Position:
+        """The state of a mailbox, without opening it."""
+        position = Position()
+        pieces = (mailbox(name), b"(" + items + b")")
+        await self.connection.run("STATUS", *pieces, take=position.take, literals=self.literals)
+        return position
 
     # Messages.
 
-    async def search(self, keys: Sequence[Piece], *, returning: bytes | None = None) -> Hits:
+    async def search(
+        self, keys: Sequence[Piece], *, returning: bytes | None = None
+    ) -> SearchResult:
         """Search by UID; *returning* are the options of ESEARCH (RFC 4731)."""
-        hits = Hits()
+        result = SearchResult()
         options = [b"RETURN (" + returning + b")"] if returning is not None else []
         await self.connection.run(
-            "UID SEARCH", *options, *keys, take=hits.take, literals=self.literals
+            "UID SEARCH", *options, *keys, take=result.take, literals=self.literals
         )
-        return hits
+        return result
 
     async def fetch(
         self,
@@ -258,15 +258,15 @@ class Client:
         *,
         literal_bytes: int = 0,
     ) -> None:
-        """Fetch items of messages; *take* gets each row when it is whole."""
+        """Fetch items of messages; *take* gets each row."""
         for uid_set in uid_sets(uids):
             await self._fetch("UID FETCH", uid_set, items, take, literal_bytes)
 
     async def fetch_from(self, uid: int, items: bytes, take: Callable[[Row], None]) -> None:
-        """Fetch items of the messages from a UID on, or of the last one if there are none."""
+        """Fetch items of the messages from a UID on; of the last message if there are none."""
         await self._fetch("UID FETCH", b"%d:*" % uid, items, take, 0)
 
-    async def fetch_by_place(
+    async def fetch_by_sequence(
         self, places: bytes, items: bytes, take: Callable[[Row], None]
     ) -> None:
         """Fetch items of messages by their sequence numbers."""
@@ -295,15 +295,15 @@ class Client:
         await self.connection.run("UID STORE", b"%d" % uid, item, flag_list(flags))
 
     async def copy(self, uid: int, name: bytes) -> tuple[int, int] | None:
-        """Copy a message; UIDVALIDITY and UID of the copy, if the server tells."""
-        return await self._put("UID COPY", uid, name)
+        """Copy a message; UIDVALIDITY and UID of the copy, if the server reports them."""
+        return await self._copy_or_move("UID COPY", uid, name)
 
     async def move(self, uid: int, name: bytes) -> tuple[int, int] | None:
-        """Move a message (RFC 6851); UIDVALIDITY and UID of the new one, if the server tells."""
-        return await self._put("UID MOVE", uid, name)
+        """Move a message (RFC 6851); its new UIDVALIDITY and UID, if the server reports them."""
+        return await self._copy_or_move("UID MOVE", uid, name)
 
-    async def _put(self, command: str, uid: int, name: bytes) -> tuple[int, int] | None:
-        new = NewPlace("COPYUID")
+    async def _copy_or_move(self, command: str, uid: int, name: bytes) -> tuple[int, int] | None:
+        new = NewUid("COPYUID")
         status = await self.connection.run(
             command, b"%d" % uid, mailbox(name), take=new.take, literals=self.literals
         )
@@ -313,19 +313,19 @@ class Client:
     async def append(
         self, name: bytes, raw: bytes, flags: Iterable[str], moment: datetime | None
     ) -> tuple[int, int] | None:
-        """Put a message into a mailbox; UIDVALIDITY and UID of it, if the server tells."""
-        new = NewPlace("APPENDUID")
+        """Append a message to a mailbox; its UIDVALIDITY and UID, if the server reports them."""
+        new = NewUid("APPENDUID")
         when = [append_time(moment)] if moment is not None else []
-        pieces = (mailbox(name), flag_list(flags), *when, Bytes(raw, asks_first=True))
+        pieces = (mailbox(name), flag_list(flags), *when, Literal(raw, is_synchronizing=True))
         new.read(await self.connection.run("APPEND", *pieces, literals=self.literals))
         return new.place
 
     async def expunge(self, uid: int) -> None:
-        """Remove one message that is flagged as deleted (RFC 4315), and no other."""
+        """Expunge one message that is flagged as deleted, and no other (RFC 4315)."""
         await self.connection.run("UID EXPUNGE", b"%d" % uid)
 
-    async def watch(self, stop: asyncio.Future[None], take: Take) -> None:
-        """Have *take* get what happens in the open mailbox, until *stop* or the end of IDLE_S."""
+    async def watch(self, stop: asyncio.Future[None], take: FrameHandler) -> None:
+        """Pass changes of the open mailbox to *take*, until *stop* or for IDLE_S."""
         await self.connection.idle(stop, take, longest_s=IDLE_S)
 
 

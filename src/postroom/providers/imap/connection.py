@@ -1,83 +1,84 @@
-"""One connection: commands out, responses in, several under way at once.
+"""One IMAP connection with pipelined commands.
 
-Responses are read as they arrive, in the callback of the socket: no task, no thread, nothing to
-leak. An untagged response belongs to the oldest command that is not answered yet.
+Responses are read in the callback of the socket, without a task or a thread. An untagged response
+belongs to the oldest pending command.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NoReturn
 
-from postroom.providers.imap.arguments import Bytes, Piece, command_segments
-from postroom.providers.imap.compression import Compression
-from postroom.providers.imap.faults import (
+from postroom.providers.imap.errors import (
     Disconnected,
     ImapFault,
+    InvalidResponse,
     NotSecure,
     Refused,
+    Status,
     TimedOut,
-    Unreadable,
+    printable,
+    read_status,
 )
-from postroom.providers.imap.framing import Frame, Framer
-from postroom.providers.imap.status import Status, read_status, shown
+from postroom.providers.imap.stream import Compression, Frame, Framer
+from postroom.providers.imap.syntax import Literal, Piece, command_segments
 
 COMMAND_S = 60.0
-"""How long a command may take as a whole; what carries much data gets more."""
+"""The timeout of a command; one with much data gets more."""
 
 SLOWEST_BYTES_PER_S = 20_000
-MOST_UNTAGGED = 250_000
+MAX_UNTAGGED = 250_000
 _LITERAL_BYTES = 64 * 1024
 _CHUNK_BYTES = 64 * 1024
 
-Take = Callable[[Frame], None]
+FrameHandler = Callable[[Frame], None]
 
 
 @dataclass(slots=True)
 class Pending:
-    """A command that was sent and has no answer yet.
+    """A command that was sent and is not completed.
 
-    `switches` halts the reading at a good answer, because what follows has another form.
+    `changes_stream` pauses reading after OK, because TLS or compression starts there.
     """
 
     name: str
     done: asyncio.Future[Status]
-    take: Take | None = None
+    take: FrameHandler | None = None
     literal_bytes: int = 0
-    switches: bool = False
+    changes_stream: bool = False
     untagged: int = 0
     fault: ImapFault | None = None
 
 
 class Connection(asyncio.Protocol):
-    """A connection to a server, from its greeting to its end.
+    """A connection to a server.
 
-    `patience_s` is how long the next answer may take, for a connection that was not used for long.
-    `unasked` gets what the server says while no command is under way.
+    `first_response_s` limits the next response of a connection that was idle for long.
+    `on_unsolicited` gets responses while no command is pending.
     """
 
     def __init__(self, *, socket_s: float) -> None:
         loop = asyncio.get_running_loop()
         self.is_closed = False
-        self.patience_s: float | None = None
-        self.unasked: Take | None = None
+        self.first_response_s: float | None = None
+        self.on_unsolicited: FrameHandler | None = None
         self.greeting: asyncio.Future[Status] = loop.create_future()
         self._socket_s = socket_s
-        self._heard_at = loop.time()
+        self._received_at = loop.time()
         self._framer = Framer(_LITERAL_BYTES)
         self._compression: Compression | None = None
-        self._is_halted = False
+        self._is_paused = False
         self._pending: dict[bytes, Pending] = {}
         self._numbers = count(1)
         self._sending = asyncio.Lock()
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._unsent: list[bytes] = []
-        self._consent: asyncio.Future[bytes] | None = None
+        self._continuation: asyncio.Future[bytes] | None = None
         self._transport: asyncio.Transport | None = None
         self._reason = "the connection was closed"
 
@@ -88,20 +89,20 @@ class Connection(asyncio.Protocol):
     @property
     def peer_address(self) -> str:
         peer = self._transport.get_extra_info("peername") if self._transport else None
-        return str(peer[0]) if peer else "0.0.0.0"  # noqa: S104, no address at all
+        return str(peer[0]) if peer else "0.0.0.0"  # noqa: S104, no address
 
-    # What the event loop tells us.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = asyncio.get_running_loop().time()
+        self._received_at = asyncio.get_running_loop().time()
         try:
             self._receive(data)
-        except Unreadable as error:
-            self.close(str(error), fault=Unreadable)
+        except InvalidResponse as error:
+            self.close(str(error), fault=InvalidResponse)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.close(f"the connection was lost: {exc}" if exc is not None else self._reason)
@@ -113,7 +114,7 @@ class Connection(asyncio.Protocol):
         self._may_write.set()
 
     def close(self, reason: str, *, fault: type[ImapFault] = Disconnected) -> None:
-        """End the connection now; every command that waits fails with the reason."""
+        """Close the connection; pending commands fail with the reason."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -121,16 +122,16 @@ class Connection(asyncio.Protocol):
         self._may_write.set()
         waiting: list[asyncio.Future[Any]] = [self.greeting]
         waiting += [pending.done for pending in self._pending.values()]
-        waiting += [self._consent] if self._consent is not None else []
+        waiting += [self._continuation] if self._continuation is not None else []
         self._pending.clear()
         for future in waiting:
             if not future.done():
                 future.set_exception(fault(reason))
-                future.exception()  # or the loop complains if nobody asks
+                future.exception()  # marks it as retrieved, or the loop logs it
         if self._transport is not None:
             self._transport.abort()
 
-    # What comes in.
+    # Receiving.
 
     def _receive(self, data: bytes) -> None:
         if self._compression is None:
@@ -146,118 +147,116 @@ class Connection(asyncio.Protocol):
             if frame.line.startswith(b"* "):
                 self._untagged(frame)
             elif frame.line.startswith(b"+"):
-                if self._consent is not None and not self._consent.done():
-                    self._consent.set_result(frame.line[1:].strip())
+                if self._continuation is not None and not self._continuation.done():
+                    self._continuation.set_result(frame.line[1:].strip())
             else:
                 self._tagged(frame.line)
-            if self.is_closed or self._is_halted:
+            if self.is_closed or self._is_paused:
                 return
 
     def _untagged(self, frame: Frame) -> None:
         if not self.greeting.done():
-            self._greet(frame)
+            status = read_status(frame.line[2:])
+            if status is None:
+                raise InvalidResponse("the server sent no greeting")
+            self.greeting.set_result(status)
             return
         if frame.line[2:5].upper() == b"BYE":
-            said = frame.line[5:].decode("utf-8", "replace")
-            self._reason = f"the server ended the connection: {shown(said)}"
+            text = frame.line[5:].decode("utf-8", "replace")
+            self._reason = f"the server closed the connection: {printable(text)}"
         pending = next(iter(self._pending.values()), None)
-        if pending is None and self.unasked is not None:
-            self.unasked(frame)
+        if pending is None and self.on_unsolicited is not None:
+            self.on_unsolicited(frame)
         if pending is None or pending.take is None:
             return
         pending.untagged += 1
-        if pending.untagged > MOST_UNTAGGED:
-            raise Unreadable(f"more than {MOST_UNTAGGED} responses to {pending.name}")
+        if pending.untagged > MAX_UNTAGGED:
+            raise InvalidResponse(f"more than {MAX_UNTAGGED} responses to {pending.name}")
         try:
             pending.take(frame)
-        except Unreadable as fault:
-            # The stream itself is sound: only what this one response says is not.
+        except InvalidResponse as fault:
+            # Only this response is invalid, not the stream.
             pending.fault = fault
-
-    def _greet(self, frame: Frame) -> None:
-        status = read_status(frame.line[2:])
-        if status is None:
-            raise Unreadable("the server did not greet")
-        self.greeting.set_result(status)
 
     def _tagged(self, line: bytes) -> None:
         tag, _, rest = line.partition(b" ")
         pending = self._pending.pop(tag, None)
         status = read_status(rest)
         if pending is None or status is None:
-            raise Unreadable("an answer to nothing that was asked")
-        self.patience_s = None
+            raise InvalidResponse("a response with an unknown tag")
+        self.first_response_s = None
         if status.word != "OK":
-            refusal = Refused(pending.name, status.word, status.code, shown(status.text))
+            refusal = Refused(pending.name, status.word, status.code, printable(status.text))
             pending.done.set_exception(refusal)
         elif pending.fault is not None:
             pending.done.set_exception(pending.fault)
         else:
             pending.done.set_result(status)
-            self._halt(pending)
+            if pending.changes_stream and self._transport is not None:
+                self._is_paused = True
+                self._transport.pause_reading()
 
-    def _halt(self, pending: Pending) -> None:
-        if pending.switches and self._transport is not None:
-            self._is_halted = True
-            self._transport.pause_reading()
-
-    # What goes out.
+    # Sending.
 
     async def run(
         self,
         name: str,
         *pieces: Piece,
-        take: Take | None = None,
+        take: FrameHandler | None = None,
         literal_bytes: int = 0,
         literals: str = "",
-        switches: bool = False,
+        changes_stream: bool = False,
         timeout_s: float | None = None,
     ) -> Status:
-        """Send a command and wait for its end.
+        """Send a command and wait for its completion.
 
-        *take* gets every untagged response to it; each may carry *literal_bytes*. *literals* says
-        which of ours the server takes without being asked: all "+", short ones "-", or none.
+        *take* gets the untagged responses; each may carry *literal_bytes*. *literals* are the
+        non-synchronizing literals of the server (RFC 7888): "+" all, "-" short ones, "" none.
 
         Raises:
-            Refused: the server said NO or BAD; the connection goes on.
-            Unreadable: a response made no sense; the connection goes on if it still can.
+            Refused: the server answered NO or BAD; the connection stays open.
+            InvalidResponse: a response is invalid; the connection stays open if possible.
             ImapFault: the connection has ended.
         """
-        pending = self._new(name, take=take, literal_bytes=literal_bytes, switches=switches)
-        size = sum(len(piece.data) for piece in pieces if isinstance(piece, Bytes))
+        pending = self._new(
+            name, take=take, literal_bytes=literal_bytes, changes_stream=changes_stream
+        )
+        size = sum(len(piece.data) for piece in pieces if isinstance(piece, Literal))
         timeout_s = timeout_s or COMMAND_S + (size + literal_bytes) / SLOWEST_BYTES_PER_S
         async with self._sending:
             await self._send(pending, pieces, literals, timeout_s)
         return await self._answer(pending, timeout_s)
 
     async def converse(self, name: str, *pieces: Piece, reply: Callable[[bytes], bytes]) -> Status:
-        """Send a command that the server may answer with challenges, as AUTHENTICATE."""
+        """Send a command that the server may answer with challenges, such as AUTHENTICATE."""
         pending = self._new(name)
         async with self._sending:
             await self._send(pending, pieces, "", COMMAND_S)
             for _ in range(5):
-                self._consent = asyncio.get_running_loop().create_future()
-                if not await self._consented(pending, COMMAND_S):
+                self._continuation = asyncio.get_running_loop().create_future()
+                if not await self._may_continue(pending, COMMAND_S):
                     break
-                await self._write(pending, reply(self._consent.result()) + b"\r\n", COMMAND_S)
-            self._consent = None
+                await self._write(pending, reply(self._continuation.result()) + b"\r\n", COMMAND_S)
+            self._continuation = None
         return await self._answer(pending, COMMAND_S)
 
-    async def idle(self, stop: asyncio.Future[None], take: Take, *, longest_s: float) -> None:
-        """Let the server tell what happens, until *stop* or for so long (RFC 2177).
+    async def idle(
+        self, stop: asyncio.Future[None], take: FrameHandler, *, longest_s: float
+    ) -> None:
+        """Receive changes by IDLE (RFC 2177), until *stop* or for *longest_s*.
 
-        It has to answer in the end: that is how a dead connection is noticed.
+        The server has to complete the command, so a dead connection is noticed.
         """
         pending = self._new("IDLE", take=take)
         async with self._sending:
-            self._consent = asyncio.get_running_loop().create_future()
+            self._continuation = asyncio.get_running_loop().create_future()
             await self._send(pending, (), "", COMMAND_S)
-            if await self._consented(pending, COMMAND_S):
+            if await self._may_continue(pending, COMMAND_S):
                 ends: set[asyncio.Future[Any]] = {stop, pending.done}
                 await asyncio.wait(ends, timeout=longest_s, return_when=asyncio.FIRST_COMPLETED)
                 if not pending.done.done():
                     await self._write(pending, b"DONE\r\n", COMMAND_S)
-            self._consent = None
+            self._continuation = None
         await self._answer(pending, COMMAND_S)
 
     def _new(self, name: str, **options: Any) -> Pending:
@@ -271,20 +270,20 @@ class Connection(asyncio.Protocol):
         tag = b"P%d" % next(self._numbers)
         segments = command_segments([tag, pending.name.encode(), *pieces], literals)
         self._pending[tag] = pending
-        carried = (waiting.literal_bytes for waiting in self._pending.values())
-        self._framer.literal_bytes = max(_LITERAL_BYTES, *carried)
+        sizes = (waiting.literal_bytes for waiting in self._pending.values())
+        self._framer.literal_bytes = max(_LITERAL_BYTES, *sizes)
         for segment in segments[:-1]:
-            self._consent = asyncio.get_running_loop().create_future()
+            self._continuation = asyncio.get_running_loop().create_future()
             await self._write(pending, segment, timeout_s)
-            if not await self._consented(pending, timeout_s):
+            if not await self._may_continue(pending, timeout_s):
                 return
         await self._write(pending, segments[-1], timeout_s)
 
-    async def _consented(self, pending: Pending, timeout_s: float) -> bool:
-        """Whether the server wants the next line; if not, it has answered the command already."""
-        assert self._consent is not None
-        await self._first_of({pending.done, self._consent}, timeout_s, pending.name)
-        return not pending.done.done() and self._consent.exception() is None
+    async def _may_continue(self, pending: Pending, timeout_s: float) -> bool:
+        """Whether the server sent a continuation; if not, it has completed the command."""
+        assert self._continuation is not None
+        await self._first_of({pending.done, self._continuation}, timeout_s, pending.name)
+        return not pending.done.done() and self._continuation.exception() is None
 
     async def _write(self, pending: Pending, data: bytes, timeout_s: float) -> None:
         for start in range(0, len(data), _CHUNK_BYTES):
@@ -295,10 +294,13 @@ class Connection(asyncio.Protocol):
             if len(data) > _CHUNK_BYTES:
                 self._flush()
             if not self._may_write.is_set():
-                await self._within(self._may_write.wait(), timeout_s, pending.name)
+                try:
+                    await asyncio.wait_for(self._may_write.wait(), timeout_s)
+                except TimeoutError:
+                    self._time_out(pending.name)
 
     def _push(self, data: bytes) -> None:
-        """Send soon: commands that are started together travel together, in one packet."""
+        """Write in the next iteration of the loop, so that pipelined commands share a packet."""
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(data)
@@ -308,13 +310,6 @@ class Connection(asyncio.Protocol):
         if unsent and not self.is_closed and self._transport is not None:
             self._transport.write(b"".join(unsent))
 
-    async def _within(self, waiting: Awaitable[object], timeout_s: float, name: str) -> None:
-        try:
-            async with asyncio.timeout(timeout_s):
-                await waiting
-        except TimeoutError:
-            self._give_up(name)
-
     async def _answer(self, pending: Pending, timeout_s: float) -> Status:
         await self._first_of({pending.done}, timeout_s, pending.name)
         return pending.done.result()
@@ -322,44 +317,44 @@ class Connection(asyncio.Protocol):
     async def _first_of(
         self, waiting: set[asyncio.Future[Any]], timeout_s: float, name: str
     ) -> None:
-        """Wait for one of these, as long as the server is not silent and time is left."""
+        """Wait for one of these; time out on silence, or at the end of *timeout_s*."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
-        self._heard_at = loop.time()
+        self._received_at = loop.time()
         while not any(future.done() for future in waiting):
-            silence_s = min(self._socket_s, self.patience_s or timeout_s)
-            left = min(end, self._heard_at + silence_s) - loop.time()
+            silence_s = min(self._socket_s, self.first_response_s or timeout_s)
+            left = min(end, self._received_at + silence_s) - loop.time()
             if left <= 0:
-                self._give_up(name)
+                self._time_out(name)
             await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
-    def _give_up(self, name: str) -> NoReturn:
-        self.close(f"no answer to {name} in time", fault=TimedOut)
+    def _time_out(self, name: str) -> NoReturn:
+        self.close(f"{name} timed out", fault=TimedOut)
         raise TimedOut(self._reason)
 
-    # How the stream changes its form.
+    # Compression and TLS.
 
     def start_compression(self) -> None:
-        """From here on both sides send packed bytes."""
+        """Compress both directions from here on."""
         assert self._transport is not None
         rest = self._framer.take_rest()
         self._compression = Compression()
-        self._is_halted = False
+        self._is_paused = False
         if rest:
             self.data_received(rest)
         self._transport.resume_reading()
 
     async def start_tls(self, context: ssl.SSLContext, host: str, timeout_s: float) -> None:
-        """Make the connection secure. Raises NotSecure.
+        """Start TLS. Raises NotSecure.
 
-        Whatever came in the clear behind the server's consent would read as if it came over TLS,
-        and a man in the middle may have put it there.
+        Plain text after the OK of the server is refused: a man in the middle may have injected it,
+        and it would be read as if it came over TLS.
         """
         assert self._transport is not None
         if self._framer.take_rest():
-            self.close("the server spoke on in the clear after STARTTLS")
+            self.close("the server sent plain text after STARTTLS")
             raise NotSecure(self._reason)
-        self._is_halted = False
+        self._is_paused = False
         try:
             transport = await asyncio.get_running_loop().start_tls(
                 self._transport,
@@ -370,6 +365,6 @@ class Connection(asyncio.Protocol):
             )
         except OSError as error:
             self.close("TLS failed")
-            raise NotSecure(f"TLS failed: {shown(str(error))}") from error
+            raise NotSecure(f"TLS failed: {printable(str(error))}") from error
         assert transport is not None
         self._transport = transport

@@ -1,37 +1,119 @@
-"""The mailboxes of an account that is kept in step: a connection, and what is open on it."""
+"""Mailboxes of an account and their special uses (RFC 6154)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from postroom.errors import Conflict, NotFound, ProviderError
+from postroom.errors import Conflict, NotFound, ProviderError, untrusted
 from postroom.model.imap import ImapAccount, ImapTimeouts
-from postroom.providers.imap.client import Client
-from postroom.providers.imap.connecting import connect
-from postroom.providers.imap.faults import Refused
-from postroom.providers.imap.mirroring import Position, enable_qresync, open_at, status_of
-from postroom.providers.imap.roles import Box, boxes_of
+from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
+from postroom.providers.imap.client import Client, Listed
+from postroom.providers.imap.errors import Refused
+from postroom.providers.imap.pool import connect
+from postroom.providers.imap.responses import Position
+from postroom.providers.imap.sync_commands import enable_qresync, status_of
+from postroom.providers.imap.syntax import decode_name
 
-MOST_UIDS = 1_000_000
+_USES = {
+    r"\sent": SENT,
+    r"\drafts": DRAFTS,
+    r"\archive": ARCHIVE,
+    r"\junk": JUNK,
+    r"\trash": TRASH,
+}
+_NAMES = {
+    "sent": SENT,
+    "sent items": SENT,
+    "sent messages": SENT,
+    "sent mail": SENT,
+    "drafts": DRAFTS,
+    "archive": ARCHIVE,
+    "archives": ARCHIVE,
+    "junk": JUNK,
+    "junk e-mail": JUNK,
+    "junk email": JUNK,
+    "spam": JUNK,
+    "bulk mail": JUNK,
+    "trash": TRASH,
+    "deleted items": TRASH,
+    "deleted messages": TRASH,
+    "bin": TRASH,
+}
+"""Common names of these mailboxes, for servers without SPECIAL-USE (RFC 6154)."""
+
+_VIRTUAL = frozenset((r"\all", r"\flagged", r"\important"))
+_CLOSED = frozenset((r"\noselect", r"\nonexistent"))
 
 
-def key_of(box: Box) -> str:
-    """The name of a mailbox in scopes and checkpoints: its bytes, whatever they are."""
+@dataclass(frozen=True, slots=True)
+class RemoteMailbox:
+    """A mailbox with its name on the wire and our name."""
+
+    wire: bytes
+    name: str
+    delimiter: str
+
+
+def remote_mailboxes(listed: Iterable[Listed]) -> list[RemoteMailbox]:
+    """The mailboxes with mail, Inbox first and Sent next; names are unique."""
+    rows = [row for row in listed if not row.attributes & (_CLOSED | _VIRTUAL)]
+    taken: dict[str, RemoteMailbox] = {}
+    named = [(row, _use_of(row)) for row in rows]
+    for row, use in named:
+        if use is not None and use not in taken:
+            taken[use] = RemoteMailbox(row.name, use, row.delimiter or "/")
+    wires = {box.wire for box in taken.values()}
+    for row in rows:
+        if row.name not in wires:
+            name = _plain_name(row)
+            standard = _NAMES.get(name.lower())
+            name = standard if standard is not None and standard not in taken else name
+            if name.casefold() in {other.casefold() for other in taken}:
+                name = f"{name} ({row.name.decode('utf-8', 'replace')})"
+            taken[name] = RemoteMailbox(row.name, name, row.delimiter or "/")
+    return sorted(taken.values(), key=lambda box: (_ORDER.get(box.name, 2), box.name))
+
+
+_ORDER = {INBOX: 0, SENT: 1, JUNK: 3, TRASH: 4}
+
+
+def _use_of(row: Listed) -> str | None:
+    if row.name.upper() == b"INBOX":
+        return INBOX
+    return next((ours for use, ours in _USES.items() if use in row.attributes), None)
+
+
+def _plain_name(row: Listed) -> str:
+    """A name with slashes, without the INBOX prefix of some servers."""
+    name = decode_name(row.name)
+    delimiter = row.delimiter or "/"
+    head, found, tail = name.partition(delimiter)
+    if found and head.upper() == "INBOX":
+        name = tail
+    return name.replace(delimiter, "/") if delimiter != "/" else name
+
+
+MAX_UIDS = 1_000_000
+
+
+def key_of(box: RemoteMailbox) -> str:
+    """The name of a mailbox in scopes and checkpoints: its bytes as Latin-1."""
     return box.wire.decode("latin-1")
 
 
-def scope_of(box: Box, uidvalidity: int) -> str:
-    """What the UIDs of a mailbox hold within."""
+def scope_of(box: RemoteMailbox, uidvalidity: int) -> str:
+    """The scope in which the UIDs of a mailbox are valid."""
     return f"{uidvalidity}/{key_of(box)}"
 
 
 @dataclass(eq=False)
-class Mailboxes:
-    """One connection, made again when it ends; one of the mailboxes is open on it."""
+class ImapMailboxes:
+    """A connection, renewed when it ends, on which one mailbox is open."""
 
     account: ImapAccount
     timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
-    all: list[Box] = field(default_factory=list)
+    all: list[RemoteMailbox] = field(default_factory=list)
     position: Position = field(default_factory=Position)
     has_qresync: bool = False
     has_idle: bool = False
@@ -51,107 +133,113 @@ class Mailboxes:
             await self._client.logout()
         self._client = None
 
-    async def learn(self) -> None:
-        """Ask which mailboxes there are."""
+    async def load(self) -> None:
+        """Request the list of mailboxes."""
         client = await self.client()
-        self.all = boxes_of(await client.list())
+        self.all = remote_mailboxes(await client.list())
 
-    async def go(self, box: Box, *, writing: bool = False) -> Position:
-        """Open a mailbox anew and see where it stands."""
+    async def open(self, box: RemoteMailbox, *, writing: bool = False) -> Position:
+        """Open a mailbox and return its position."""
         client = await self.client()
         self._open = None
-        self.position = await open_at(client, box.wire, for_writing=writing)
+        self.position = await client.open(box.wire, for_writing=writing, condstore=True)
         self._open = (box.wire, writing)
         return self.position
 
-    async def read_from(self, box: Box, standing: Position | None = None) -> Position:
-        """Open a mailbox to read what is new in it, unless it was opened to see where it stands.
+    async def open_for_read(self, box: RemoteMailbox, known: Position | None = None) -> Position:
+        """Open a mailbox, unless *known* is the position of the open mailbox.
 
-        QUIRK: not every server tells UIDNEXT, though RFC 3501 §6.3.1 wants it; what comes after
-        the newest message is as good.
+        QUIRK: some servers do not report UIDNEXT, which RFC 3501 §6.3.1 requires; then it is the
+        UID after the newest message.
         """
         is_open = self._open is not None and self._open[0] == box.wire
-        position = standing if is_open and standing is self.position else await self.go(box)
+        position = known if is_open and known is self.position else await self.open(box)
         if not position.uidnext:
-            newest = await self.between(scope_of(box, position.uidvalidity), 1, 2**32)
+            newest = await self.uids_between(scope_of(box, position.uidvalidity), 1, 2**32)
             position.uidnext = max(newest, default=0) + 1
         return position
 
-    def named(self, name: str) -> Box:
+    def get(self, name: str) -> RemoteMailbox:
         for box in self.all:
             if box.name.casefold() == name.casefold():
                 return box
-        raise NotFound(f"{self.account.account_id}: there is no mailbox {name}")
+        raise untrusted(NotFound(f"{self.account.account_id}: no mailbox {name}"))
 
-    async def at(self, scope: str, *, writing: bool = False) -> Client:
-        """Have a scope open. Raises Conflict if the mailbox is not the one it was."""
+    async def select(self, scope: str, *, writing: bool = False) -> Client:
+        """Open the mailbox of a scope. Raises Conflict if its UIDVALIDITY changed."""
         uidvalidity, _, name = scope.partition("/")
         wire = name.encode("latin-1")
         client = await self.client()
         if self._open is None or self._open[0] != wire or (writing and not self._open[1]):
-            await self.go(Box(wire, name, "/"), writing=writing)
+            await self.open(RemoteMailbox(wire, name, "/"), writing=writing)
         if self.position.uidvalidity != int(uidvalidity):
             self._open = None
-            raise Conflict(f"{self.account.account_id}: {name} is not what it was; it is read anew")
+            raise untrusted(
+                Conflict(
+                    f"{self.account.account_id}: UIDVALIDITY of {name} changed; it is read again"
+                )
+            )
         return client
 
-    async def refreshed(self, scope: str) -> Client:
-        """Have a scope open as it is now; where it was open that costs a server next to nothing."""
+    async def select_fresh(self, scope: str) -> Client:
+        """Open the mailbox of a scope, or refresh it by NOOP, which is cheap, if it is open."""
         was_open = self._open is not None
         before = self.position
-        client = await self.at(scope)
+        client = await self.select(scope)
         if was_open and before is self.position:
             await client.noop(timeout_s=self.timeouts.socket_s)
         return client
 
-    async def between(self, scope: str, low: int, high: int) -> list[int]:
+    async def uids_between(self, scope: str, low: int, high: int) -> list[int]:
         """The UIDs from *low* to below *high*, newest first.
 
-        QUIRK: some servers answer a search with nothing although there is mail; to believe that
-        would be to miss it, or to remove what is here. Without a search all of them are listed.
+        QUIRK: some servers find nothing although there is mail. An empty result is verified by a
+        list without a search, since mail would be missed or removed here.
         """
-        client = await self.at(scope)
+        client = await self.select(scope)
         last = b"%d" % (high - 1) if high < 2**32 else b"*"
-        uids = (await client.search([b"UID", b"%d:%s" % (low, last)])).newest(MOST_UIDS)
+        uids = (await client.search([b"UID", b"%d:%s" % (low, last)])).newest(MAX_UIDS)
         if not uids and self.position.exists:
             found: set[int] = set()
-            await client.fetch_by_place(b"1:*", b"UID", lambda row: found.add(row.uid))
+            await client.fetch_by_sequence(b"1:*", b"UID", lambda row: found.add(row.uid))
             uids = sorted(found, reverse=True)
             if low == 1 and high == 2**32 and not uids:
                 raise ProviderError(
                     f"{self.account.account_id}: the server counts {self.position.exists} "
-                    "messages and lists none"
+                    "messages but lists none"
                 )
         return [uid for uid in uids if uid and low <= uid < high]
 
-    async def standing(self, boxes: list[Box]) -> list[tuple[Box, Position | None]]:
-        """Where mailboxes stand, the first of them opened; None for one that is closed to us.
+    async def positions(
+        self, boxes: list[RemoteMailbox]
+    ) -> list[tuple[RemoteMailbox, Position | None]]:
+        """The positions of mailboxes; None for one that cannot be opened.
 
-        The first is Inbox, in which most things happen: to open it costs a server no more than
-        STATUS, and it is what comes next. One that opens empty is asked for again (test_liars).
+        The first, Inbox, is opened, since it is read next and STATUS costs as much. If it seems
+        empty, it is verified by STATUS.
         """
         client = await self.client()
         first = [(box, await self._opened(box)) for box in boxes[:1]]
         if any(position is None or not position.exists for _, position in first):
-            await self._leave(client)
+            await self._unselect(client)
             first = [(box, await self._status(client, box)) for box in boxes[:1]]
         return [*first, *[(box, await self._status(client, box)) for box in boxes[1:]]]
 
-    async def _opened(self, box: Box) -> Position | None:
+    async def _opened(self, box: RemoteMailbox) -> Position | None:
         try:
-            return await self.go(box)
+            return await self.open(box)
         except Refused:
             return None
 
-    async def _leave(self, client: Client) -> None:
-        """QUIRK: STATUS of the open mailbox says how it was (RFC 3501 §6.3.10 warns of it)."""
+    async def _unselect(self, client: Client) -> None:
+        """QUIRK: STATUS of the open mailbox may be outdated (RFC 3501 §6.3.10)."""
         if self._open is not None and client.can("UNSELECT"):
             await client.connection.run("UNSELECT")
             self._open = None
 
-    async def _status(self, client: Client, box: Box) -> Position | None:
+    async def _status(self, client: Client, box: RemoteMailbox) -> Position | None:
         try:
             position = await status_of(client, box.wire)
-            return position if position.uidvalidity else await self.go(box)
+            return position if position.uidvalidity else await self.open(box)
         except Refused:
             return None

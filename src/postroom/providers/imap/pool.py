@@ -1,23 +1,141 @@
-"""A few connections to one account, lent out one at a time and kept warm in between."""
+"""Connecting and logging in, and a pool of connections."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any
 
 from postroom.model.imap import ImapAccount, ImapTimeouts
+from postroom.model.view import Anywhere
+from postroom.providers import allowed_hosts
+from postroom.providers.allowed_hosts import IMAP_PORTS, unreachable
 from postroom.providers.imap.client import Client
-from postroom.providers.imap.connecting import connect
-from postroom.providers.imap.faults import ImapFault, TimedOut
+from postroom.providers.imap.connection import Connection
+from postroom.providers.imap.errors import (
+    Disconnected,
+    ImapFault,
+    LoginRefused,
+    NotSecure,
+    Refused,
+    TimedOut,
+    Unreachable,
+    printable,
+)
 
-MOST_CONNECTIONS = 4
-KEPT_S = 240.0
-"""How long a connection is kept that nobody uses; servers drop them after 30 minutes."""
 
-RESTED_S = 20.0
-PATIENCE_S = 10.0
-"""What a connection that has rested may take for its first answer: it may be dead unnoticed."""
+async def connect(account: ImapAccount, timeouts: ImapTimeouts) -> Client:
+    """Connect, start TLS and log in.
+
+    Raises:
+        NotSecure: TLS failed or is not offered; no secret was sent.
+        LoginRefused: the server refused the user or the secret.
+        Unreachable: any other failure at a server that a key named.
+        ImapFault: anything else.
+    """
+    if isinstance(account.reach, Anywhere):
+        return await _connect(account, timeouts)
+    try:
+        return await _connect(account, timeouts)
+    except LoginRefused as fault:
+        raise LoginRefused(fault.command, fault.word, "", "") from None
+    except ImapFault:
+        raise Unreachable(unreachable(account.host, account.port)) from None
+
+
+async def _connect(account: ImapAccount, timeouts: ImapTimeouts) -> Client:
+    client = Client(await _open(account, timeouts))
+    try:
+        await _greet(client, account, timeouts)
+        if account.auth == "xoauth2":
+            await client.login_with_token(account.user, account.secret)
+        else:
+            await client.login(account.user, account.secret)
+        await client.send_id()
+        await client.compress()
+    except BaseException:
+        client.connection.close("the login failed")
+        raise
+    return client
+
+
+async def _open(account: ImapAccount, timeouts: ImapTimeouts) -> Connection:
+    context = tls_context(account) if account.security == "tls" else None
+    try:
+        async with asyncio.timeout(timeouts.connect_s):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: Connection(socket_s=timeouts.socket_s),
+                **await _target(account),
+                ssl=context,
+                server_hostname=account.host if context is not None else None,
+            )
+    except TimeoutError as error:
+        raise TimedOut("the connection timed out") from error
+    except ssl.SSLError as error:
+        raise NotSecure(f"TLS failed: {printable(str(error))}") from error
+    except UnicodeError as error:
+        raise Disconnected("no connection: invalid host name") from error
+    except OSError as error:
+        reason = printable(error.strerror or str(error)) or "closed by the server"
+        raise Disconnected(f"no connection: {reason}") from error
+    is_loopback = ipaddress.ip_address(connection.peer_address).is_loopback
+    if (not account.secure or account.is_unverified) and not is_loopback:
+        connection.close("not on loopback")
+        raise NotSecure("without verified TLS, only servers on this machine are allowed")
+    return connection
+
+
+async def _target(account: ImapAccount) -> dict[str, Any]:
+    """The host and port, or a socket connected to a checked address. Raises OSError."""
+    if isinstance(account.reach, Anywhere):
+        return {"host": account.host, "port": account.port}
+    return {
+        "sock": await allowed_hosts.connect(account.reach, account.host, account.port, IMAP_PORTS)
+    }
+
+
+async def _greet(client: Client, account: ImapAccount, timeouts: ImapTimeouts) -> None:
+    try:
+        async with asyncio.timeout(timeouts.greeting_s):
+            greeting = await client.connection.greeting
+    except TimeoutError as error:
+        raise TimedOut("the greeting timed out") from error
+    if greeting.word != "OK":
+        # With PREAUTH, a man in the middle could avoid TLS and the login.
+        if greeting.word == "PREAUTH":
+            raise NotSecure("the server greets with PREAUTH")
+        raise Refused("greeting", greeting.word, greeting.code, printable(greeting.text))
+    if not client.read_capabilities(greeting):
+        await client.request_capabilities()
+    if account.security == "starttls":
+        await client.start_tls(tls_context(account), account.host, timeouts.connect_s)
+
+
+@lru_cache(maxsize=64)
+def tls_context(account: ImapAccount) -> ssl.SSLContext:
+    """TLS 1.2 or later, with the certificate and the host name verified. Raises NotSecure."""
+    try:
+        context = ssl.create_default_context(cafile=account.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise NotSecure(f"the CA file is invalid: {printable(str(error))}") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if account.is_unverified:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+MAX_CONNECTIONS = 4
+MAX_IDLE_S = 240.0
+"""How long an unused connection stays open; servers close it after 30 minutes."""
+
+STALE_S = 20.0
+FIRST_RESPONSE_S = 10.0
+"""The timeout of the first response of a connection that was unused for STALE_S."""
 
 
 class Pool:
@@ -26,19 +144,15 @@ class Pool:
     def __init__(self, account: ImapAccount, timeouts: ImapTimeouts) -> None:
         self.account = account
         self._timeouts = timeouts
-        self._places = asyncio.Semaphore(MOST_CONNECTIONS)
+        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._leased = 0
         self._idle: list[tuple[Client, float]] = []
         self._reaper: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def lease(self, *, fresh: bool = False, checked: bool = False) -> AsyncIterator[Client]:
-        """Lend a connection; *checked* has it answer before it is used.
-
-        Raises:
-            ImapFault: there is none to be had.
-        """
-        await self._take_place()
+        """Lease a connection; *checked* verifies by NOOP that it works. Raises ImapFault."""
+        await self._acquire()
         self._leased += 1
         try:
             client = await self._client(fresh=fresh, checked=checked)
@@ -46,62 +160,62 @@ class Pool:
             try:
                 yield client
             finally:
-                self._give_back(client)
+                self._release(client)
         finally:
             self._leased -= 1
-            self._places.release()
+            self._slots.release()
 
-    async def _take_place(self) -> None:
+    async def _acquire(self) -> None:
         try:
             async with asyncio.timeout(self._timeouts.connect_s):
-                await self._places.acquire()
+                await self._slots.acquire()
         except TimeoutError as error:
-            raise TimedOut("every connection to this account is in use") from error
+            raise TimedOut("all connections to this account are in use") from error
 
     async def _client(self, *, fresh: bool, checked: bool) -> Client:
         while self._idle and not fresh:
             client, since = self._idle.pop()
             if client.connection.is_closed:
                 continue
-            has_rested = asyncio.get_running_loop().time() - since > RESTED_S
-            client.connection.patience_s = PATIENCE_S if has_rested else None
+            is_stale = asyncio.get_running_loop().time() - since > STALE_S
+            client.connection.first_response_s = FIRST_RESPONSE_S if is_stale else None
             if not checked or await _is_alive(client):
                 return client
-        self._make_room()
+        self._evict_idle()
         return await connect(self.account, self._timeouts)
 
-    def _make_room(self) -> None:
-        """Leave what rests where one more would be too many: servers count, too."""
-        while self._idle and len(self._idle) + self._leased > MOST_CONNECTIONS:
+    def _evict_idle(self) -> None:
+        """Close idle connections before the limit is exceeded; servers have limits, too."""
+        while self._idle and len(self._idle) + self._leased > MAX_CONNECTIONS:
             client, _ = self._idle.pop(0)
-            client.connection.close("another one takes its place")
+            client.connection.close("evicted")
 
-    def _give_back(self, client: Client) -> None:
-        """Keep what is good for another lease; what was left half-way is not."""
+    def _release(self, client: Client) -> None:
+        """Return a connection to the pool, unless a command on it was abandoned."""
         if client.connection.is_closed:
             return
         if client.connection.is_busy:
-            client.connection.close("the work on it was given up")
+            client.connection.close("a command was abandoned")
             return
         self._idle.append((client, asyncio.get_running_loop().time()))
         self._reap_later()
 
     def _reap_later(self) -> None:
         if self._reaper is None:
-            self._reaper = asyncio.get_running_loop().call_later(KEPT_S, self._reap)
+            self._reaper = asyncio.get_running_loop().call_later(MAX_IDLE_S, self._reap)
 
     def _reap(self) -> None:
         self._reaper = None
-        oldest = asyncio.get_running_loop().time() - KEPT_S
+        oldest = asyncio.get_running_loop().time() - MAX_IDLE_S
         for client, since in self._idle:
             if since <= oldest:
-                client.connection.close("not used for long")
+                client.connection.close("idle for too long")
         self._idle = [(c, since) for c, since in self._idle if not c.connection.is_closed]
         if self._idle:
             self._reap_later()
 
     async def close(self) -> None:
-        """Leave the server."""
+        """Log out all idle connections."""
         if self._reaper is not None:
             self._reaper.cancel()
         idle, self._idle = self._idle, []
@@ -110,8 +224,8 @@ class Pool:
 
 async def _is_alive(client: Client) -> bool:
     try:
-        await client.noop(timeout_s=PATIENCE_S)
+        await client.noop(timeout_s=FIRST_RESPONSE_S)
     except ImapFault:
-        client.connection.close("it did not answer any more")
+        client.connection.close("it stopped responding")
         return False
     return True

@@ -1,70 +1,232 @@
-"""The accounts that tools may work on live: the port `LiveImap`."""
+"""Sync of IMAP accounts: the port `Provider`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-from postroom.errors import ProviderError
+from postroom.blocking import in_thread
+from postroom.errors import Conflict, NotFound, ProviderError, untrusted
+from postroom.model.account import (
+    Capabilities,
+    Checkpoint,
+    Push,
+    Pushed,
+    RateLimits,
+    RemoteChanges,
+    RemoteIdentity,
+    RemoteMessage,
+    RemoteRef,
+)
 from postroom.model.imap import ImapAccount, ImapTimeouts
-from postroom.ports.imap import ImapSession
-from postroom.providers.imap.errors import imap_errors
-from postroom.providers.imap.faults import Disconnected, TimedOut
-from postroom.providers.imap.pool import Pool
-from postroom.providers.imap.session import Session
+from postroom.model.inbox import INBOX, SENT
+from postroom.ports.provider import Known
+from postroom.providers.imap.changes import ImapReader, ref_of
+from postroom.providers.imap.client import Client
+from postroom.providers.imap.errors import Refused, imap_errors
+from postroom.providers.imap.idle import IdleListener
+from postroom.providers.imap.mailboxes import ImapMailboxes, RemoteMailbox, scope_of
+from postroom.providers.imap.responses import Row
+from postroom.providers.imap.sync_commands import create, find_message_id
+from postroom.providers.imap.syntax import name_encodings
+from postroom.providers.keywords import SYSTEM, keyword_of, longer_keywords_of
+from postroom.providers.sending import with_bcc
 
-T = TypeVar("T")
+POLL_S = 30.0
+ATTACHMENT_MB = 25
+"""The limit if the server does not announce one; most servers accept this."""
+
+_RATES = RateLimits(requests_per_second=50, burst=100)
 
 
-class ImapAccounts:
-    """Every configured account, with its connections."""
+@dataclass(eq=False)
+class ImapProvider:
+    """One account over IMAP: a connection for commands, and another for IDLE."""
 
-    def __init__(
-        self,
-        accounts: Iterable[ImapAccount],
-        timeouts: ImapTimeouts,
-        *,
-        is_write_enabled: bool = False,
-    ) -> None:
-        self.accounts = tuple(sorted(accounts, key=lambda account: account.account_id))
-        self.is_write_enabled = is_write_enabled
-        self._pools = {account.account_id: Pool(account, timeouts) for account in self.accounts}
+    account: ImapAccount
+    address: str
+    can_send: bool
+    message_bytes: int
+    attachment_mb: int = ATTACHMENT_MB
+    mail_bytes: int | None = None
+    timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
+    _boxes: ImapMailboxes = field(init=False)
+    _listener: IdleListener = field(init=False)
+    _reader: ImapReader = field(init=False)
 
-    async def read(self, account_id: str, work: Callable[[ImapSession], Awaitable[T]]) -> T:
-        session: Session | None = None
-        try:
-            async with self._lease(account_id) as session:
-                return await work(session)
-        except ProviderError as error:
-            if not _is_worth_a_retry(error, session):
-                raise
-        async with self._lease(account_id, fresh=True) as session:
-            return await work(session)
+    def __post_init__(self) -> None:
+        self._boxes = ImapMailboxes(self.account, self.timeouts)
+        self._listener = IdleListener(self.account, self.timeouts)
+        self._reader = ImapReader(self._boxes, self._listener)
 
-    def session(self, account_id: str) -> AbstractAsyncContextManager[ImapSession]:
-        return self._lease(account_id, checked=True)
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            provider="imap",
+            has_threading=True,
+            has_server_side_rules=False,
+            max_attachment_size_mb=self.attachment_mb,
+            rate_limits=_RATES,
+            has_labels=self._reader.takes_keywords,
+            has_push=self._boxes.has_idle,
+            can_send=self.can_send,
+            can_create_alias=False,
+            mail_bytes=self.mail_bytes,
+        )
 
-    def fresh_session(self, account_id: str) -> AbstractAsyncContextManager[ImapSession]:
-        return self._lease(account_id, fresh=True)
+    async def check(self) -> None:
+        with imap_errors(self.account):
+            await self._boxes.load()
+            inbox = await self._boxes.open(self._boxes.get(INBOX), writing=True)
+            self._reader.takes_keywords = inbox.takes_keywords
 
-    @asynccontextmanager
-    async def _lease(
-        self, account_id: str, *, fresh: bool = False, checked: bool = False
-    ) -> AsyncIterator[Session]:
-        pool = self._pools[account_id]
-        with imap_errors(pool.account):
-            async with pool.lease(fresh=fresh, checked=checked) as client:
-                yield Session(pool.account, client)
+    async def identities(self) -> list[RemoteIdentity]:
+        return [RemoteIdentity(self.address)]
 
     async def close(self) -> None:
-        await asyncio.gather(*(pool.close() for pool in self._pools.values()))
+        await self._boxes.close()
+        await self._listener.close()
+
+    def changes(
+        self, since: Checkpoint | None, known: Known
+    ) -> AsyncGenerator[RemoteChanges, None]:
+        return self._reader.changes(since, known)
+
+    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+        found: list[RemoteMessage] = []
+        for ref in refs:
+            with imap_errors(self.account), suppress(NotFound, Conflict):
+                found += await self._reader.look(ref)
+        return tuple(found)
+
+    # Content of messages.
+
+    async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
+        by_scope: dict[str, list[int]] = {}
+        for ref in refs:
+            by_scope.setdefault(ref.scope, []).append(int(ref.key))
+        for scope, uids in by_scope.items():
+            found: list[Row] = []
+            with imap_errors(self.account):
+                client = await self._boxes.select(scope)
+                await client.fetch(
+                    uids, b"UID BODY.PEEK[]", found.append, literal_bytes=self.message_bytes
+                )
+            requested = set(uids)
+            for row in found:
+                if row.uid in requested and b"BODY[]" in row.items:
+                    yield ref_of(scope, row.uid), row.data(b"BODY[]")
+
+    # Changes made here.
+
+    async def push(self, push: Push) -> Pushed:
+        left: list[RemoteRef] = []
+        entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
+        with imap_errors(self.account):
+            has_copy = await self._has_copy(push)
+            for ref, mailboxes in push.refs:
+                client = await self._boxes.select(ref.scope, writing=True)
+                uid = int(ref.key)
+                if push.kind == "delete":
+                    await self._expunge(client, uid)
+                    left.append(ref)
+                    continue
+                await self._flag(client, uid, push)
+                if push.move_to and not _is_in(push.move_to, mailboxes):
+                    left.append(ref)
+                    if has_copy:
+                        await self._expunge(client, uid)
+                    elif place := await self._move(client, uid, push.move_to):
+                        entered.append(place)
+                        has_copy = True
+        return Pushed(tuple(left), tuple(entered))
+
+    async def _has_copy(self, push: Push) -> bool:
+        """Whether the target of a move already has a copy."""
+        name = push.move_to
+        refs = [ref for ref, mailboxes in push.refs if name and _is_in(name, mailboxes)]
+        return bool(await self.look(refs))
+
+    async def _flag(self, client: Client, uid: int, push: Push) -> None:
+        self._reader.labels.add(push.add_labels)
+        for sign, flags, labels in (
+            ("+", push.add_flags, push.add_labels),
+            ("-", push.remove_flags, push.remove_labels),
+        ):
+            keywords = labels if self._reader.takes_keywords else ()
+            changed = [SYSTEM[flag] for flag in flags] + [keyword_of(label) for label in keywords]
+            if changed:
+                await client.store(uid, sign, changed)
+        for label in push.remove_labels if self._reader.takes_keywords else ():
+            for keyword in longer_keywords_of(label):
+                with suppress(Refused):
+                    await client.store(uid, "-", [keyword])
+
+    async def _move(
+        self, client: Client, uid: int, name: str
+    ) -> tuple[RemoteRef, tuple[str, ...]] | None:
+        box = await self._ensure_mailbox(client, name)
+        if client.can("MOVE"):
+            place = await client.move(uid, box.wire)
+        else:
+            place = await client.copy(uid, box.wire)
+            await self._expunge(client, uid)
+        if place is None:
+            return None
+        return ref_of(scope_of(box, place[0]), place[1]), (box.name,)
+
+    async def _ensure_mailbox(self, client: Client, name: str) -> RemoteMailbox:
+        with suppress(NotFound):
+            return self._boxes.get(name)
+        delimiter = self._boxes.all[0].delimiter if self._boxes.all else "/"
+        if delimiter != "/" and delimiter in name:
+            raise untrusted(
+                Conflict(f"a mailbox name on this server cannot contain {delimiter}: {name}")
+            )
+        wire = name_encodings(name.replace("/", delimiter), is_utf8=client.has_utf8_names)[0]
+        await create(client, wire)
+        box = RemoteMailbox(wire, name, delimiter)
+        self._boxes.all.append(box)
+        return box
+
+    async def _expunge(self, client: Client, uid: int) -> None:
+        """Expunge one message; without UIDPLUS it stays, flagged as deleted."""
+        await client.store(uid, "+", [r"\Deleted"])
+        if client.can("UIDPLUS"):
+            await client.expunge(uid)
+
+    async def save_sent(self, push: Push, raw: bytes) -> Pushed:
+        with imap_errors(self.account):
+            box = await self._ensure_mailbox(await self._boxes.client(), SENT)
+            position = await self._boxes.open(box, writing=True)
+            client = await self._boxes.client()
+            scope = scope_of(box, position.uidvalidity)
+            uid = await find_message_id(client, push.internet_message_id or "none")
+            if uid is None:
+                copy = await in_thread(with_bcc, raw, push.recipients)
+                place = await client.append(box.wire, copy, [r"\Seen"], None)
+                if place is None:
+                    return Pushed()
+                scope, uid = scope_of(box, place[0]), place[1]
+        return Pushed(entered=((ref_of(scope, uid), (box.name,)),))
+
+    # Notifications.
+
+    async def wait(self) -> None:
+        """Return when Inbox changed, or after a while.
+
+        A lost connection is renewed, at most once per POLL_S.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        with suppress(ProviderError), imap_errors(self.account):
+            await self._listener.wait_for_change(self._reader.has_changed)
+            if self._listener.has_idle:
+                return
+        await asyncio.sleep(max(0.0, POLL_S - (clock() - began)))
 
 
-def _is_worth_a_retry(error: ProviderError, session: Session | None) -> bool:
-    """A lost connection is; silence only if the connection may have been dead before."""
-    if isinstance(error.__cause__, Disconnected):
-        return True
-    was_used = session is not None and session.client.leases > 1
-    return was_used and isinstance(error.__cause__, TimedOut)
+def _is_in(name: str, mailboxes: Sequence[str]) -> bool:
+    return name.casefold() in map(str.casefold, mailboxes)

@@ -1,4 +1,4 @@
-"""What untagged responses say: rows of a fetch, results of a search, mailboxes, new places."""
+"""Untagged responses: FETCH, SEARCH, SELECT, STATUS and BODYSTRUCTURE."""
 
 from __future__ import annotations
 
@@ -7,15 +7,133 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
+from itertools import takewhile
 
-from postroom.providers.imap.arguments import MONTHS
-from postroom.providers.imap.faults import Unreadable
-from postroom.providers.imap.framing import Frame
-from postroom.providers.imap.status import Status, read_status
-from postroom.providers.imap.values import Value, parse_values
+from postroom.mail.mime.charsets import guess
+from postroom.model.imap import ImapPart
+from postroom.providers.imap.errors import InvalidResponse, Status, read_status
+from postroom.providers.imap.stream import Frame
+from postroom.providers.imap.syntax import MONTHS, Value, parse_values
 
-MOST_UID = 2**32 - 1
-MOST_RANGES = 50_000
+MAX_PARTS = 1_000
+_ENVELOPE = ("Date", "Subject", "From", "Sender", "Reply-To", "To", "Cc", "Bcc")
+_SHOWN = ("From", "Date", "Subject", "To")
+
+
+def read_structure(value: Value) -> ImapPart:
+    """Read a BODYSTRUCTURE. Raises InvalidResponse."""
+    return _Reader().read(value, "", is_body=True)
+
+
+class _Reader:
+    """Reads and numbers parts, up to MAX_PARTS."""
+
+    def __init__(self) -> None:
+        self._parts = 0
+
+    def read(self, value: Value, number: str, *, is_body: bool) -> ImapPart:
+        """Read a part; the single part of a whole message (*is_body*) has the number 1."""
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise InvalidResponse(f"a message of more than {MAX_PARTS} parts")
+        if not isinstance(value, list) or not value:
+            raise InvalidResponse("a part of BODYSTRUCTURE is empty")
+        if isinstance(value[0], list):
+            return self._multipart(value, number)
+        return self._leaf(value, _inside(number, 1) if is_body else number)
+
+    def _multipart(self, value: list[Value], number: str) -> ImapPart:
+        children = list(takewhile(lambda item: isinstance(item, list), value))
+        rest = value[len(children) :]
+        return ImapPart(
+            number=number,
+            content_type=f"multipart/{_text(_at(rest, 0)).lower() or 'mixed'}",
+            parameters=_pairs(_at(rest, 1)),
+            children=tuple(
+                self.read(child, _inside(number, place), is_body=False)
+                for place, child in enumerate(children, 1)
+            ),
+        )
+
+    def _leaf(self, value: list[Value], number: str) -> ImapPart:
+        main, sub = _text(_at(value, 0)).lower(), _text(_at(value, 1)).lower()
+        content_type = f"{main or 'text'}/{sub or 'plain'}"
+        size = _at(value, 6)
+        embedded = _at(value, 8) if content_type in ("message/rfc822", "message/global") else None
+        extra = 10 if embedded else 8 if main == "text" else 7
+        disposition = _disposition(value[extra : extra + 4])
+        return ImapPart(
+            number=number,
+            content_type=content_type,
+            parameters=_pairs(_at(value, 2)),
+            encoding=_text(_at(value, 5)).strip().lower(),
+            size_bytes=size if isinstance(size, int) else 0,
+            disposition=disposition[0],
+            disposition_parameters=disposition[1],
+            content_id=_text(_at(value, 3)),
+            message=self.read(embedded, number, is_body=True) if embedded else None,
+            heading=_heading(_at(value, 7)) if embedded else (),
+        )
+
+
+def _inside(number: str, place: int) -> str:
+    return f"{number}.{place}" if number else str(place)
+
+
+def _at(value: list[Value], place: int) -> Value:
+    return value[place] if place < len(value) else None
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return guess(value) if isinstance(value, bytes) else ""
+
+
+def _pairs(value: Value) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, list):
+        return ()
+    texts = [_text(item) for item in value[:200]]
+    return tuple(zip(texts[::2], texts[1::2], strict=False))
+
+
+def _disposition(extra: list[Value]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The first list that looks like a disposition.
+
+    QUIRK: some servers leave out the MD5 before it, or add a line count.
+    """
+    for value in extra:
+        if isinstance(value, list) and value and isinstance(value[0], bytes):
+            kind = _text(value[0]).lower()
+            if kind in ("attachment", "inline", "form-data"):
+                return kind, _pairs(_at(value, 1))
+    return "", ()
+
+
+def _heading(envelope: Value) -> tuple[tuple[str, str], ...]:
+    """The main header fields of an attached message."""
+    if not isinstance(envelope, list):
+        return ()
+    fields = dict(zip(_ENVELOPE, envelope, strict=False))
+    values = ((name, _field(fields.get(name))) for name in _SHOWN)
+    return tuple((name, value) for name, value in values if value)
+
+
+def _field(value: Value) -> str:
+    if isinstance(value, list):
+        return ", ".join(_address(item) for item in value[:20])
+    return _text(value)
+
+
+def _address(value: Value) -> str:
+    if not isinstance(value, list) or len(value) < 4:
+        return ""
+    name, address = _text(value[0]), f"{_text(value[2])}@{_text(value[3])}"
+    return f"{name} <{address}>" if name else address
+
+
+MAX_UID = 2**32 - 1
+MAX_RANGES = 50_000
 _FETCH = re.compile(rb"\* (\d{1,10}) FETCH (?=\()", re.IGNORECASE)
 _SEARCH = re.compile(rb"\* SEARCH((?: \d{1,10})*+) *(?:\(|$)", re.IGNORECASE)
 _ESEARCH = re.compile(rb"\* ESEARCH(?: \(TAG [^)]*\))?( UID)?(?= |$)", re.IGNORECASE)
@@ -31,7 +149,7 @@ _DATE = re.compile(
 
 @dataclass(slots=True)
 class Row:
-    """What a server says of one message; keys are items in upper case, without an origin."""
+    """A FETCH response; keys are items in upper case, without an origin."""
 
     sequence: int
     items: dict[bytes, Value]
@@ -56,7 +174,7 @@ class Row:
         return found if isinstance(found, int) else 0
 
     def data(self, item: bytes) -> bytes:
-        """A string; a number is one, too, if it is all that a part says."""
+        """A string; a part that consists of digits is parsed as a number."""
         found = self.items.get(item)
         if isinstance(found, int):
             return b"%d" % found
@@ -67,34 +185,34 @@ class Row:
         return self._header_item() != b""
 
     def header_fields(self) -> bytes:
-        """The chosen fields of the header."""
+        """The requested header fields."""
         return self.data(self._header_item())
 
     def _header_item(self) -> bytes:
-        """The item under which they are; servers repeat the choice in various forms."""
+        """The item with the header fields; servers spell it in various forms."""
         names = (name for name in self.items if name.startswith(b"BODY[HEADER.FIELDS"))
         return next(names, b"")
 
 
 def read_row(frame: Frame) -> Row | None:
-    """Read a FETCH response; None if it is something else. Raises Unreadable."""
+    """Read a FETCH response; None if the frame is another response. Raises InvalidResponse."""
     found = _FETCH.match(frame.line)
     if found is None:
         return None
     values = parse_values(frame, found.end())
     pairs = values[0] if len(values) == 1 else None
     if not isinstance(pairs, list) or len(pairs) % 2:
-        raise Unreadable("a FETCH response is not a list of pairs")
+        raise InvalidResponse("a FETCH response is not a list of pairs")
     items: dict[bytes, Value] = {}
     for name, value in zip(pairs[::2], pairs[1::2], strict=True):
         if not isinstance(name, bytes):
-            raise Unreadable("a FETCH response has an item without a name")
+            raise InvalidResponse("a FETCH response has an item without a name")
         items[_ORIGIN.sub(b"", name).upper()] = value
     return Row(int(found[1]), items)
 
 
 def read_date(data: bytes) -> datetime | None:
-    """An INTERNALDATE."""
+    """Parse an INTERNALDATE; None if it is invalid."""
     found = _DATE.fullmatch(data)
     if found is None:
         return None
@@ -110,8 +228,8 @@ def read_date(data: bytes) -> datetime | None:
 
 
 @dataclass(slots=True)
-class Hits:
-    """The result of a search: how many, and which as ranges; None is what was not told."""
+class SearchResult:
+    """The result of a search: the count and the UIDs as ranges, where the server reports them."""
 
     count: int | None = None
     ranges: list[tuple[int, int]] | None = None
@@ -144,8 +262,8 @@ class Hits:
 
 
 def _ranges(uids: bytes) -> Iterator[tuple[int, int]]:
-    if uids.count(b",") >= MOST_RANGES:
-        raise Unreadable(f"a set of more than {MOST_RANGES} ranges")
+    if uids.count(b",") >= MAX_RANGES:
+        raise InvalidResponse(f"a set of more than {MAX_RANGES} ranges")
     for part in uids.split(b","):
         low, _, high = part.partition(b":")
         ends = sorted((_uid(low), _uid(high or low)))
@@ -153,39 +271,61 @@ def _ranges(uids: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _uid(digits: bytes) -> int:
-    if not digits.isdigit() or len(digits) > 10 or not 0 < int(digits) <= MOST_UID:
-        raise Unreadable("a set with what is no UID")
+    if not digits.isdigit() or len(digits) > 10 or not 0 < int(digits) <= MAX_UID:
+        raise InvalidResponse("a set contains an invalid UID")
     return int(digits)
 
 
 @dataclass(slots=True)
-class Opened:
-    """A mailbox that was just selected."""
+class Position:
+    """The state of a mailbox, as SELECT and STATUS report it; 0 is unknown."""
 
     uidvalidity: int = 0
+    uidnext: int = 0
+    modseq: int = 0
     exists: int = 0
+    takes_keywords: bool = False
     is_read_only: bool = False
 
     def take(self, frame: Frame) -> None:
-        """Read what comes with SELECT."""
+        """Read an untagged response to SELECT, EXAMINE or STATUS."""
         if exists := _EXISTS.match(frame.line):
             self.exists = int(exists[1])
-        status = read_status(frame.line[2:])
-        if status is not None and status.code == "UIDVALIDITY" and status.data.isdigit():
-            self.uidvalidity = int(status.data[:10])
+        elif frame.line[2:9].upper() == b"STATUS ":
+            values = parse_values(frame, 9)
+            pairs = values[-1] if values and isinstance(values[-1], list) else []
+            for item, value in zip(pairs[::2], pairs[1::2], strict=False):
+                if isinstance(item, bytes) and isinstance(value, int):
+                    self._set(item.decode("ascii", "replace").upper(), value)
+        elif (status := read_status(frame.line[2:])) is not None:
+            if status.code == "PERMANENTFLAGS":
+                self.takes_keywords = rb"\*" in status.data
+            self._set(status.code, int(status.data[:19]) if status.data.isdigit() else 0)
+
+    def _set(self, item: str, value: int) -> None:
+        if name := _POSITION_FIELDS.get(item):
+            setattr(self, name, value)
+
+
+_POSITION_FIELDS = {
+    "MESSAGES": "exists",
+    "UIDNEXT": "uidnext",
+    "UIDVALIDITY": "uidvalidity",
+    "HIGHESTMODSEQ": "modseq",
+}
 
 
 @dataclass(slots=True)
-class NewPlace:
-    """Where a message went (RFC 4315): UIDVALIDITY and UID of the new one."""
+class NewUid:
+    """UIDVALIDITY and UID of a message that was copied, moved or appended (RFC 4315)."""
 
     code: str
     place: tuple[int, int] | None = None
 
     def take(self, frame: Frame) -> None:
-        """Read the code of an untagged status.
+        """Read an untagged status.
 
-        QUIRK: with MOVE, Dovecot tells COPYUID before the end and not with it (RFC 6851 §4.3).
+        QUIRK: for MOVE, Dovecot sends COPYUID in an untagged response (RFC 6851 §4.3).
         """
         status = read_status(frame.line[2:])
         if status is not None:

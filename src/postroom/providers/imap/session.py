@@ -1,4 +1,4 @@
-"""A lease of a connection, in our words: the port `ImapSession`."""
+"""A session on an IMAP account: live reads and changes, as values of the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from postroom.errors import Conflict, NotFound, TooLarge
+from postroom.errors import Conflict, NotFound, TooLarge, untrusted
+from postroom.mail.mime.charsets import clean, guess
 from postroom.model.imap import (
     ImapAccount,
     ImapCopyOf,
@@ -15,33 +16,58 @@ from postroom.model.imap import (
     ImapFound,
     ImapLocator,
     ImapMailbox,
+    ImapPart,
     ImapPieces,
     ImapSection,
     ImapSummary,
 )
-from postroom.providers.imap.arguments import is_flag
-from postroom.providers.imap.client import Client, together
-from postroom.providers.imap.errors import Final, imap_errors
-from postroom.providers.imap.faults import Refused, Unreadable
-from postroom.providers.imap.names import spellings
-from postroom.providers.imap.questions import Question
-from postroom.providers.imap.responses import Opened, Row
-from postroom.providers.imap.searching import Search
-from postroom.providers.imap.shapes import (
-    mailbox_of,
-    mailbox_order,
-    merged,
-    structure_of,
-    summary_of,
-)
+from postroom.providers.imap.client import Client, Listed, together
+from postroom.providers.imap.errors import InvalidResponse, PermanentError, Refused, imap_errors
+from postroom.providers.imap.responses import Position, Row, read_structure
+from postroom.providers.imap.search import Search, SearchRequest
+from postroom.providers.imap.syntax import decode_name, is_flag, name_encodings
+
+_USES = {
+    use.lower(): use
+    for use in (r"\All", r"\Archive", r"\Drafts", r"\Flagged", r"\Junk", r"\Sent", r"\Trash")
+}
+
+
+def mailbox_of(row: Listed) -> ImapMailbox:
+    """A mailbox with its decoded name."""
+    use = next((use for name, use in _USES.items() if name in row.attributes), None)
+    return ImapMailbox(clean(decode_name(row.name)), row.delimiter, use)
+
+
+def summary_of(row: Row) -> ImapSummary:
+    """A message in a list."""
+    text, preview = row.items.get(b"BODY[TEXT]"), row.items.get(b"PREVIEW")
+    return ImapSummary(
+        row.uid,
+        row.flags or (),
+        row.arrived_at,
+        row.header_fields(),
+        preview=guess(preview) if isinstance(preview, bytes) else None,
+        text=row.data(b"BODY[TEXT]") if text is not None else None,
+    )
+
+
+def structure_of(row: Row) -> ImapPart | None:
+    """The parts of a message; None if BODYSTRUCTURE is missing or invalid."""
+    value = row.items.get(b"BODYSTRUCTURE")
+    try:
+        return read_structure(value) if value is not None else None
+    except InvalidResponse:
+        return None
+
 
 T = TypeVar("T")
 PREVIEW_CHARS = 200
-"""The longest preview of a server (RFC 8970)."""
+"""The maximum length of PREVIEW (RFC 8970)."""
 
 HEADER_BYTES = 32 * 1024
 _STRUCTURE_BYTES = 512 * 1024
-"""Names of files that are not ASCII come as literals, one for each."""
+"""File names that are not ASCII come as literals."""
 
 _FIELDS_BYTES = 8_192
 _FIELDS = (
@@ -56,7 +82,7 @@ _HIDDEN = frozenset((r"\noselect", r"\nonexistent"))
 
 @dataclass(slots=True)
 class Session:
-    """A connection to one account, for the time of one piece of work."""
+    """A connection to one account for one task."""
 
     account: ImapAccount
     client: Client
@@ -72,7 +98,9 @@ class Session:
         with imap_errors(self.account):
             listed = await self.client.list()
         found = [mailbox_of(row) for row in listed if not row.attributes & _HIDDEN]
-        return sorted(found, key=mailbox_order)
+        return sorted(
+            found, key=lambda box: (box.name.upper() != "INBOX", box.special_use is None, box.name)
+        )
 
     # Searching.
 
@@ -86,13 +114,13 @@ class Session:
         uidvalidity: int | None = None,
         below: int | None = None,
     ) -> ImapFound:
-        question = Question(criteria, limit, most, below)
+        request = SearchRequest(criteria, limit, most, below)
 
         async def search(name: bytes) -> ImapFound:
-            def check(opened: Opened) -> None:
+            def check(opened: Position) -> None:
                 self._note_open(mailbox, opened, expected=uidvalidity)
 
-            return await Search(self.client, name, check).run(question)
+            return await Search(self.client, name, check).run(request)
 
         with imap_errors(self.account):
             return await self._named(mailbox, search)
@@ -113,7 +141,7 @@ class Session:
             await self._summarise(uids, extra, into)
             bare = [uid for uid in uids if uid in into and into[uid].preview is None]
             if by_preview and bare:
-                # QUIRK: Cyrus has previews only of mail for which it made them at delivery.
+                # QUIRK: Cyrus has previews only of mail that was delivered since they are enabled.
                 self.client.has_previews = len(bare) < len(uids)
                 await self._summarise(bare, _TEXT, into)
 
@@ -125,10 +153,10 @@ class Session:
     async def _summarise(
         self, uids: Sequence[int], extra: bytes, into: dict[int, ImapSummary]
     ) -> None:
-        wanted = frozenset(uids)
+        requested = frozenset(uids)
 
         def take(row: Row) -> None:
-            if row.uid in wanted and row.flags is not None and row.has_header_fields:
+            if row.uid in requested and row.flags is not None and row.has_header_fields:
                 into[row.uid] = summary_of(row)
 
         items = b" ".join((b"UID FLAGS INTERNALDATE", _FIELDS, extra)).rstrip()
@@ -140,10 +168,10 @@ class Session:
         with imap_errors(self.account):
             try:
                 return await self._describe(at, b"BODYSTRUCTURE")
-            except Unreadable:
+            except InvalidResponse:
                 if self.client.connection.is_closed:
                     raise
-                # QUIRK: what some servers say of the structure of a broken mail cannot be read.
+                # QUIRK: some servers send an invalid BODYSTRUCTURE for a broken mail.
                 return await self._describe(at, b"")
 
     async def _describe(self, at: ImapLocator, structure: bytes) -> ImapDescription | None:
@@ -177,7 +205,9 @@ class Session:
                     raise
                 return await self.pieces(at, sections)
         if row is None:
-            raise NotFound(f"{self.account.account_id}: the message is gone from {at.mailbox}")
+            raise untrusted(
+                NotFound(f"{self.account.account_id}: the message is no longer in {at.mailbox}")
+            )
         return ImapPieces(
             {s: row.data(_item(s.number))[: s.size_bytes] for s in sections},
             {n: row.number(b"BINARY.SIZE[%s]" % n.encode()) for n in sized},
@@ -191,7 +221,7 @@ class Session:
             return None
         raw = row.data(b"BODY[]")[:most_bytes]
         size = row.number(b"RFC822.SIZE")
-        # QUIRK: some servers only guess RFC822.SIZE; what came whole is as long as it is.
+        # QUIRK: some servers estimate RFC822.SIZE; the length of a whole message is exact.
         return raw, max(size, len(raw)) if len(raw) == most_bytes else len(raw)
 
     async def whole(self, at: ImapLocator, most_bytes: int) -> ImapCopyOf | None:
@@ -212,11 +242,11 @@ class Session:
         return ImapCopyOf(bytes(raw), flags, row.arrived_at)
 
     async def _row(self, at: ImapLocator, items: bytes, literal_bytes: int) -> Row | None:
-        """What the server says of one message, with the mailbox opened in the same round trip."""
+        """Fetch items of one message, and open its mailbox in the same round trip."""
         rows: list[Row] = []
 
         def take(row: Row) -> None:
-            # Servers may tell of changed flags at any time; what was asked for has our UID.
+            # Servers may report changed flags of other messages at any time.
             if row.uid == at.uid:
                 rows.append(row)
 
@@ -225,16 +255,20 @@ class Session:
             if self._open == (at.mailbox, at.uidvalidity):
                 await fetching
                 return
-            opened, _ = await together(self.client.examine(name), fetching)
+            opened, _ = await together(self.client.open(name), fetching)
             self._note_open(at.mailbox, opened, expected=at.uidvalidity)
 
         if at.uid == 0:
             await self._ensure(at.mailbox, at.uidvalidity)
             return None
         await self._named(at.mailbox, fetch)
-        return merged(rows)
+        if not rows:
+            return None
+        # QUIRK: some servers answer one FETCH with several responses.
+        merged = {name: value for row in rows for name, value in row.items.items()}
+        return Row(rows[0].sequence, merged)
 
-    # Writing: the mailbox is open and known to be the right one before anything is changed.
+    # Writing: UIDVALIDITY is verified before anything is changed.
 
     async def exists(self, at: ImapLocator, *, for_writing: bool = True) -> bool:
         with imap_errors(self.account):
@@ -256,12 +290,12 @@ class Session:
         return row.flags if row is not None else None
 
     async def copy(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
-        return await self._put(at, mailbox, self.client.copy, for_writing=False)
+        return await self._copy_or_move(at, mailbox, self.client.copy, for_writing=False)
 
     async def move(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
-        return await self._put(at, mailbox, self.client.move, for_writing=True)
+        return await self._copy_or_move(at, mailbox, self.client.move, for_writing=True)
 
-    async def _put(
+    async def _copy_or_move(
         self,
         at: ImapLocator,
         mailbox: str,
@@ -295,32 +329,34 @@ class Session:
     # Opening.
 
     async def _ensure(self, mailbox: str, uidvalidity: int, *, for_writing: bool = False) -> None:
-        """Open a mailbox unless it is open; refuse one that is not the expected one."""
+        """Open a mailbox unless it is open, and check its UIDVALIDITY."""
         if self._open == (mailbox, uidvalidity) and (self._is_writable or not for_writing):
             return
-        opening = self.client.select if for_writing else self.client.examine
-        opened = await self._named(mailbox, opening)
+        opened = await self._named(
+            mailbox, lambda name: self.client.open(name, for_writing=for_writing)
+        )
         self._note_open(mailbox, opened, expected=uidvalidity)
         self._is_writable = for_writing
         if for_writing and opened.is_read_only:
-            raise Final(f"{self.account.account_id}: {mailbox} can only be read")
+            raise PermanentError(f"{self.account.account_id}: {mailbox} is read-only")
 
-    def _note_open(self, mailbox: str, opened: Opened, *, expected: int | None) -> None:
+    def _note_open(self, mailbox: str, opened: Position, *, expected: int | None) -> None:
         self._open, self._is_writable = None, False
         if expected is not None and opened.uidvalidity != expected:
-            raise Conflict(
-                f"{mailbox} is not the mailbox it was: its UIDVALIDITY is {opened.uidvalidity}, "
-                f"not {expected}, and old ids may name other messages; search again",
+            changed = Conflict(
+                f"UIDVALIDITY of {mailbox} is {opened.uidvalidity}, not {expected}; old ids may "
+                "name other messages; search again",
                 uidvalidity=opened.uidvalidity,
                 expected=expected,
             )
+            raise untrusted(changed)
         self._open = mailbox, opened.uidvalidity
 
     async def _named(self, mailbox: str, action: Callable[[bytes], Awaitable[T]]) -> T:
-        """Do something with a mailbox under the spelling by which the server knows it."""
+        """Run *action* with the encoding of a mailbox name that the server accepts."""
         if mailbox in self._names:
             return await action(self._names[mailbox])
-        *others, last = spellings(mailbox, is_utf8=self.client.has_utf8_names)
+        *others, last = name_encodings(mailbox, is_utf8=self.client.has_utf8_names)
         for name in others:
             try:
                 result = await action(name)

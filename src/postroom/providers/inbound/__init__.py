@@ -1,1 +1,1 @@
-"""Mail that other providers received for us, as each of them posts it."""
+"""Inbound webhooks: mail that providers received for us and post to us."""

@@ -1,6 +1,6 @@
-"""SendGrid Inbound Parse: a form with the whole mail (`send_raw`), or with its fields.
+"""SendGrid Inbound Parse: a form with the raw mail (`send_raw`), or with its fields.
 
-A security policy must ask for signatures; unsigned postings are refused.
+A security policy must turn on signatures; unsigned requests are refused.
 """
 
 from __future__ import annotations
@@ -17,19 +17,28 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from postroom.blocking import in_thread
-from postroom.mail.rebuild import Header, Part, rebuild
+from postroom.mail.composing.rebuild import Header, rebuild
 from postroom.ports.inbound import Handed, Posting
-from postroom.providers.inbound.form import Form, read_form
-from postroom.providers.inbound.trust import check_time, read_json, refuse, unbase64, words
+from postroom.providers.inbound.forms import (
+    INVALID_SIGNATURE,
+    Form,
+    check_time,
+    decode_base64,
+    form_parts,
+    read_form,
+    read_json,
+    refuse,
+    text_of,
+)
 
 SIGNATURE = "x-twilio-email-event-webhook-signature"
 TIMESTAMP = "x-twilio-email-event-webhook-timestamp"
 
 
-def load_public_key(written: str) -> ec.EllipticCurvePublicKey:
-    """The key as SendGrid shows it: base64 of DER. Raises ValueError."""
+def load_public_key(text: str) -> ec.EllipticCurvePublicKey:
+    """Load the public key of a security policy, DER in base64. Raises ValueError."""
     try:
-        key = load_der_public_key(unbase64(written))
+        key = load_der_public_key(decode_base64(text))
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, ec.EllipticCurvePublicKey):
@@ -39,7 +48,7 @@ def load_public_key(written: str) -> ec.EllipticCurvePublicKey:
 
 @dataclass(frozen=True, slots=True)
 class SendGrid:
-    """Reads what Inbound Parse posts."""
+    """Reads mail of Inbound Parse."""
 
     public_key: ec.EllipticCurvePublicKey
     window: timedelta
@@ -56,32 +65,37 @@ class SendGrid:
         self._check(posting)
         form = read_form(posting.headers.get("content-type", ""), posting.body)
         envelope = read_json(form.text("envelope") or "{}").get("to")
-        recipients = tuple(map(words, envelope)) if isinstance(envelope, list) else ()
+        recipients = tuple(map(text_of, envelope)) if isinstance(envelope, list) else ()
         raw = form.fields.get("email")
         return Handed(raw if raw is not None else _rebuilt(form), recipients)
 
     def _check(self, posting: Posting) -> None:
-        signature = unbase64(posting.headers.get(SIGNATURE, ""))
+        signature = decode_base64(posting.headers.get(SIGNATURE, ""))
         signed = hashlib.sha256(posting.headers.get(TIMESTAMP, "").encode("utf-8", "replace"))
         signed.update(posting.body)
         try:
             self.public_key.verify(signature, signed.digest(), ec.ECDSA(Prehashed(hashes.SHA256())))
         except InvalidSignature:
-            raise refuse("SendGrid", "the signature does not fit") from None
+            raise refuse("SendGrid", INVALID_SIGNATURE) from None
 
 
 def _rebuilt(form: Form) -> bytes:
-    """The fields are in the charsets that `charsets` names."""
+    """Rebuild a mail from fields, whose charsets are in `charsets`."""
     charsets = read_json(form.text("charsets") or "{}")
 
     def field(name: str) -> str | None:
-        return form.text(name, words(charsets.get(name)) or "utf-8") or None
+        return form.text(name, text_of(charsets.get(name)) or "utf-8") or None
 
-    return rebuild(_headers(form.text("headers")), field("text"), field("html"), _files(form))
+    return rebuild(
+        _headers(form.text("headers")),
+        field("text"),
+        field("html"),
+        form_parts(form, "content-ids"),
+    )
 
 
 def _headers(block: str) -> list[Header]:
-    """The header block as it was, with folded lines joined."""
+    """The headers in a block, unfolded."""
     headers: list[Header] = []
     for line in block.replace("\r\n", "\n").split("\n"):
         if line[:1] in (" ", "\t") and headers:
@@ -91,10 +105,3 @@ def _headers(block: str) -> list[Header]:
             name, _, value = line.partition(":")
             headers.append((name, value.strip()))
     return headers
-
-
-def _files(form: Form) -> list[Part]:
-    """`content-ids` says which file a content id of the HTML means."""
-    ids = read_json(form.text("content-ids") or "{}")
-    of_file = {str(name): str(content_id) for content_id, name in ids.items()}
-    return [Part(f.filename, f.content_type, f.content, of_file.get(f.name)) for f in form.files]

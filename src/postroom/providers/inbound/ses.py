@@ -1,7 +1,7 @@
-"""Amazon SES: mail in a notice of SNS, signed with a certificate that Amazon shows.
+"""Amazon SES: mail in notifications of SNS, which are signed.
 
-The SNS action brings the mail itself (up to 150 KB). The S3 action tells of a mail in a bucket: it
-is fetched if the settings name that bucket. Any other notice is refused with what to set.
+The SNS action includes the mail (up to 150 KB). The S3 action names a mail in a bucket, which is
+fetched if the settings name that bucket. Other notifications are refused with a hint.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from postroom.errors import InvalidInput, Malformed
 from postroom.ports.inbound import Bucket, Fetcher, Handed, Posting
-from postroom.providers.inbound.trust import (
+from postroom.providers.inbound.forms import (
+    INVALID_SIGNATURE,
     NOTICE_BYTES,
-    as_bytes,
-    content_of,
+    decode_base64,
+    decode_content,
+    encode_mail,
     read_json,
     refuse,
-    unbase64,
-    words,
+    text_of,
 )
 
 _HOST = r"https://sns\.[a-z0-9-]{3,20}\.amazonaws\.com(?:\.cn)?/"
@@ -39,15 +40,15 @@ _SIGNED = {
     ),
 }  # fmt: skip
 _HASHES = {"1": hashes.SHA1, "2": hashes.SHA256}
-_WHAT_TO_SET = "in the SES receipt rule use the action SNS, with the encoding Base64"
-_NOT_OUR_TOPIC = "its topic is not in POSTROOM_SES_TOPICS"
+_HINT = "use the action SNS with the encoding Base64 in the SES receipt rule"
+_UNKNOWN_TOPIC = "its topic is not in POSTROOM_SES_TOPICS"
 WINDOW = timedelta(hours=1)
-"""Amazon's own advice; it posts a notice again for up to an hour without signing it again."""
+"""Amazon's advice: retries continue for an hour with the same signature."""
 
 
 @dataclass(slots=True)
 class Ses:
-    """Reads notices of our topics, and subscribes to them when asked."""
+    """Reads notifications of the configured topics, and confirms their subscriptions."""
 
     topics: tuple[str, ...]
     fetcher: Fetcher
@@ -59,53 +60,52 @@ class Ses:
 
     async def read(self, posting: Posting) -> Sequence[Handed]:
         if not any(topic.encode() in posting.body for topic in self.topics):
-            raise refuse("Amazon SES", _NOT_OUR_TOPIC)
+            raise refuse("Amazon SES", _UNKNOWN_TOPIC)
         notice = read_json(posting.body)
         await self._check(notice, posting.at)
         if notice["Type"] == "SubscriptionConfirmation":
-            await self._confirm(words(notice.get("SubscribeURL")))
+            await self._confirm(text_of(notice.get("SubscribeURL")))
             return ()
-        message = read_json(words(notice.get("Message")))
+        message = read_json(text_of(notice.get("Message")))
         if message.get("notificationType") != "Received":
             return ()
         receipt = _object(message.get("receipt"))
         listed = receipt.get("recipients")
-        recipients = tuple(map(words, listed if isinstance(listed, list) else ()))
+        recipients = tuple(map(text_of, listed if isinstance(listed, list) else ()))
         return (Handed(await self._mail(message, _object(receipt.get("action"))), recipients),)
 
     async def _mail(self, message: dict[str, Any], action: dict[str, Any]) -> bytes:
         content = message.get("content")
         if isinstance(content, str):
-            is_base64 = words(action.get("encoding")).upper() == "BASE64"
-            return content_of(content, "content") if is_base64 else as_bytes(content)
+            is_base64 = text_of(action.get("encoding")).upper() == "BASE64"
+            return decode_content(content, "content") if is_base64 else encode_mail(content)
         if action.get("type") != "S3":
-            raise InvalidInput(f"the notice does not hold the mail: {_WHAT_TO_SET}")
+            raise InvalidInput(f"the notification does not contain the mail; {_HINT}")
         if self.bucket is None or action.get("bucketName") != self.bucket.name:
             raise InvalidInput(
-                "the mail is in a bucket that POSTROOM_SES_BUCKET does not name; set it, or "
-                f"{_WHAT_TO_SET}"
+                f"POSTROOM_SES_BUCKET does not name the bucket of the mail; set it, or {_HINT}"
             )
-        return await self.bucket.read(words(action.get("objectKey")))
+        return await self.bucket.read(text_of(action.get("objectKey")))
 
     async def _check(self, notice: dict[str, Any], now: datetime) -> None:
-        names = _SIGNED.get(words(notice.get("Type")))
-        version = _HASHES.get(words(notice.get("SignatureVersion")))
+        names = _SIGNED.get(text_of(notice.get("Type")))
+        version = _HASHES.get(text_of(notice.get("SignatureVersion")))
         if names is None or version is None:
-            raise Malformed("this is not a notice of SNS; turn off raw message delivery")
+            raise Malformed("not a notification of SNS; turn off raw message delivery")
         if notice.get("TopicArn") not in self.topics:
-            raise refuse("Amazon SES", _NOT_OUR_TOPIC)
+            raise refuse("Amazon SES", _UNKNOWN_TOPIC)
         signed = "".join(f"{name}\n{notice[name]}\n" for name in names if name in notice)
-        key = await self._key(words(notice.get("SigningCertURL")))
+        key = await self._key(text_of(notice.get("SigningCertURL")))
         try:
             key.verify(
-                unbase64(words(notice.get("Signature"))),
+                decode_base64(text_of(notice.get("Signature"))),
                 signed.encode("utf-8", "replace"),
                 padding.PKCS1v15(),
                 version(),
             )
         except InvalidSignature:
-            raise refuse("Amazon SES", "the signature does not fit") from None
-        _check_age(words(notice.get("Timestamp")), now)
+            raise refuse("Amazon SES", INVALID_SIGNATURE) from None
+        _check_age(text_of(notice.get("Timestamp")), now)
 
     async def _key(self, url: str) -> rsa.RSAPublicKey:
         if not _CERTIFICATE.fullmatch(url):
@@ -114,7 +114,7 @@ class Ses:
             try:
                 certificate = load_pem_x509_certificate(await self.fetcher.get(url, {}))
             except ValueError:
-                raise refuse("Amazon SES", "its certificate cannot be read") from None
+                raise refuse("Amazon SES", "its certificate is invalid") from None
             key = certificate.public_key()
             if not isinstance(key, rsa.RSAPublicKey):
                 raise refuse("Amazon SES", "its certificate has no RSA key")
@@ -131,9 +131,9 @@ def _check_age(timestamp: str, now: datetime) -> None:
     try:
         signed_at = datetime.fromisoformat(timestamp)
     except ValueError:
-        raise refuse("Amazon SES", "its timestamp is missing") from None
+        raise refuse("Amazon SES", "its timestamp is missing or invalid") from None
     if abs(now - signed_at.replace(tzinfo=signed_at.tzinfo or UTC)) > WINDOW:
-        raise refuse("Amazon SES", "it was signed too long ago, or a clock is wrong")
+        raise refuse("Amazon SES", "its timestamp is too old or in the future; check the clocks")
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""JMAP accounts (Fastmail, Cyrus): client, reader, provider and sender."""

@@ -1,5 +1,7 @@
-"""JMAP (RFC 8620, RFC 8621): the session, method calls, blobs, and its events. It knows nothing
-of us."""
+"""A JMAP client (RFC 8620, RFC 8621): session, method calls, blobs, events.
+
+It knows nothing of our model.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urljoin
 
 import httpx2
 
@@ -19,24 +21,25 @@ CORE = "urn:ietf:params:jmap:core"
 MAIL = "urn:ietf:params:jmap:mail"
 SUBMISSION = "urn:ietf:params:jmap:submission"
 PING_S = 60
-SILENCE_S = 240.0
-"""A connection that says nothing for so long is dead: it was asked to ping every minute."""
+READ_TIMEOUT_S = 240.0
+"""The event stream has failed after so long a silence: the server should ping every minute."""
 
-FIRST_WORD_S = 10.0
-"""How long a server may take to begin with its events."""
+CONNECT_EVENTS_S = 10.0
+"""How long a server may take to open the event stream."""
 
 BUSY_S = 30
-"""How long we leave a server alone that has no time for us; it does not say how long."""
+"""How long we wait for a busy server; JMAP has no Retry-After."""
 
+_NOT_FOUND = 404
 _REDIRECTS = (301, 302, 303, 307, 308)
 _BUSY = ("rateLimit", "serverUnavailable")
 _BROKEN = ("serverFail", "serverPartialFail")
-_MAKES = ("create", "emails")
-"""What a method is told to make: asked again, it would make it again."""
+_CREATES = ("create", "emails")
+"""Arguments that create something: a retry could create it twice."""
 
 
 class MethodRefused(ProviderError):
-    """A method answered with an error; `type` is its name (RFC 8620 §3.6.2)."""
+    """A method returned an error; `type` is its name (RFC 8620 §3.6.2)."""
 
     retryable = False
 
@@ -46,7 +49,7 @@ class MethodRefused(ProviderError):
 
 
 class MethodFailed(MethodRefused):
-    """A method broke on the server's side; what it has done is not certain."""
+    """A method failed in the server; it may have had an effect."""
 
     retryable = True
 
@@ -58,108 +61,115 @@ class JmapClient:
     api: Api
     well_known: str = "/.well-known/jmap"
     _session: dict[str, Any] = field(default_factory=dict)
-    _from: str = ""
+    _session_url: str = ""
 
     async def session(self) -> dict[str, Any]:
-        """The session, asked once; it tells where everything else is."""
+        """The session object, requested once; it has the URLs of everything else."""
         if not self._session:
-            self._session, self._from = await self._ask_session()
+            self._session, self._session_url = await self._request_session()
         return self._session
 
-    async def _ask_session(self) -> tuple[dict[str, Any], str]:
+    async def _request_session(self) -> tuple[dict[str, Any], str]:
         url = self.api.base + self.well_known
         for _ in range(4):
-            said = await self.api.authorizer.header()
-            async with self.api.stream("GET", url, said=said) as response:
+            async with self.api.stream("GET", url) as response:
                 status, location = response.status_code, response.headers.get("Location")
             if status not in _REDIRECTS or not location:
                 break
-            other = urljoin(url, location)
-            if urlsplit(other).hostname != urlsplit(url).hostname:
-                raise ProviderError("the JMAP server sends us to another host; name that one")
-            url = other
+            url = urljoin(url, location)
         body = await self.api.json("GET", url)
         if not isinstance(body, dict) or "apiUrl" not in body:
-            raise ProviderError("the server does not answer with a JMAP session")
+            raise ProviderError("unexpected response from the JMAP server: no session object")
         return body, url
 
     async def account_id(self, capability: str = MAIL) -> str:
         session = await self.session()
-        found = session.get("primaryAccounts", {}).get(capability)
-        if not found:
+        account_id = session.get("primaryAccounts", {}).get(capability)
+        if not account_id:
             raise ProviderError(f"this login has no account for {capability.rpartition(':')[2]}")
-        return str(found)
+        return str(account_id)
 
     async def can(self, capability: str) -> bool:
         return capability in (await self.session()).get("primaryAccounts", {})
 
     def limit(self, name: str, default: int) -> int:
-        """What the server allows, but no more than *default*."""
+        """A limit of the server, or *default* if that is lower."""
         return _limit(self._session, ("capabilities", CORE, name), default)
 
     def mail_limit(self, name: str, default: int) -> int:
-        """The same for mail of the account (RFC 8621 §1.3.1)."""
+        """A limit of the account for mail (RFC 8621 §1.3.1), or *default* if that is lower."""
         primary = self._session.get("primaryAccounts")
         account_id = primary.get(MAIL) if isinstance(primary, dict) else None
         path = ("accounts", str(account_id), "accountCapabilities", MAIL, name)
         return _limit(self._session, path, default)
 
-    async def call(self, *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
-        """Call methods in one request; their answers in order. Raises what `refusal` makes."""
+    async def call(self, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a method and return its response. Raises the errors of `method_error`."""
         session = await self.session()
-        account_id = await self.account_id()
-        named = [
-            [name, {"accountId": account_id, **arguments}, str(number)]
-            for number, (name, arguments) in enumerate(calls)
-        ]
-        uses_submission = any(n.startswith(("EmailSubmission", "Identity")) for n, _ in calls)
-        using = [CORE, MAIL, *([SUBMISSION] if uses_submission else [])]
-        makes = any(word in arguments for _, arguments in calls for word in _MAKES)
+        call = [method, {"accountId": await self.account_id(), **arguments}, "0"]
+        uses_submission = method.startswith(("EmailSubmission", "Identity"))
         body = await self.api.json(
             "POST",
             self._url(session["apiUrl"]),
-            body={"using": using, "methodCalls": named},
-            once=makes,
+            body={
+                "using": [CORE, MAIL, *([SUBMISSION] if uses_submission else [])],
+                "methodCalls": [call],
+            },
+            once=any(name in arguments for name in _CREATES),
         )
-        return _answers([name for name, _ in calls], body.get("methodResponses", []))
+        # A method may trigger others; their responses follow its own.
+        name, response = next(
+            ((n, r) for n, r, number in body.get("methodResponses", []) if number == "0"), ("", {})
+        )
+        if name == "error":
+            raise method_error(method, response)
+        if name != method:
+            raise ProviderError(f"{method}: the response of the server is missing")
+        return dict(response)
 
     def _url(self, text: str) -> str:
-        return urljoin(self._from or self.api.base, text)
+        return urljoin(self._session_url or self.api.base, text)
 
     async def download(self, blob_id: str) -> bytes:
         session = await self.session()
-        url = _filled(
+        url = _expand(
             session["downloadUrl"],
             accountId=await self.account_id(),
             blobId=blob_id,
             name="message.eml",
             type="application/octet-stream",
         )
-        return await self.api.ask("GET", self._url(url))
+        return await self.api.request("GET", self._url(url))
 
     async def upload(self, content: bytes) -> str:
         session = await self.session()
-        url = _filled(session["uploadUrl"], accountId=await self.account_id())
-        answer = await self.api.json(
-            "POST", self._url(url), content=content, headers={"Content-Type": "message/rfc822"}
-        )
-        return str(answer["blobId"])
+        url = _expand(session["uploadUrl"], accountId=await self.account_id())
+        headers = {"Content-Type": "message/rfc822"}
+        try:
+            response = await self.api.json("POST", self._url(url), content=content, headers=headers)
+        except ApiRefused as error:
+            if error.status != _NOT_FOUND:
+                raise
+            # The session named this URL: the server failed, or it has moved since.
+            self._session = {}
+            raise ProviderError(str(error)) from error
+        return str(response["blobId"])
 
     async def has_events(self) -> bool:
-        """Whether the server tells of changes: some name a place for it and have nothing there."""
+        """Whether the event stream works: some servers name a URL that does not exist."""
         if not (await self.session()).get("eventSourceUrl"):
             return False
         with suppress(ProviderError):
-            async with self._events(closeafter="state", read_s=FIRST_WORD_S) as response:
+            async with self._events(closeafter="state", read_s=CONNECT_EVENTS_S) as response:
                 return response.status_code == 200
         return False
 
     async def states(self) -> AsyncIterator[str]:
-        """The state of the account's mail, each time that it changes (RFC 8620 §7.3)."""
+        """The state of the account's mail after each change (RFC 8620 §7.3)."""
         account_id = await self.account_id()
-        async with self._events(closeafter="no", read_s=SILENCE_S) as response:
+        async with self._events(closeafter="no", read_s=READ_TIMEOUT_S) as response:
             if response.status_code != 200:
-                raise ApiRefused("the server has no events", status=response.status_code)
+                raise ApiRefused("the server has no event stream", status=response.status_code)
             async for line in response.aiter_lines():
                 if line.startswith("data:") and (state := _state(line[5:], account_id)):
                     yield state
@@ -167,43 +177,26 @@ class JmapClient:
     @asynccontextmanager
     async def _events(self, *, closeafter: str, read_s: float) -> AsyncIterator[httpx2.Response]:
         template = (await self.session())["eventSourceUrl"]
-        url = self._url(_filled(template, types="Email", closeafter=closeafter, ping=str(PING_S)))
+        url = self._url(_expand(template, types="Email", closeafter=closeafter, ping=str(PING_S)))
         headers = {"Accept": "text/event-stream"}
         async with self.api.stream("GET", url, headers=headers, read_s=read_s) as response:
             yield response
 
 
-def _answers(names: list[str], responses: Any) -> list[dict[str, Any]]:
-    """The answer to each call; what else a method has done of itself follows its own answer."""
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
-    for name, arguments, number in responses:
-        found.setdefault(number, (name, arguments))
-    answers = []
-    for number, wanted in enumerate(names):
-        name, arguments = found.get(str(number), ("", {}))
-        if name == "error":
-            raise refusal(wanted, arguments)
-        if name != wanted:
-            raise ProviderError(f"{wanted}: the server does not say what became of it")
-        answers.append(arguments)
-    return answers
+def method_error(method: str, refused: Mapping[str, Any]) -> MailError:
+    """The error for a failed method, or for one object of it (RFC 8620 §3.6.2, §5.3).
 
-
-def refusal(what: str, refused: Mapping[str, Any]) -> MailError:
-    """The error for what a method says, of itself or of one thing (RFC 8620 §3.6.2, §5.3).
-
-    A server that has no time has done nothing; one that broke says so too, but who knows.
+    A busy server has not executed the method; a broken one may have.
     """
-    kind, message = str(refused.get("type", "error")), f"{what}: {said_of(refused)}"
+    kind, message = str(refused.get("type", "error")), f"{method}: {error_text(refused)}"
     if kind in _BUSY:
         return RateLimited(message, retry_after=BUSY_S)
     return (MethodFailed if kind in _BROKEN else MethodRefused)(message, kind)
 
 
-def said_of(refused: Mapping[str, Any]) -> str:
-    """What a server says of the one thing that it did not do (RFC 8620 §5.3)."""
-    said = f"{refused.get('type', 'no')} {refused.get('description') or ''}"
-    return said.strip()[:300]
+def error_text(refused: Mapping[str, Any]) -> str:
+    """The type and description of a SetError (RFC 8620 §5.3)."""
+    return f"{refused.get('type', 'no')} {refused.get('description') or ''}".strip()[:300]
 
 
 def _limit(session: dict[str, Any], path: tuple[str, ...], default: int) -> int:
@@ -222,7 +215,7 @@ def _state(text: str, account_id: str) -> str | None:
     return state if isinstance(state, str) else None
 
 
-def _filled(template: str, **values: str) -> str:
+def _expand(template: str, **values: str) -> str:
     for name, value in values.items():
         template = template.replace("{" + name + "}", quote(value, safe=""))
     return template

@@ -1,84 +1,90 @@
-"""Mail that leaves over JMAP: the port `Sender`."""
+"""Sending over JMAP: the port `Sender`."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.errors import ProviderError
 from postroom.model.inbox import DRAFTS, SENT
-from postroom.model.outbox import Envelope, Outcome
-from postroom.ports.sender import Accepted
-from postroom.providers.jmap.client import refusal, said_of
+from postroom.model.sending import Envelope, Outcome
+from postroom.ports.provider import Accepted
+from postroom.providers.jmap.client import MethodFailed, error_text, method_error
 from postroom.providers.jmap.provider import JmapProvider
-from postroom.providers.message_ids import message_id_of
-from postroom.providers.outcomes import Go, handed_over
+from postroom.providers.sending import BeforeSubmit, message_id_of, submit_mail
 
-_LATER = ("overQuota", "rateLimit")
+_TEMPORARY = ("overQuota", "rateLimit")
+_CUT = "smtpProtocolError"
+"""Cyrus: the connection to its relay ended, perhaps after the relay accepted the mail."""
 
 
 @dataclass(eq=False)
 class JmapSender:
-    """Takes mail out over JMAP: a draft, and a submission that names it and moves it to Sent.
+    """Sends mail over JMAP: a draft, and a submission that moves it to Sent.
 
-    In Drafts nobody takes it for sent; what is refused does not stay there for others to send.
-    A copy that we have put into Sent before is the one that is named.
+    The draft of a refused mail is deleted. If Sent already has a copy from us, that is submitted.
     """
 
     provider: JmapProvider
+    _importing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def hand_over(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
-        begun: list[str] = []
+        drafts: list[str] = []
 
-        async def submit(go: Go) -> Outcome:
-            return await self._submit(envelope, raw, go, begun)
+        async def submit(before_submit: BeforeSubmit) -> Outcome:
+            return await self._submit(envelope, raw, before_submit, drafts)
 
-        async def undo() -> None:
-            if begun:
-                await self.provider.destroy(begun)
+        async def discard() -> None:
+            if drafts:
+                await self.provider.destroy(drafts)
 
-        return await handed_over(envelope, accepted, submit, undo)
+        return await submit_mail("the JMAP server", envelope, accepted, submit, discard)
 
-    async def _submit(self, envelope: Envelope, raw: bytes, go: Go, begun: list[str]) -> Outcome:
+    async def _submit(
+        self, envelope: Envelope, raw: bytes, before_submit: BeforeSubmit, drafts: list[str]
+    ) -> Outcome:
         provider = self.provider
-        await provider.mailboxes.learn()
+        await provider.mailboxes.load()
         identity = await self._identity(envelope.sender)
-        kept = await self._kept(raw, begun)
-        then = {"#s": await self._as_sent()}
-        await go()
-        submission = _submission(envelope, identity, kept)
-        arguments = {"create": {"s": submission}, "onSuccessUpdateEmail": then}
-        (answer,) = await provider.client.call(("EmailSubmission/set", arguments))
-        if (answer.get("created") or {}).get("s"):
-            return Outcome("sent", "the provider has it")
-        refused = (answer.get("notCreated") or {}).get("s")
+        # QUIRK: Cyrus does not always find an upload while another process of it imports mail of
+        # the same account.
+        async with self._importing:
+            email = await self._stored(raw, drafts)
+        # The update makes a sent mail of the draft once it is sent (RFC 8621 §7.5).
+        sent = await provider.mailboxes.id_of(SENT)
+        update = {"mailboxIds": {sent: True}, "keywords/$draft": None}
+        await before_submit()
+        submission = _submission(envelope, identity, email)
+        arguments = {"create": {"s": submission}, "onSuccessUpdateEmail": {"#s": update}}
+        response = await provider.client.call("EmailSubmission/set", arguments)
+        if (response.get("created") or {}).get("s"):
+            return Outcome("sent", "accepted by the provider")
+        refused = (response.get("notCreated") or {}).get("s")
         if not refused:
-            raise ProviderError("the provider does not say whether it sends the mail")
+            raise ProviderError(
+                "unexpected response from the JMAP server: no result of the submission"
+            )
         return _refused(refused)
 
-    async def _kept(self, raw: bytes, begun: list[str]) -> str:
-        """The mail as it is at the provider; what its owner has of it already was not begun."""
+    async def _stored(self, raw: bytes, drafts: list[str]) -> str:
+        """The id of the mail at the provider; *drafts* gets it if it was created for this."""
         message_id = message_id_of(raw)
         found = await self.provider.find(SENT, message_id)
         if found:
             return found[0]
-        await self.provider.drop_drafts(message_id)
+        await self.provider.delete_drafts(message_id)
         key, is_new = await self.provider.import_into(DRAFTS, raw)
         if is_new:
-            begun.append(key)
+            drafts.append(key)
         return key
 
-    async def _as_sent(self) -> dict[str, Any]:
-        """What makes a sent mail of a draft, once it is sent (RFC 8621 §7.5)."""
-        sent = await self.provider.mailboxes.id_of(SENT)
-        return {"mailboxIds": {sent: True}, "keywords/$draft": None}
-
     async def _identity(self, sender: str) -> str:
-        (answer,) = await self.provider.client.call(("Identity/get", {"ids": None}))
-        rows = answer.get("list", [])
+        response = await self.provider.client.call("Identity/get", {"ids": None})
+        rows = response.get("list", [])
         for row in rows:
             if str(row.get("email", "")).lower() == sender.lower():
                 return str(row["id"])
@@ -106,10 +112,16 @@ def _submission(envelope: Envelope, identity: str, email: str) -> dict[str, Any]
 
 
 def _refused(refused: Mapping[str, Any]) -> Outcome:
-    """What a refusal of a submission comes to; for some there is room or time later."""
-    error = refusal("EmailSubmission/set", refused)
-    if refused.get("type") in _LATER:
-        return Outcome("deferred", f"the provider does not send it now: {said_of(refused)}")
+    """The outcome of a refused submission; some refusals are temporary.
+
+    QUIRK: Cyrus answers `forbiddenToSend` also if its relay defers a mail; the description is then
+    the response of the relay with an enhanced status code of class 4 (RFC 3463 §3.1).
+    """
+    error = method_error("EmailSubmission/set", refused)
+    if refused.get("type") == _CUT:
+        raise MethodFailed(str(error), _CUT)
+    if refused.get("type") in _TEMPORARY or str(refused.get("description")).startswith("4."):
+        return Outcome("deferred", f"refused by the provider for now: {error_text(refused)}")
     if error.retryable:
         raise error
-    return Outcome("failed", f"the provider does not send it: {said_of(refused)}")
+    return Outcome("failed", f"refused by the provider: {error_text(refused)}")

@@ -1,1 +1,1 @@
-"""Mail over SMTP."""
+"""The SMTP relay and its URL."""

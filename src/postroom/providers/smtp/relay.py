@@ -1,44 +1,102 @@
-"""A relay over SMTP: every reply has a meaning, and what has none is not guessed."""
+"""The SMTP relay: signing and sending of outgoing mail.
+
+This is the only module that uses aiosmtplib. `SMTP.protocol` with its methods `write` and
+`read_response`, and `normalize_message_line_endings`, are not documented there. They are used
+because `SMTP.data` raises the same error for a refused DATA and for refused content, and has one
+timeout for both answers. `tests/test_library_internals.py` fails if a version lacks these names.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import aiosmtplib
 from aiosmtplib.protocol import normalize_message_line_endings
 
-from postroom.errors import ProviderAuthFailed, ProviderError
-from postroom.model.outbox import Envelope, Outcome, Verdict
-from postroom.ports.sender import Accepted
-from postroom.providers.faults import why
+from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
+from postroom.mail.authentication.dkim import add_signature
+from postroom.model.sending import Envelope, Outcome, Verdict
+from postroom.model.view import Anywhere
+from postroom.ports.provider import Accepted
+from postroom.providers import allowed_hosts
+from postroom.providers.allowed_hosts import SMTP_PORTS, connection_error, unreachable
 from postroom.providers.smtp.url import RelayAddress
 
-ANSWER_S = 60.0
-FINAL_ANSWER_S = 600.0
-"""RFC 5321 §4.5.3.2.6: the relay may take this long to say that it has the mail."""
+Signer = Callable[[bytes], bytes]
+
+
+def load_signer(path: Path | None, selector: str, domains: tuple[str, ...]) -> Signer:
+    """A function that adds a DKIM signature with the key in a file. Raises InvalidInput."""
+    if path is None:
+        return lambda raw: raw
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
+
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInput(f"POSTROOM_DKIM_KEY: {path} cannot be read: {error}") from None
+    if isinstance(key, rsa.RSAPrivateKey):
+        algorithm, rsa_key = "rsa-sha256", key
+
+        def sign(data: bytes) -> bytes:
+            return rsa_key.sign(data, padding.PKCS1v15(), hashes.SHA256())
+
+    elif isinstance(key, ed25519.Ed25519PrivateKey):
+        algorithm, edward_key = "ed25519-sha256", key
+
+        def sign(data: bytes) -> bytes:
+            digest = hashes.Hash(hashes.SHA256())
+            digest.update(data)
+            return edward_key.sign(digest.finalize())
+
+    else:
+        raise InvalidInput("POSTROOM_DKIM_KEY: the key must be RSA or Ed25519")
+
+    def add(raw: bytes) -> bytes:
+        return add_signature(
+            raw, sign, algorithm=algorithm, domain=_domain(raw, domains), selector=selector
+        )
+
+    return add
+
+
+def _domain(raw: bytes, domains: tuple[str, ...]) -> str:
+    """The domain in From if it is one of ours, else our first domain."""
+    head = raw[: raw.find(b"\r\n\r\n")].lower().replace(b"\r\n ", b" ")
+    line = next((x for x in head.split(b"\r\n") if x.startswith(b"from:")), b"")
+    own = line.rpartition(b"@")[2].rstrip(b"> \t").decode("ascii", "replace")
+    return own if own in domains else domains[0]
+
+
+RESPONSE_S = 60.0
+FINAL_RESPONSE_S = 600.0
+"""RFC 5321 §4.5.3.2.6: the timeout of the response to the content."""
 
 IDLE_S = 30.0
-_MOST_PER_CONNECTION = 100
+_MAX_MAILS_PER_CONNECTION = 100
 _DOT = re.compile(rb"(?m)^\.")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
 _SIZE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
-"""RFC 1870 §4: 0, or nothing, says that there is no limit."""
+"""RFC 1870 §4: without a number, or with 0, there is no limit."""
 
-_NOT_INTERNATIONAL = "the relay takes no mail with addresses that are not in ASCII (SMTPUTF8)"
+_NOT_INTERNATIONAL = "the relay does not support addresses that are not ASCII (SMTPUTF8)"
 _UNKNOWN = (
-    "the connection ended before the relay said whether it has the mail ({}); it is not sent again "
-    "by itself: ask the recipient, then retry it or leave it"
+    "the connection ended before the relay confirmed the mail ({}); it is not retried "
+    "automatically: ask the recipient, then retry or drop it"
 )
 
 
 class _Refusal(Exception):
-    """The relay ended our attempt for all recipients that were left."""
+    """The outcome for all recipients without one of their own."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.detail)
@@ -58,8 +116,27 @@ class _Connection:
         return self.used == 0
 
     def is_usable(self, now: float) -> bool:
-        is_young = self.used < _MOST_PER_CONNECTION and now - self.idle_since < IDLE_S
+        is_young = self.used < _MAX_MAILS_PER_CONNECTION and now - self.idle_since < IDLE_S
         return self.client.is_connected and is_young
+
+    async def hello(self) -> None:
+        """Send EHLO, or HELO if the relay does not support that, unless `connect` has."""
+        if not self.client.is_ehlo_or_helo_needed:
+            return
+        try:
+            await self.client.ehlo()
+        except aiosmtplib.SMTPHeloError:
+            if not self.client.is_connected:
+                raise
+            await self.client.helo()
+
+    async def send_content(self, raw: bytes, timeout_s: float) -> aiosmtplib.SMTPResponse:
+        """Send the content after the relay answered DATA with 354, and return its response."""
+        protocol = self.client.protocol
+        if protocol is None:
+            raise aiosmtplib.SMTPServerDisconnected("the connection was lost")
+        protocol.write(_DOT.sub(b"..", normalize_message_line_endings(raw)) + b".\r\n")
+        return await protocol.read_response(timeout=timeout_s)
 
     async def quit(self) -> None:
         with suppress(aiosmtplib.SMTPException, OSError, ValueError):
@@ -69,13 +146,13 @@ class _Connection:
 
 @dataclass(slots=True)
 class SmtpRelay:
-    """Hands mail over, with connections that are used again."""
+    """Sends mail to a relay, and reuses connections."""
 
     address: RelayAddress
-    our_name: str
+    helo_name: str
     sign: Callable[[bytes], bytes] = lambda raw: raw
-    answer_s: float = ANSWER_S
-    final_answer_s: float = FINAL_ANSWER_S
+    response_s: float = RESPONSE_S
+    final_response_s: float = FINAL_RESPONSE_S
     _idle: list[_Connection] = field(default_factory=list)
 
     async def hand_over(
@@ -90,7 +167,7 @@ class SmtpRelay:
         return outcomes
 
     async def check(self, account_id: str) -> int | None:
-        """Log in and leave; how many bytes a mail may have, if the server says so.
+        """Log in and disconnect; the maximum size of a mail, if the server announces one.
 
         Raises ProviderAuthFailed or ProviderError, which name the server.
         """
@@ -98,11 +175,11 @@ class SmtpRelay:
         try:
             connection = await self._connect()
         except _Refusal as refusal:
-            kind = ProviderAuthFailed if _is_login(refusal) else ProviderError
+            kind = ProviderAuthFailed if _is_login_error(refusal) else ProviderError
             raise kind(f"{place}: {refusal.outcome.detail}") from refusal
-        told = _SIZE.fullmatch(connection.client.esmtp_extensions.get("size", ""))
+        size = _SIZE.fullmatch(connection.client.esmtp_extensions.get("size", ""))
         await connection.quit()
-        return int(told[0]) if told else None
+        return int(size[0]) if size else None
 
     async def close(self) -> None:
         while self._idle:
@@ -111,7 +188,7 @@ class SmtpRelay:
     async def _hand_over(
         self, envelope: Envelope, raw: bytes, accepted: Accepted, outcomes: dict[str, Outcome]
     ) -> None:
-        connection = await self._begin(envelope, raw)
+        connection = await self._start_mail(envelope, raw)
         try:
             taken = await self._recipients(connection, envelope, outcomes)
             if taken:
@@ -119,14 +196,14 @@ class SmtpRelay:
                 outcome = await self._data(connection, raw)
                 outcomes.update(dict.fromkeys(taken, outcome))
             else:
-                await self._ask(connection, b"RSET")
+                await self._command(connection, b"RSET")
         except BaseException:
             connection.client.close()
             raise
-        self._keep(connection)
+        self._return_to_pool(connection)
 
-    async def _begin(self, envelope: Envelope, raw: bytes) -> _Connection:
-        """Have a connection that took our MAIL; an old one that was closed is replaced."""
+    async def _start_mail(self, envelope: Envelope, raw: bytes) -> _Connection:
+        """A connection that accepted MAIL; reused connections that were closed are replaced."""
         while True:
             connection = await self._connection()
             try:
@@ -135,7 +212,7 @@ class SmtpRelay:
                 was_old = not connection.is_fresh
                 lives = connection.client.is_connected and refusal.outcome.verdict == "failed"
                 if lives:
-                    self._keep(connection)
+                    self._return_to_pool(connection)
                 else:
                     connection.client.close()
                 if was_old and not lives:
@@ -152,43 +229,75 @@ class SmtpRelay:
             await connection.quit()
         return await self._connect()
 
-    def _keep(self, connection: _Connection) -> None:
+    def _return_to_pool(self, connection: _Connection) -> None:
         connection.used += 1
         connection.idle_since = time.monotonic()
         self._idle.append(connection)
 
     async def _connect(self) -> _Connection:
+        """Connect and log in; details of errors are withheld if a key named the server."""
+        try:
+            return await self._open()
+        except _Refusal as refusal:
+            if isinstance(self.address.reach, Anywhere):
+                raise
+            raise self._withheld(refusal) from refusal.__cause__
+
+    def _withheld(self, refusal: _Refusal) -> _Refusal:
+        if _is_login_error(refusal):
+            return _deferred("the server refused the login; check the user and the password")
+        return _deferred(unreachable(self.address.host, self.address.port))
+
+    async def _open(self) -> _Connection:
         address = self.address
         try:
             context = tls_context(address)
         except ValueError as error:
-            raise _later(f"no connection to the relay: {error}") from error
+            raise _deferred(f"no connection to the relay: {error}") from error
+        sock = await self._connect_checked()
         client = aiosmtplib.SMTP(
             hostname=address.host,
-            port=address.port,
+            port=None if sock else address.port,
+            sock=sock,
             use_tls=address.security == "tls",
             start_tls=address.security == "starttls",
             tls_context=context,
-            local_hostname=self.our_name,
-            timeout=self.answer_s,
+            local_hostname=self.helo_name,
+            timeout=self.response_s,
         )
+        connection = _Connection(client)
         try:
             await client.connect()
-            await client._ehlo_or_helo_if_needed()
+            await connection.hello()
             if address.username is not None:
                 await client.login(address.username, address.password or "")
         except aiosmtplib.SMTPResponseException as error:
             client.close()
-            said = self._without_login(f"{error.code} {error.message}")
-            raise _later(f"the relay said {said}") from error
+            response = self._without_password(f"{error.code} {error.message}")
+            raise _deferred(f"the relay answered {response}") from error
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             client.close()
             place = f"{address.host}:{address.port}"
-            raise _later(f"no connection to the relay {place}: {why(error)}") from error
-        return _Connection(client)
+            raise _deferred(
+                f"no connection to the relay {place}: {connection_error(error)}"
+            ) from error
+        return connection
 
-    def _without_login(self, text: str) -> str:
-        """What a relay says, without our own password if it repeats it."""
+    async def _connect_checked(self) -> socket.socket | None:
+        """A socket connected to a checked address; None if the owner named the server."""
+        address = self.address
+        if isinstance(address.reach, Anywhere):
+            return None
+        try:
+            async with asyncio.timeout(self.response_s):
+                return await allowed_hosts.connect(
+                    address.reach, address.host, address.port, SMTP_PORTS
+                )
+        except OSError as error:  # includes TimeoutError
+            raise _deferred(unreachable(address.host, address.port)) from error
+
+    def _without_password(self, text: str) -> str:
+        """A response without our password, which some relays repeat."""
         return text.replace(self.address.password, "...") if self.address.password else text
 
     async def _mail(self, connection: _Connection, envelope: Envelope, raw: bytes) -> None:
@@ -203,69 +312,64 @@ class SmtpRelay:
                 raise _Refusal(_outcome(553, _NOT_INTERNATIONAL))
             options.append(b"SMTPUTF8")
         sender = f"FROM:<{envelope.sender}>".encode()
-        code, text = await self._ask(connection, b"MAIL", sender, *options)
+        code, text = await self._command(connection, b"MAIL", sender, *options)
         if not 200 <= code < 300:
             raise _Refusal(_outcome(code, text))
 
     async def _recipients(
         self, connection: _Connection, envelope: Envelope, outcomes: dict[str, Outcome]
     ) -> list[str]:
-        """Whom the relay accepts; what it says of the others is in *outcomes*."""
+        """The accepted recipients; *outcomes* gets the others."""
         taken = []
         for recipient in envelope.recipients:
-            code, text = await self._ask(connection, b"RCPT", f"TO:<{recipient}>".encode())
+            code, text = await self._command(connection, b"RCPT", f"TO:<{recipient}>".encode())
             if code == 421:
                 raise _Refusal(_outcome(code, text))
             if 200 <= code < 300:
                 taken.append(recipient)
             else:
-                # RFC 5321 §4.5.3.1.10: 552 means too many recipients here, and is not for ever.
+                # RFC 5321 §4.5.3.1.10: 552 means too many recipients here, which is temporary.
                 outcomes[recipient] = _outcome(452 if code == 552 else code, text)
         return taken
 
     async def _data(self, connection: _Connection, raw: bytes) -> Outcome:
-        """Send the mail itself; until the relay has answered it, nothing is certain."""
-        code, text = await self._ask(connection, b"DATA")
+        """Send the content; until the relay responds, the outcome is unknown."""
+        code, text = await self._command(connection, b"DATA")
         if code != 354:
             raise _Refusal(_outcome(code if code >= 400 else 451, text))
-        protocol = connection.client.protocol
-        body = _DOT.sub(b"..", normalize_message_line_endings(raw)) + b".\r\n"
         try:
-            if protocol is None:
-                raise aiosmtplib.SMTPServerDisconnected("the connection was lost")
-            protocol.write(body)
-            response = await protocol.read_response(timeout=self.final_answer_s)
+            response = await connection.send_content(raw, self.final_response_s)
         except (aiosmtplib.SMTPException, OSError) as error:
-            raise _Refusal(Outcome("unknown", _UNKNOWN.format(_plain(str(error))))) from error
+            raise _Refusal(Outcome("unknown", _UNKNOWN.format(_printable(str(error))))) from error
         if not 200 <= response.code < 600 or 300 <= response.code < 400:
-            said = f"it said {response.code} {_plain(response.message)}"
-            raise _Refusal(Outcome("unknown", _UNKNOWN.format(said)))
+            answer = f"it answered {response.code} {_printable(response.message)}"
+            raise _Refusal(Outcome("unknown", _UNKNOWN.format(answer)))
         if response.code == 421:
             connection.client.close()
         return _outcome(response.code, response.message)
 
-    async def _ask(self, connection: _Connection, *words: bytes) -> tuple[int, str]:
+    async def _command(self, connection: _Connection, *words: bytes) -> tuple[int, str]:
         try:
-            response = await connection.client.execute_command(*words, timeout=self.answer_s)
+            response = await connection.client.execute_command(*words, timeout=self.response_s)
         except aiosmtplib.SMTPResponseException as error:
-            raise _later(f"the relay said {error.code} {error.message}") from error
+            raise _deferred(f"the relay answered {error.code} {error.message}") from error
         except (aiosmtplib.SMTPException, OSError) as error:
-            raise _later(f"the connection to the relay ended: {error}") from error
+            raise _deferred(f"the connection to the relay ended: {error}") from error
         except ValueError as error:
-            raise _Refusal(_outcome(553, f"this cannot be said to a relay: {error}")) from error
+            raise _Refusal(_outcome(553, f"invalid SMTP command: {error}")) from error
         return response.code, response.message
 
 
 def tls_context(address: RelayAddress) -> ssl.SSLContext | None:
-    """Whom we trust to be the relay; None if it is spoken to in the clear. Raises ValueError."""
+    """The TLS context of the relay; None without TLS. Raises ValueError."""
     if address.security == "none":
         return None
     try:
         context = ssl.create_default_context(cafile=address.ca_file)
     except ssl.SSLError as error:
-        raise ValueError("its ca_file holds no certificate in PEM form") from error
+        raise ValueError("its ca_file has no certificate in PEM form") from error
     except OSError as error:
-        raise ValueError(f"its ca_file cannot be read: {why(error)}") from error
+        raise ValueError(f"its ca_file cannot be read: {connection_error(error)}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
@@ -277,12 +381,12 @@ def _is_international(envelope: Envelope, raw: bytes) -> bool:
     return not header.isascii() or not all(address.isascii() for address in addresses)
 
 
-def _is_login(refusal: _Refusal) -> bool:
+def _is_login_error(refusal: _Refusal) -> bool:
     return isinstance(refusal.__cause__, aiosmtplib.SMTPAuthenticationError)
 
 
-def _later(detail: str) -> _Refusal:
-    return _Refusal(Outcome("deferred", _plain(detail)))
+def _deferred(detail: str) -> _Refusal:
+    return _Refusal(Outcome("deferred", _printable(detail)))
 
 
 def _outcome(code: int, text: str) -> Outcome:
@@ -291,9 +395,9 @@ def _outcome(code: int, text: str) -> Outcome:
         verdict = "sent"
     elif 500 <= code < 600:
         verdict = "failed"
-    return Outcome(verdict, _plain(f"{code} {text}"))
+    return Outcome(verdict, _printable(f"{code} {text}"))
 
 
-def _plain(text: str) -> str:
-    """What a server said, in one line that can do no harm."""
+def _printable(text: str) -> str:
+    """A text of a server as one line of printable ASCII."""
     return _UNPRINTABLE.sub(" ", text).strip()[:500]

@@ -1,4 +1,4 @@
-"""The relay as a setting names it: smtp://user:password@host:587, smtps://host."""
+"""The URL of the relay in the settings: smtp://user:password@host:587, smtps://host."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+from postroom.model.view import ANYWHERE, Reach
 
 Security = Literal["tls", "starttls", "none"]
 _FORM = (
@@ -17,7 +19,7 @@ _FORM = (
 
 @dataclass(frozen=True, slots=True)
 class RelayAddress:
-    """Where the relay is and how to speak to it."""
+    """Address, security and login of the relay."""
 
     host: str
     port: int
@@ -25,19 +27,20 @@ class RelayAddress:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     ca_file: Path | None = None
+    reach: Reach = ANYWHERE
 
 
 def parse_relay_url(url: str) -> RelayAddress:
-    """Read the address of a relay. Raises ValueError with what to write instead.
+    """Parse the URL of a relay. Raises ValueError with the expected form.
 
-    A relay on this machine that needs no password is spoken to in the clear; to every other one
-    the connection must be encrypted, with a certificate that verifies.
+    Only a relay on this machine without a password is used unencrypted; every other connection
+    needs TLS with a valid certificate.
     """
     parts, host, port = _split(url)
     options = _options(parts.query)
     is_local = is_loopback(host)
     if options.get("insecure") == "true" and not is_local:
-        raise ValueError("insecure=true works on this machine only; use TLS")
+        raise ValueError("insecure=true is only allowed for a relay on this machine; use TLS")
     return RelayAddress(
         host=host,
         port=port or (465 if parts.scheme == "smtps" else 587),
@@ -49,7 +52,7 @@ def parse_relay_url(url: str) -> RelayAddress:
 
 
 def _split(url: str) -> tuple[SplitResult, str, int | None]:
-    """The parts of a URL. What is wrong is never repeated: it may be a piece of the password."""
+    """Split a URL. Errors never repeat it, since it may contain the password."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -63,10 +66,10 @@ def _split(url: str) -> tuple[SplitResult, str, int | None]:
 
 
 def _options(query: str) -> dict[str, str]:
-    given = parse_qs(query, keep_blank_values=True)
-    options = {name: values[-1] for name, values in given.items()}
+    parsed = parse_qs(query, keep_blank_values=True)
+    options = {name: values[-1] for name, values in parsed.items()}
     if set(options) - {"insecure", "ca_file"}:
-        raise ValueError(f"unknown option; there are insecure and ca_file. It {_FORM}")
+        raise ValueError(f"unknown option; the options are insecure and ca_file. It {_FORM}")
     return options
 
 
@@ -79,7 +82,7 @@ def _security(scheme: str, options: dict[str, str], *, in_the_clear: bool) -> Se
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host can only mean this machine."""
+    """Whether a host is this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

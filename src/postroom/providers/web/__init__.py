@@ -1,0 +1,1 @@
+"""HTTP APIs of providers: requests, rate limits, responses, and shared sync code."""

@@ -1,43 +1,46 @@
-"""A provider's HTTP API: paced, limited, and with its refusals in our words."""
+"""HTTP requests to the API of a provider: rate limits, retries, errors."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 import math
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
 
 from postroom.errors import (
+    NotFound,
     ProviderAuthFailed,
     ProviderError,
     ProviderTimeout,
     RateLimited,
 )
 from postroom.model.account import RateLimits
+from postroom.model.limits import TOO_DEEP, is_shallow
+from postroom.providers.web.responses import TOKEN_HOSTS, check_url
 
-MOST_BYTES = 50 * 2**20
-MOST_LEVELS = 64
-PATIENCE_S = 60
-"""How long we wait by ourselves when a provider wants us to; longer waits are the caller's."""
+T = TypeVar("T")
+MAX_BYTES = 50 * 2**20
+MAX_WAIT_S = 60
+"""A longer wait that a provider asks for is reported to the caller."""
 
-_TRIES = 4
+_ATTEMPTS = 4
 _TIMEOUT = httpx2.Timeout(60.0, connect=30.0)
 _UNAVAILABLE = 503
 BUSY = (429, _UNAVAILABLE)
-_SHOWN = 300
+_MAX_DETAIL_CHARS = 300
 
 
 class ApiRefused(ProviderError):
-    """The provider understood and said no; asking again would not help."""
+    """The provider rejected the request; a retry would not help."""
 
     retryable = False
 
@@ -48,17 +51,38 @@ class ApiRefused(ProviderError):
         self.body = body
 
 
+async def or_none(response: Awaitable[T]) -> T | None:
+    """Wait for a response; None if the provider answers 404."""
+    try:
+        return await response
+    except ApiRefused as refusal:
+        if refusal.status == 404:
+            return None
+        raise
+
+
+@contextmanager
+def message_errors(key: str) -> Iterator[None]:
+    """Report the 404 of a message as NotFound."""
+    try:
+        yield
+    except ApiRefused as refusal:
+        if refusal.status == 404:
+            raise NotFound(f"the provider no longer has the message {key}") from refusal
+        raise
+
+
 class Authorizer(Protocol):
-    """Knows what to say about who we are."""
+    """Provides the Authorization header of requests."""
 
     async def header(self) -> str: ...
     async def renew(self, refused: str) -> bool:
-        """Get something better than what was refused; False if there is nothing better."""
+        """Replace a header that was refused; False if there is no other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
-    """A header that never changes."""
+class FixedHeader:
+    """An Authorization header that never changes."""
 
     value: str = field(repr=False)
 
@@ -70,51 +94,55 @@ class Fixed:
 
 
 @dataclass(slots=True)
-class Pace:
-    """Lets requests through no faster than a provider wants them."""
+class RateLimiter:
+    """Delays requests so that they stay within the limits of a provider."""
 
     rates: RateLimits
-    not_before: float = 0.0
+    _paused_until: float = 0.0
     _next: float = 0.0
 
-    async def turn(self) -> None:
-        """Wait until the next request may go out."""
-        loop = asyncio.get_running_loop()
+    async def acquire(self) -> None:
+        """Wait until the next request may be sent."""
+        now = asyncio.get_running_loop().time()
         gap = 1.0 / self.rates.requests_per_second
-        earliest = loop.time() - gap * self.rates.burst
-        self._next = max(self._next, earliest) + gap
-        wait = max(self._next - loop.time(), self.not_before - loop.time())
-        if wait > 0:
-            await asyncio.sleep(wait)
+        self._next = max(self._next, now - gap * self.rates.burst) + gap
+        wait_s = max(self._next, self._paused_until) - now
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
 
     @property
-    def held_s(self) -> float:
-        """For how long nothing may go out yet."""
-        return max(0.0, self.not_before - asyncio.get_running_loop().time())
+    def paused_s(self) -> float:
+        """For how many more seconds no request may be sent."""
+        return max(0.0, self._paused_until - asyncio.get_running_loop().time())
 
-    def hold(self, seconds: float) -> None:
-        """Let nothing through for so long."""
+    def pause(self, seconds: float) -> None:
+        """Send no request for this long."""
         until = asyncio.get_running_loop().time() + seconds
-        self.not_before = max(self.not_before, until)
+        self._paused_until = max(self._paused_until, until)
+
+
+class RequestOptions(TypedDict, total=False):
+    """What a request may carry."""
+
+    params: Mapping[str, Any] | None
+    content: bytes | None
+    headers: Mapping[str, str]
 
 
 @dataclass(eq=False)
 class Api:
-    """One account's way to ask its provider; who asks for the same account shares a pace."""
+    """The API of a provider for one account. All users of an account share one `limiter`."""
 
     account_id: str
     base: str
     authorizer: Authorizer
-    rates: RateLimits
-    patience_s: int = PATIENCE_S
-    most_bytes: int = MOST_BYTES
-    pace: Pace | None = None
+    limiter: RateLimiter
+    max_wait_s: int = MAX_WAIT_S
+    max_bytes: int = MAX_BYTES
     _http: httpx2.AsyncClient | None = None
-    _pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
-        refuse_clear_text(self.base)
-        self._pace = self.pace or Pace(self.rates)
+        require_https(self.base)
 
     async def close(self) -> None:
         if self._http is not None:
@@ -126,84 +154,69 @@ class Api:
         method: str,
         path: str,
         *,
-        params: Mapping[str, Any] | None = None,
         body: Any = None,
-        headers: Mapping[str, str] | None = None,
-        content: bytes | None = None,
         once: bool = False,
+        **options: Unpack[RequestOptions],
     ) -> Any:
-        """Ask, and read the answer as JSON; None if there is none."""
-        sent = dict(headers or {})
+        """Send a request and decode the JSON of the response; None if the response is empty."""
         if body is not None:
-            content = msgspec.json.encode(body)
-            sent.setdefault("Content-Type", "application/json")
-        answer = await self.ask(
-            method, path, params=params, content=content, headers=sent, once=once
-        )
-        return self._read(answer) if answer.strip() else None
+            options["content"] = msgspec.json.encode(body)
+            json_type = {"Content-Type": "application/json"}
+            options["headers"] = {**json_type, **options.get("headers", {})}
+        data = await self.request(method, path, once=once, **options)
+        return self._decode(data) if data.strip() else None
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, Any] | None = None,
-        content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        once: bool = False,
+    async def request(
+        self, method: str, path: str, *, once: bool = False, **options: Unpack[RequestOptions]
     ) -> bytes:
-        """Ask, wait if we are told to, and return the bytes of the answer.
+        """Send a request and return the body of the response; retry after the wait that a busy
+        provider asks for.
 
-        What must not be done twice is asked *once*: who is too busy to answer may have done it
-        all the same, and only what was refused for our own haste is asked again.
+        With *once*, 503 is not retried: the provider may have executed the request.
 
         Raises:
-            ApiRefused: the provider said no.
+            ApiRefused: the provider rejected the request.
             ProviderAuthFailed, ProviderTimeout, ProviderError, RateLimited.
         """
-        for attempt in range(_TRIES):
-            status, answer_headers, data = await self._once(method, path, params, content, headers)
+        for attempt in range(_ATTEMPTS):
+            status, headers, data = await self._request_once(method, path, options)
             if status < 400:
                 return data
-            wait = _asked_to_wait(status, answer_headers, data)
-            if wait is not None:
-                self._pace.hold(wait)
-            if wait is None or (once and status == _UNAVAILABLE):
-                raise self._refusal(status, await self._without_login(data))
-            if wait > self.patience_s or attempt == _TRIES - 1:
-                raise self._limited(wait)
+            wait_s = _requested_wait_s(status, headers, data)
+            if wait_s is not None:
+                self.limiter.pause(wait_s)
+            if wait_s is None or (once and status == _UNAVAILABLE):
+                raise self._refusal(status, await self._without_secret(data))
+            if wait_s > self.max_wait_s or attempt == _ATTEMPTS - 1:
+                raise self._rate_limited(wait_s)
         raise AssertionError("unreachable")
 
-    def told_to_wait(self, headers: httpx2.Headers) -> RateLimited:
-        """The error for an answer that tells us to wait; nothing goes out meanwhile."""
+    def rate_limited(self, headers: httpx2.Headers) -> RateLimited:
+        """The error for a response that asks us to wait; requests pause until then."""
         wait_s = retry_after(headers.get("Retry-After"), datetime.now(UTC))
-        self._pace.hold(wait_s)
-        return self._limited(wait_s)
+        self.limiter.pause(wait_s)
+        return self._rate_limited(wait_s)
 
-    def _limited(self, wait_s: int) -> RateLimited:
+    def _rate_limited(self, wait_s: int) -> RateLimited:
         return RateLimited(
-            f"{self.account_id}: the provider wants us to wait {wait_s} s", retry_after=wait_s
+            f"{self.account_id}: rate limit of the provider; retry in {wait_s} s",
+            retry_after=wait_s,
         )
 
-    async def _once(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, Any] | None,
-        content: bytes | None,
-        headers: Mapping[str, str] | None,
+    async def _request_once(
+        self, method: str, path: str, options: RequestOptions
     ) -> tuple[int, httpx2.Headers, bytes]:
         for is_last in (False, True):
-            said = await self.authorizer.header()
+            authorization = await self.authorizer.header()
             async with self.stream(
-                method, path, params=params, content=content, headers=headers, said=said
+                method, path, authorization=authorization, **options
             ) as response:
-                data = await self._bounded(response)
+                data = await self._read_body(response)
             if response.status_code != 401:
                 return response.status_code, response.headers, data
-            if is_last or not await self.authorizer.renew(said):
+            if is_last or not await self.authorizer.renew(authorization):
                 break
-        raise ProviderAuthFailed(f"{self.account_id}: the provider does not accept our login")
+        raise ProviderAuthFailed(f"{self.account_id}: the provider does not accept the login")
 
     @asynccontextmanager
     async def stream(
@@ -211,106 +224,89 @@ class Api:
         method: str,
         path: str,
         *,
-        params: Mapping[str, Any] | None = None,
-        content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        said: str | None = None,
+        authorization: str | None = None,
         read_s: float | None = None,
+        **options: Unpack[RequestOptions],
     ) -> AsyncIterator[httpx2.Response]:
-        """An answer that is read while it comes."""
-        if self._pace.held_s > self.patience_s:
-            raise self._limited(math.ceil(self._pace.held_s))
-        await self._pace.turn()
-        url = path if path.startswith(("http://", "https://")) else self.base + path
-        refuse_clear_text(url)
+        """Send a request, to hosts of the provider only, and stream the response."""
+        # "//host" is a URL that the provider named, and not a path.
+        is_path = path.startswith("/") and path[1:2] != "/"
+        url = check_url(self.base + path if is_path else path, self.base, TOKEN_HOSTS)
+        if self.limiter.paused_s > self.max_wait_s:
+            raise self._rate_limited(math.ceil(self.limiter.paused_s))
+        await self.limiter.acquire()
         if self._http is None:
             self._http = httpx2.AsyncClient(timeout=_TIMEOUT, follow_redirects=False)
-        sent = {**(headers or {}), "Authorization": said or await self.authorizer.header()}
+        authorization = authorization or await self.authorizer.header()
+        options["headers"] = {**options.get("headers", {}), "Authorization": authorization}
         timeout = _TIMEOUT if read_s is None else httpx2.Timeout(read_s, connect=30.0)
         try:
-            async with self._http.stream(
-                method, url, params=params, content=content, headers=sent, timeout=timeout
-            ) as response:
+            async with self._http.stream(method, url, timeout=timeout, **options) as response:
                 yield response
         except httpx2.TimeoutException as error:
             raise ProviderTimeout(f"{self.account_id}: the provider did not answer") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             kind = type(error).__name__
-            raise ProviderError(f"{self.account_id}: no answer: {kind}") from error
+            raise ProviderError(f"{self.account_id}: no response: {kind}") from error
 
-    async def _bounded(self, response: httpx2.Response) -> bytes:
-        pieces, size = [], 0
+    async def _read_body(self, response: httpx2.Response) -> bytes:
+        body = bytearray()
         async for piece in response.aiter_bytes():
-            size += len(piece)
-            if size > self.most_bytes:
+            body += piece
+            if len(body) > self.max_bytes:
                 raise ProviderError(
-                    f"{self.account_id}: an answer of more than {self.most_bytes} bytes"
+                    f"{self.account_id}: the response is larger than {self.max_bytes} bytes"
                 )
-            pieces.append(piece)
-        return b"".join(pieces)
+        return bytes(body)
 
-    def _read(self, data: bytes) -> Any:
+    def _decode(self, data: bytes) -> Any:
         try:
             value = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise ProviderError(f"{self.account_id}: the answer is no JSON we can read") from error
+            raise ProviderError(f"{self.account_id}: the response is not valid JSON") from error
         if not is_shallow(value):
-            raise ProviderError(f"{self.account_id}: an answer of more than {MOST_LEVELS} levels")
+            raise ProviderError(f"{self.account_id}: the response is {TOO_DEEP}")
         return value
 
-    async def _without_login(self, data: bytes) -> bytes:
-        """What a provider says, without our own login if it repeats it."""
+    async def _without_secret(self, data: bytes) -> bytes:
+        """A response body without our token, which some providers repeat."""
         secret = (await self.authorizer.header()).rpartition(" ")[2].encode()
         return data.replace(secret, b"...") if secret else data
 
     def _refusal(self, status: int, data: bytes) -> ProviderError:
         try:
-            body = self._read(data) if data.strip() else None
+            body = self._decode(data) if data.strip() else None
         except ProviderError:
             body = None
-        reason, text = _said(body)
-        message = f"{self.account_id}: the provider said {status} {text or reason}".rstrip()
+        reason, text = _error_of(body)
+        message = f"{self.account_id}: the provider answered {status} {text or reason}".rstrip()
         if status >= 500:
             return ProviderError(message, status=status)
         return ApiRefused(message, status=status, reason=reason, body=body)
 
 
-def _asked_to_wait(status: int, headers: httpx2.Headers, data: bytes) -> int | None:
-    is_limited = status in BUSY
-    if not is_limited and not (status == 403 and b"ateLimitExceeded" in data):
+def _requested_wait_s(status: int, headers: httpx2.Headers, data: bytes) -> int | None:
+    """How long a response asks us to wait; None if it does not."""
+    if status not in BUSY and not (status == 403 and b"ateLimitExceeded" in data):
         return None
     return retry_after(headers.get("Retry-After"), datetime.now(UTC))
 
 
-def is_shallow(value: Any) -> bool:
-    """Whether a value has no more levels than any answer that we ask for."""
-    level = [value]
-    for _ in range(MOST_LEVELS):
-        inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner += one.values()
-            elif isinstance(one, list):
-                inner += one
-        if not inner:
-            return True
-        level = inner
-    return False
-
-
-def _said(body: Any) -> tuple[str, str]:
-    """The short and the long form of what an error of Google, Microsoft or JMAP says."""
+def _error_of(body: Any) -> tuple[str, str]:
+    """The code and the text in an error response of Google, Microsoft or JMAP."""
     if not isinstance(body, dict):
         return "", ""
     error = body.get("error", body)
-    if not isinstance(error, dict):
-        return str(error)[:_SHOWN], str(body.get("error_description", ""))[:_SHOWN]
-    short = error.get("code") or error.get("status") or error.get("type") or ""
-    return str(short)[:_SHOWN], str(error.get("message") or error.get("detail") or "")[:_SHOWN]
+    if isinstance(error, dict):
+        code = error.get("code") or error.get("status") or error.get("type") or ""
+        text = error.get("message") or error.get("detail") or ""
+    else:
+        code, text = error, body.get("error_description", "")
+    return str(code)[:_MAX_DETAIL_CHARS], str(text)[:_MAX_DETAIL_CHARS]
 
 
 def retry_after(value: str | None, now: datetime) -> int:
-    """How long to wait: seconds or a date (RFC 9110 §10.2.3); without one, a few seconds."""
+    """The seconds in a Retry-After header, a number or a date (RFC 9110 §10.2.3); 5 by default."""
     if value is None:
         return 5
     if value.strip().isascii() and value.strip().isdigit():
@@ -322,19 +318,18 @@ def retry_after(value: str | None, now: datetime) -> int:
         return 5
 
 
-def refuse_clear_text(url: str) -> None:
-    """Refuse a URL over which a token would travel in the clear, except on this machine."""
+def require_https(url: str) -> None:
+    """Refuse a URL that would send a token unencrypted to another machine."""
     parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
+    host = parts.hostname or ""
+    if parts.scheme == "https" and host:
         return
-    if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
+    if parts.scheme == "http" and (host == "localhost" or _is_loopback(host)):
         return
-    raise ProviderError(f"{parts.scheme}://{parts.hostname} is not safe; use https")
+    raise ProviderError(f"{parts.scheme}://{parts.hostname} is not encrypted; use https")
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server, and what its errors mean to us."""
+"""Connections to a PostgreSQL server, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import psycopg
-from psycopg import errors as said
+from psycopg import errors as pg_errors
 from psycopg.adapt import Dumper
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import PGconn, Ping
 from psycopg.types.numeric import Int8BinaryDumper, NumericBinaryLoader
 
 from postroom.errors import InvalidInput, MailError, StorageFull, Unavailable, Unstorable
-from postroom.ports.bell import Topic
-from postroom.store.remembering import Remembering
-from postroom.store.transaction import Row
+from postroom.ports.events import Topic
+from postroom.store.transaction import ReadCache, Row
 
 log = logging.getLogger(__name__)
 
@@ -44,57 +43,61 @@ _SESSION = """
     SET tcp_keepalives_count = 3;
     SET tcp_user_timeout = 20000;
 """
-"""The server looks after its end of the connection as we do after ours: what a machine held that is
-gone from the net, others may have. Otherwise nobody is cut off for taking long, whatever the role
-or the database says: a step that copies a table would never come to its end, nor would a backup.
-(`transaction_timeout` is there from PostgreSQL 17 on.)"""
+"""Session settings.
 
-_MOMENT = """
+Keepalives let the server release the locks of a machine that left the network. Timeouts of the role
+or the database are removed, because an upgrade that copies a table or a backup may exceed them.
+(`transaction_timeout` exists from PostgreSQL 17 on.)
+"""
+
+_SNAPSHOT = """
     SELECT CASE WHEN NOT pg_is_in_recovery()
                  AND NOT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'citus')
                 THEN pg_current_snapshot()::text END,
            current_database()::text, pg_postmaster_start_time()::text,
            (SELECT checkpoint_lsn::text FROM pg_control_checkpoint())
 """
-"""Two transactions with the same snapshot see the same, if the server has not crashed in between:
-what was under way then may be forgotten, and its numbers given anew. After a crash there is another
-checkpoint. What a standby sees, and what the machines of Citus hold, a snapshot does not tell:
-nothing is remembered there."""
+"""Transactions with the same snapshot see the same data unless the server crashed in between, which
+changes the checkpoint: after a crash, ids of unfinished transactions are assigned again. A snapshot
+does not identify what a standby or the workers of Citus hold, so nothing is cached there.
+"""
 
-OLDEST_SERVER = 140_000
+MIN_SERVER_VERSION = 140_000
 
 PATIENCE_S = 10.0
-"""How long work is tried again while the server does not answer."""
+"""How long work is retried while the server does not answer."""
 
 PAUSE_S = 0.1
 
 LOST = (psycopg.OperationalError, psycopg.InterfaceError)
-_AGAIN = frozenset({"40001", "40P01", "25006"})
-"""Others were quicker, or the server that we reach is not the first one yet, or any more."""
+_CONFLICTS = frozenset({"40001", "40P01", "25006"})
+"""Serialization failure, deadlock, or a server that is not the primary."""
 
-_COMING_BACK = frozenset({"57P01", "57P02", "57P03", "53300"})
+_RESTARTING = frozenset({"57P01", "57P02", "57P03", "53300"})
 """The server stops, starts, has crashed, or has too many connections."""
 
-_CUT_OFF = frozenset({"57P05", "25P03", "25P04"})
-"""The server thought us gone, or was told to let nobody take so long."""
+_TIMED_OUT = frozenset({"57P05", "25P03", "25P04"})
+"""The server ended the session after a timeout."""
 
-_PASSING = _AGAIN | _COMING_BACK | _CUT_OFF
+_TRANSIENT = _CONFLICTS | _RESTARTING | _TIMED_OUT
 
 _NAME = re.compile(r"'[^']*'|(?<!:):([a-zA-Z_]\w*)")
-_BARRED = re.compile(r"\+(?=(\w+\.)?inbox\b)")
-"""A plus before the inbox keeps SQLite, which knows nothing of how many messages an inbox has, from
-looking for them by it. Here it would hide the partition that is meant."""
+_INDEX_HINT = re.compile(r"\+(?=(\w+\.)?inbox\b)")
+"""A plus before `inbox` stops SQLite, which has no statistics on inboxes, from using that index.
+
+On PostgreSQL it would prevent partition pruning.
+"""
 
 
 def connect(url: str) -> psycopg.Connection:
-    """Open a connection on which a commit returns only when the data is on disk."""
+    """Open a connection whose commits return only when the data is on disk."""
     try:
         connection = psycopg.connect(
             url, autocommit=True, cursor_factory=psycopg.RawCursor, **OPTIONS
         )
     except psycopg.ProgrammingError:
-        # Nobody was asked yet: libpq cannot read the URL, and quotes it, with its password.
-        raise InvalidInput("the address of the database cannot be read; correct it") from None
+        # libpq cannot parse the URL, and its error quotes the URL with the password.
+        raise InvalidInput("the URL of the database cannot be parsed; correct it") from None
     try:
         _prepare(connection)
     except BaseException:
@@ -104,8 +107,10 @@ def connect(url: str) -> psycopg.Connection:
 
 
 def _prepare(connection: psycopg.Connection) -> None:
-    if connection.info.server_version < OLDEST_SERVER:
-        raise MailError(f"PostgreSQL {connection.info.server_version // 10_000} is too old; use 14")
+    if connection.info.server_version < MIN_SERVER_VERSION:
+        raise MailError(
+            f"PostgreSQL {connection.info.server_version // 10_000} is too old; use 14 or newer"
+        )
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise MailError(
@@ -117,12 +122,12 @@ def _prepare(connection: psycopg.Connection) -> None:
     if durable is not None and durable[0] == "off":
         connection.execute("SET synchronous_commit = on")
     for kind in (int, bool):
-        connection.adapters.register_dumper(kind, _Integer)
-    connection.adapters.register_loader("numeric", _Whole)
+        connection.adapters.register_dumper(kind, _IntegerDumper)
+    connection.adapters.register_loader("numeric", _IntegerLoader)
 
 
-class _Integer(Int8BinaryDumper):
-    """Every number as one type, so that a statement is prepared once."""
+class _IntegerDumper(Int8BinaryDumper):
+    """Sends every integer as one type, so that a statement is prepared once."""
 
     def get_key(self, obj: int, format: object) -> type:  # noqa: A002 - psycopg's word
         return self.cls
@@ -131,8 +136,8 @@ class _Integer(Int8BinaryDumper):
         return self
 
 
-class _Whole(NumericBinaryLoader):
-    """A sum of whole numbers is a whole number."""
+class _IntegerLoader(NumericBinaryLoader):
+    """Loads a sum of integers as an integer."""
 
     def load(self, data: bytes) -> int:  # type: ignore[override]
         return int(super().load(data))
@@ -140,7 +145,7 @@ class _Whole(NumericBinaryLoader):
 
 @lru_cache(maxsize=4096)
 def positional(sql: str) -> tuple[bytes, tuple[str, ...]]:
-    """A statement with `$1` for `:name`, and the names in their order."""
+    """Rewrite a statement from `:name` to `$1`, and return the names in order."""
     names: dict[str, int] = {}
 
     def place(match: re.Match[str]) -> str:
@@ -148,17 +153,17 @@ def positional(sql: str) -> tuple[bytes, tuple[str, ...]]:
             return match[0]
         return f"${names.setdefault(match[1], len(names) + 1)}"
 
-    return _NAME.sub(place, _BARRED.sub("", sql)).encode(), tuple(names)
+    return _NAME.sub(place, _INDEX_HINT.sub("", sql)).encode(), tuple(names)
 
 
 class PostgresTransaction:
-    """The open transaction of one connection.
+    """The open transaction of a connection.
 
-    In a pipeline, what nobody waits for travels with the next statement whose answer is needed.
+    In pipeline mode, a statement without a result is sent with the next one whose result is needed.
     """
 
     remembered: dict[object, Any] | None = None
-    """Who writes sees what nobody else does."""
+    """None for writers, which see their own uncommitted rows."""
 
     def __init__(
         self, connection: psycopg.Connection, pipeline: psycopg.Pipeline | None = None
@@ -199,77 +204,76 @@ class PostgresTransaction:
         return cursor.execute(statement, [params[name] for name in names])
 
 
-class PostgresReading(PostgresTransaction):
-    """A transaction that only reads, and what is remembered of the moment that it sees."""
+class PostgresReadTransaction(PostgresTransaction):
+    """A read-only transaction, with the cache of its snapshot."""
 
-    def __init__(self, connection: psycopg.Connection, remembering: Remembering) -> None:
+    def __init__(self, connection: psycopg.Connection, read_cache: ReadCache) -> None:
         super().__init__(connection)
-        self._remembering = remembering
+        self._read_cache = read_cache
 
     @cached_property
     def remembered(self) -> dict[object, Any] | None:  # type: ignore[override]
-        row = self.one(_MOMENT)
-        return None if row is None or row[0] is None else self._remembering.at(row)
+        row = self.one(_SNAPSHOT)
+        return None if row is None or row[0] is None else self._read_cache.at(row)
 
 
-def is_away(url: str) -> bool:
-    """Whether nobody answers, or only to say that the server starts.
+def is_unreachable(url: str) -> bool:
+    """Whether the server does not answer, or is starting.
 
-    Whoever cannot connect is not told why in a way that a program reads: a wrong password is no
-    reason to wait.
+    A failed connection has no machine-readable cause, and a wrong password is no reason to wait.
     """
-    told = PGconn.ping(make_conninfo(url, **OPTIONS).encode())
-    return told in (Ping.NO_RESPONSE, Ping.REJECT)
+    status = PGconn.ping(make_conninfo(url, **OPTIONS).encode())
+    return status in (Ping.NO_RESPONSE, Ping.REJECT)
 
 
-def is_passing(error: BaseException) -> bool:
-    """Whether nothing was done, and the same may work in a moment, on a new connection."""
+def is_transient(error: BaseException) -> bool:
+    """Whether nothing was done and a retry on a new connection may succeed."""
     if not isinstance(error, psycopg.Error):
         return False
-    # The state says more than the class: psycopg has some of these as errors of the server itself.
+    # SQLSTATE is more precise than the class: psycopg maps some of these to server errors.
     state = error.sqlstate
     if state is None:
         return isinstance(error, LOST)
-    return state.startswith("08") or state in _PASSING
+    return state.startswith("08") or state in _TRANSIENT
 
 
-def explained(error: Exception) -> Exception:
-    """What PostgreSQL says, in our words.
+def translated(error: Exception) -> Exception:
+    """Translate an error of PostgreSQL.
 
-    None of its own go to a caller: they may quote what others have stored.
+    Its text is not shown to callers: it may quote stored data of others.
     """
     if not isinstance(error, psycopg.Error):
         return error
-    ours = _in_our_words(error)
-    ours.__cause__ = error
-    return ours
+    mail_error = _mail_error(error)
+    mail_error.__cause__ = error
+    return mail_error
 
 
-def _in_our_words(error: psycopg.Error) -> MailError:
-    if isinstance(error, said.ReadOnlySqlTransaction):
-        return Unavailable("the database can only be read for now; try again", retry_after=2)
-    if is_passing(error):
+def _mail_error(error: psycopg.Error) -> MailError:
+    if isinstance(error, pg_errors.ReadOnlySqlTransaction):
+        return Unavailable("the database is read-only at the moment; try again", retry_after=2)
+    if is_transient(error):
         return Unavailable("the database does not answer; try again", retry_after=2)
-    if isinstance(error, (said.LockNotAvailable, said.QueryCanceled)):
+    if isinstance(error, (pg_errors.LockNotAvailable, pg_errors.QueryCanceled)):
         return Unavailable("the database is busy; try again", retry_after=1)
-    if isinstance(error, (said.DiskFull, said.OutOfMemory)):
+    if isinstance(error, (pg_errors.DiskFull, pg_errors.OutOfMemory)):
         return StorageFull("the database is full; free some space and try again")
     if isinstance(error, psycopg.DataError) and "NUL" in str(error):
-        return InvalidInput("a text holds U+0000, which cannot be stored; take it out")
-    if isinstance(error, said.NumericValueOutOfRange):
+        return InvalidInput("a text contains U+0000, which cannot be stored; remove it")
+    if isinstance(error, pg_errors.NumericValueOutOfRange):
         return InvalidInput("a number is too large to be stored")
     log.error("database.refused", extra={"error": str(error)})
     if isinstance(error, psycopg.DataError):
-        return InvalidInput("the database cannot store one of these values; the log says why")
-    if isinstance(error, (said.ProgramLimitExceeded, psycopg.IntegrityError)):
-        return Unstorable("the database refused this; the log says why")
-    return MailError("the database refused this; the log says why")
+        return InvalidInput("the database cannot store one of these values; see the log")
+    if isinstance(error, (pg_errors.ProgramLimitExceeded, psycopg.IntegrityError)):
+        return Unstorable("the database rejected this; see the log")
+    return MailError("the database rejected this; see the log")
 
 
 @contextmanager
 def postgres_errors() -> Iterator[None]:
-    """Let no error of psycopg out."""
+    """Translate errors of psycopg."""
     try:
         yield
     except psycopg.Error as error:
-        raise explained(error) from error
+        raise translated(error) from error

@@ -1,1 +1,1 @@
-"""What the store does, as plain functions on a transaction: the same for every database."""
+"""The queries of the store, as functions on a transaction, for every database."""

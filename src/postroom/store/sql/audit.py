@@ -1,4 +1,4 @@
-"""The audit log: noted by whoever acts, sealed in the same transaction, never changed."""
+"""The audit log: entries are recorded and chained by HMAC in the transaction of their effect."""
 
 from __future__ import annotations
 
@@ -7,42 +7,43 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from postroom.model.audit import AuditEntry, AuditQuery, Deed
-from postroom.model.ids import random_id
+from postroom.model.audit import AuditEntry, AuditQuery, AuditRecord
+from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.message import ActionResult
-from postroom.model.page import Found
+from postroom.model.page import Found, random_id
+from postroom.model.rule import Act, shown_act
 from postroom.model.sending import Sent
-from postroom.model.stored import Added
-from postroom.store.seal import START, Seal
-from postroom.store.sql.conditions import Conditions
-from postroom.store.sql.pages import Listing
+from postroom.model.storage import Added
+from postroom.model.view import Only
+from postroom.store.audit_hmac import START, AuditHmac
+from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds, to_text
 from postroom.store.transaction import Row, Transaction
 
-_AT_ONCE = 2_000
-_MOST_TOLD = 50
+_BATCH_SIZE = 2_000
+_MAX_PROBLEMS = 50
 _CONTENT = "id, at, actor, action, target, inbox, details, namespace"
 _COLUMNS = f"number, {_CONTENT}, hash"
 _LISTING = Listing(_COLUMNS, "audit", "number", is_newest_first=True)
 
 _VALUES = ":id, :at, :actor, :action, :target, :inbox, :details, :namespace"
 
-NOTE = f"INSERT INTO audit_pending ({_CONTENT}) VALUES ({_VALUES})"
+INSERT_PENDING = f"INSERT INTO audit_pending ({_CONTENT}) VALUES ({_VALUES})"
 PENDING = f"SELECT {_CONTENT} FROM audit_pending ORDER BY number"
 INSERT = f"INSERT INTO audit ({_COLUMNS}) VALUES (:number, {_VALUES}, :hash)"
 ENTRY = "SELECT 1 FROM audit WHERE number = :number AND hash = :hash"
-MOVE_HEAD = "UPDATE audit_head SET number = :number, hash = :hash, proof = :proof"
-MAKE_HEAD = "INSERT INTO audit_head (number, hash, proof) VALUES (:number, :hash, :proof)"
+UPDATE_HEAD = "UPDATE audit_head SET number = :number, hash = :hash, hmac = :proof"
+INSERT_HEAD = "INSERT INTO audit_head (number, hash, hmac) VALUES (:number, :hash, :proof)"
 INBOX_OF = {
     "msg": "SELECT i.id FROM messages x JOIN inboxes i ON i.number = x.inbox WHERE x.id = :id",
     "thr": "SELECT i.id FROM threads x JOIN inboxes i ON i.number = x.inbox WHERE x.id = :id",
     "drf": "SELECT i.id FROM drafts x JOIN inboxes i ON i.number = x.inbox WHERE x.id = :id",
     "inb": "SELECT id FROM inboxes WHERE id = :id",
 }
-"""Where the inbox of a thing stands, by the beginning of its id."""
+"""The query for the inbox of a target, by the prefix of its id."""
 
 _NOT_OF_MEMORY = "(namespace IS NULL AND substr(action, 1, 7) <> 'memory_')"
-"""What was done to a memory before namespaces were noted is shown only to who may see all."""
+"""Entries on memories without a namespace are shown only to callers who may see all."""
 
 
 def note(
@@ -56,9 +57,9 @@ def note(
     details: dict[str, Any],
     namespace: str | None = None,
 ) -> None:
-    """Write down one effect of this transaction."""
+    """Record one effect of this transaction."""
     tx.put(
-        NOTE,
+        INSERT_PENDING,
         id=random_id("aud"),
         at=seconds(at),
         actor=actor,
@@ -70,8 +71,42 @@ def note(
     )
 
 
+def note_actions(
+    tx: Transaction,
+    actions: Sequence[Act],
+    *,
+    at: datetime,
+    actor: str,
+    action: str,
+    target: str,
+    inbox_id: str,
+    details: dict[str, Any],
+    failed: Sequence[str] = (),
+) -> None:
+    """Record what a rule did with a message.
+
+    The memories that it stored are a separate entry, visible to callers who can see the namespace.
+    """
+    remembered = [act for act in actions if act.type == "remember"]
+    others = [act for act in actions if act.type != "remember"]
+    for namespace, acts, problems in ((None, others, failed), (DEFAULT_NAMESPACE, remembered, ())):
+        if not acts and not problems and (namespace is not None or actions):
+            continue
+        more = {"failed": list(problems)} if problems else {}
+        note(
+            tx,
+            at=at,
+            actor=actor,
+            action=action,
+            target=target,
+            inbox_id=inbox_id,
+            details={**details, "actions": [shown_act(act) for act in acts], **more},
+            namespace=namespace,
+        )
+
+
 def inboxes_of(tx: Transaction, targets: Sequence[str]) -> dict[str, str]:
-    """The inbox that each target is in, as far as it is in one."""
+    """The inbox of each target that is in one."""
     found = {}
     for target in targets:
         sql = INBOX_OF.get(target.partition("_")[0])
@@ -81,26 +116,28 @@ def inboxes_of(tx: Transaction, targets: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def note_deed(tx: Transaction, deed: Deed, before: dict[str, str], result: object) -> None:
-    """Write down what somebody did, one entry for each thing they did it to."""
-    targets = _targets(deed, result)
+def note_record(
+    tx: Transaction, record: AuditRecord, before: dict[str, str], result: object
+) -> None:
+    """Record an effect of a caller, with one entry per target."""
+    targets = _targets(record, result)
     inboxes = {**inboxes_of(tx, targets), **before}
     only = set(before.values())
     for target in targets:
         inbox_id = inboxes.get(target) or (next(iter(only)) if len(only) == 1 else None)
         note(
             tx,
-            at=deed.at,
-            actor=deed.actor,
-            action=deed.action,
+            at=record.at,
+            actor=record.actor,
+            action=record.action,
             target=target,
             inbox_id=inbox_id,
-            details=deed.details,
-            namespace=deed.namespace,
+            details=record.details,
+            namespace=record.namespace,
         )
 
 
-def _targets(deed: Deed, result: object) -> Sequence[str]:
+def _targets(record: AuditRecord, result: object) -> Sequence[str]:
     if isinstance(result, ActionResult):
         return result.succeeded
     if isinstance(result, Sent):
@@ -111,18 +148,19 @@ def _targets(deed: Deed, result: object) -> Sequence[str]:
     if isinstance(result, str):
         return [result]
     own = getattr(result, "id", None)
-    return [own] if isinstance(own, str) else deed.targets or [""]
+    return [own] if isinstance(own, str) else record.targets or [""]
 
 
-def seal(tx: Transaction, seal: Seal) -> tuple[int, bytes] | None:
-    """Chain what was noted to what is there; the number and hash of the newest entry, if any.
+def seal(tx: Transaction, seal: AuditHmac) -> tuple[int, bytes] | None:
+    """Chain the pending entries to the log; return number and hash of the newest entry, if any.
 
-    None, too, if the marked entry is not in the log: its mark must stay, so that this is found.
+    Returns None, too, if the entry in `audit.mark` is missing from the log: the file must stay
+    unchanged so that this is detected.
     """
     pending = tx.all(PENDING)
     if not pending:
         return None
-    # Whoever changes this row first is first in the log; others wait for them.
+    # This row serialises writers of the log.
     head = tx.one("UPDATE audit_head SET number = number + 0 RETURNING number, hash")
     number, link = (head[0], bytes(head[1])) if head else (0, START)
     has_marked = _has_marked(tx, seal, (number, link))
@@ -132,23 +170,23 @@ def seal(tx: Transaction, seal: Seal) -> tuple[int, bytes] | None:
         tx.put(INSERT, **_named(number, row), hash=link)
     tx.put("DELETE FROM audit_pending")
     proof = seal.head(number, link)
-    tx.put(MOVE_HEAD if head else MAKE_HEAD, number=number, hash=link, proof=proof)
+    tx.put(UPDATE_HEAD if head else INSERT_HEAD, number=number, hash=link, proof=proof)
     return (number, link) if has_marked else None
 
 
-def _has_marked(tx: Transaction, seal: Seal, head: tuple[int, bytes]) -> bool:
-    """Whether the entry that was marked is in the log; as a rule it is the last one."""
+def _has_marked(tx: Transaction, seal: AuditHmac, head: tuple[int, bytes]) -> bool:
+    """Whether the entry in `audit.mark` is in the log; usually it is the last one."""
     try:
         marked = seal.marked()
     except ValueError:
-        return True  # a damaged mark says nothing
+        return True  # a damaged file proves nothing
     if marked is None or marked == head:
         return True
     return tx.one(ENTRY, number=marked[0], hash=marked[1]) is not None
 
 
 def _content(number: int, row: Row) -> bytes:
-    """What is sealed. An entry without a namespace is sealed as before there were any."""
+    """The authenticated bytes; entries without a namespace have the format before namespaces."""
     *known, namespace = row
     return to_text([number, *known] if namespace is None else [number, *known, namespace])
 
@@ -164,15 +202,14 @@ def find_entries(tx: Transaction, query: AuditQuery) -> Found[AuditEntry]:
 
 def _conditions(query: AuditQuery) -> Conditions:
     where = Conditions()
-    if query.visible is not None:
-        where.among("inbox", "inbox", sorted(query.visible))
-    if query.namespaces is not None:
-        among, params = any_of("namespace", sorted(query.namespaces))
+    where.within("inbox", query.visible)
+    if isinstance(query.namespaces, Only):
+        among, params = any_of("namespace", query.namespaces.named)
         where.add(f"(namespace {among} OR {_NOT_OF_MEMORY})", **params)
     for column in ("actor", "action", "target"):
-        wanted = getattr(query, column)
-        if wanted is not None:
-            where.add(f"{column} = :{column}", **{column: wanted})
+        value = getattr(query, column)
+        if value is not None:
+            where.add(f"{column} = :{column}", **{column: value})
     return where
 
 
@@ -182,10 +219,10 @@ def _entry(row: Row) -> AuditEntry:
     )
 
 
-class Examination:
-    """Reads the log from its beginning, in batches, and tells what does not fit."""
+class AuditVerification:
+    """Verifies the log from its beginning, in batches, and collects problems."""
 
-    def __init__(self, seal: Seal) -> None:
+    def __init__(self, seal: AuditHmac) -> None:
         self._seal = seal
         self._link = START
         self.number = 0
@@ -194,50 +231,52 @@ class Examination:
             self._marked = seal.marked()
         except ValueError:
             self._marked = None
-            self._tell("the mark beside the database is damaged or was not written by us")
+            self._report("audit.mark beside the database is damaged or forged")
 
     def read(self, tx: Transaction) -> bool:
-        """Look at the next entries; True if there may be more."""
+        """Verify the next batch; True if there may be more."""
         rows = tx.all(
             f"SELECT {_COLUMNS} FROM audit WHERE number > :after ORDER BY number LIMIT :limit",
             after=self.number,
-            limit=_AT_ONCE,
+            limit=_BATCH_SIZE,
         )
         for row in rows:
-            self._look_at(row)
-        if len(rows) < _AT_ONCE:
-            self._look_at_end(tx)
-        return len(rows) == _AT_ONCE
+            self._verify(row)
+        if len(rows) < _BATCH_SIZE:
+            self._verify_head(tx)
+        return len(rows) == _BATCH_SIZE
 
-    def _look_at(self, row: Row) -> None:
+    def _verify(self, row: Row) -> None:
         number = row[0]
         if number != self.number + 1:
-            self._tell(f"entries {self.number + 1} to {number - 1} are missing")
+            self._report(f"entries {self.number + 1} to {number - 1} are missing")
         link = self._seal.link(self._link, _content(number, row[1:9]))
         stored = row[9] if isinstance(row[9], bytes) else b""
         if not hmac.compare_digest(link, stored):
-            self._tell(f"entry {number} ({row[1]}) is not as it was written, or not in its place")
+            self._report(f"entry {number} ({row[1]}) was changed or moved")
         self._link, self.number = stored, number
         if self._marked is not None and number == self._marked[0] and stored != self._marked[1]:
-            self._tell(f"entry {number} is not the one that was marked")
+            self._report(f"entry {number} is not the one in audit.mark")
 
-    def _look_at_end(self, tx: Transaction) -> None:
-        heads = tx.all("SELECT number, hash, proof FROM audit_head")
+    def _verify_head(self, tx: Transaction) -> None:
+        heads = tx.all("SELECT number, hash, hmac FROM audit_head")
         if tx.one("SELECT 1 FROM audit_pending") is not None:
-            self._tell("there are entries that were never sealed")
+            self._report("there are pending entries that were never chained")
         if self._marked is not None and self._marked[0] > self.number:
-            self._tell(f"the log ends at {self.number}, but it went to {self._marked[0]} once")
+            self._report(
+                f"the log ends at {self.number}, but audit.mark names entry {self._marked[0]}"
+            )
         if not heads and not self.number:
             return
         if len(heads) != 1:
-            self._tell("it is not written down, or more than once, where the log ends")
+            self._report("there must be one audit head, but there is none or several")
             return
         number, link, proof = heads[0]
         if (number, link) != (self.number, self._link):
-            self._tell(f"the log ends at {self.number}, but should end at {number}")
+            self._report(f"the log ends at {self.number}, but should end at {number}")
         elif not isinstance(proof, bytes) or proof != self._seal.head(number, link):
-            self._tell("where the log ends was not written down by us")
+            self._report("the HMAC of the audit head is wrong")
 
-    def _tell(self, problem: str) -> None:
-        if len(self.problems) < _MOST_TOLD:
+    def _report(self, problem: str) -> None:
+        if len(self.problems) < _MAX_PROBLEMS:
             self.problems.append(f"audit: {problem}")

@@ -1,25 +1,31 @@
-"""Conditions of a WHERE clause, gathered one by one."""
+"""Parts of SQL statements: conditions, views and pages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-from postroom.store.sql.values import any_of
+from postroom.model.page import Found, Slice
+from postroom.model.view import Everything, Numbers, Only, View
+from postroom.store.sql.values import CONTAINS, any_of, dumps, from_text, pattern, view_in
+from postroom.store.transaction import Row, Transaction
 
 
-def within(column: str, inboxes: Sequence[int] | None) -> tuple[str, dict[str, object]]:
-    """A condition that keeps a query to some inboxes, and so to where their rows are; None is all.
+def within(column: str, view: View | Numbers, name: str = "inbox") -> tuple[str, dict[str, object]]:
+    """A condition that limits a query to a view; an empty view matches nothing.
 
-    It begins with a plus where the rows are found by their numbers, see `postgres.connection`.
+    On inboxes it also selects the partition. The column begins with a plus where rows are found by
+    their numbers, see `postgres.connection`.
     """
-    if inboxes is None:
+    if isinstance(view, Everything):
         return "1 = 1", {}
-    among, params = any_of("inbox", inboxes)
+    among, params = any_of(name, view.named)
     return f"{column} {among}", params
 
 
 class Conditions:
-    """Conditions of a WHERE clause with their parameters, all of which must hold."""
+    """Conditions of a WHERE clause, joined by AND, with their parameters."""
 
     def __init__(self) -> None:
         self._clauses: list[str] = []
@@ -31,10 +37,119 @@ class Conditions:
         self.params |= params
 
     def among(self, column: str, name: str, values: Sequence[object]) -> None:
-        """A column holds one of the values; of none, nothing is found."""
+        """Require one of the values; an empty sequence matches nothing."""
         clause, params = any_of(name, values)
         self.add(f"{column} {clause}", **params)
+
+    def within(self, column: str, view: View | Numbers, name: str = "inbox") -> None:
+        """Require a value that is in a view."""
+        if not isinstance(view, Everything):
+            self.among(column, name, view.named)
 
     @property
     def sql(self) -> str:
         return " AND ".join(self._clauses) or "1 = 1"
+
+
+T = TypeVar("T")
+
+
+def page_of(found: Sequence[T], page: Slice) -> Found[T]:
+    """One page of a list that is in memory; its cursor is an offset."""
+    start = int(page.after[0]) if page.after else page.offset
+    shown = found[start : start + page.limit]
+    end = start + len(shown)
+    return Found(tuple(shown), len(found), start, (end,) if shown and end < len(found) else None)
+
+
+_MAX_NUMBER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list query, ordered by a number, oldest first by default."""
+
+    columns: str
+    tables: str
+    number: str
+    position: int = 0
+    """The index of the number among the columns."""
+    is_newest_first: bool = False
+    counted: str = ""
+    """The tables that suffice for counting, if not all are needed."""
+
+    def page(
+        self, tx: Transaction, where: Conditions, page: Slice, read: Callable[[Row], T]
+    ) -> Found[T]:
+        """One page of the matching rows, each converted to a value."""
+        ahead, passed, order = ("<", ">=", " DESC") if self.is_newest_first else (">", "<=", "")
+        total, offset = self._count(tx, where), page.offset
+        place = _MAX_NUMBER if self.is_newest_first else 0
+        if page.after:
+            place = int(page.after[0])
+            offset = self._count(tx, where, f" AND {self.number} {passed} :place", place=place)
+        rows = tx.all(
+            f"""SELECT {self.columns} FROM {self.tables}
+                 WHERE {where.sql} AND {self.number} {ahead} :place
+                 ORDER BY {self.number}{order} LIMIT :limit OFFSET :skipped""",
+            **where.params,
+            place=place,
+            limit=page.limit,
+            skipped=page.offset,
+        )
+        has_more = rows and offset + len(rows) < total
+        following = (rows[-1][self.position],) if has_more else None
+        return Found(tuple(read(row) for row in rows), total, offset, following)
+
+    def _count(self, tx: Transaction, where: Conditions, more: str = "", **params: object) -> int:
+        row = tx.one(
+            f"SELECT count(*) FROM {self.counted or self.tables} WHERE {where.sql}{more}",
+            **where.params,
+            **params,
+        )
+        return int(row[0]) if row else 0
+
+
+_TABLES_WITH_INBOXES = ("rules", "plans", "webhooks")
+
+
+def remove_inbox_references(tx: Transaction, inbox_id: str, account_id: str | None) -> None:
+    """Remove a deleted inbox and its account from the rules, plans, webhooks and keys naming it."""
+    for table in _TABLES_WITH_INBOXES:
+        for row_id, stored in _rows_naming(tx, table, "inboxes", inbox_id):
+            tx.run(
+                f"""UPDATE {table}
+                     SET inboxes = :remaining, visible_inboxes = coalesce(visible_inboxes, inboxes)
+                     WHERE id = :id""",
+                remaining=_without(stored, inbox_id),
+                id=row_id,
+            )
+    _remove_from_keys(tx, "inboxes", inbox_id, inbox_id)
+    if account_id is not None:
+        _remove_from_keys(tx, "accounts", account_id, inbox_id)
+    tx.announce("keys")
+
+
+def _remove_from_keys(tx: Transaction, column: str, removed_id: str, inbox_id: str) -> None:
+    for key_id, stored in _rows_naming(tx, "keys", column, removed_id):
+        former = tx.one("SELECT former_inboxes FROM keys WHERE id = :id", id=key_id)
+        known = from_text(former[0]) if former else []
+        tx.run(
+            f"UPDATE keys SET {column} = :remaining, former_inboxes = :former WHERE id = :id",
+            remaining=_without(stored, removed_id),
+            former=dumps(list(dict.fromkeys([*known, inbox_id]))),
+            id=key_id,
+        )
+
+
+def _rows_naming(tx: Transaction, table: str, column: str, removed_id: str) -> list[Row]:
+    contains = CONTAINS.format(name="removed_id")
+    rows = tx.all(
+        f"SELECT id, {column} FROM {table} WHERE {column} {contains}",
+        removed_id=pattern(dumps(removed_id)),
+    )
+    return [row for row in rows if isinstance(view_in(row[1]), Only)]
+
+
+def _without(stored: str, removed_id: str) -> str:
+    return dumps([one for one in from_text(stored) if one != removed_id])

@@ -1,24 +1,25 @@
-"""Inboxes: kept, found, renamed, removed."""
+"""Inboxes: create, find, rename, remove."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from postroom.errors import Conflict
-from postroom.model.attachment import BlobKey
-from postroom.model.inbox import STANDARD_MAILBOXES, Inbox, Visible
+from postroom.model.inbox import OWNERS_RIGHTS, STANDARD_MAILBOXES, AddressRights, Inbox, Visible
+from postroom.model.message import BlobKey
 from postroom.model.page import Found, Slice
-from postroom.store.recall.mail import unshelve_mail
-from postroom.store.search.jobs import remove_inbox as unindex_inbox
+from postroom.store.ranking.documents import unindex_mail
+from postroom.store.search.index import unindex_inbox
+from postroom.store.sql.accounts.address_claims import refuse_claim
+from postroom.store.sql.accounts.identities import add_own_identity, is_taken
 from postroom.store.sql.blobs import unused_of
-from postroom.store.sql.changing import OF_MESSAGES
-from postroom.store.sql.conditions import Conditions
-from postroom.store.sql.events import remove_events
-from postroom.store.sql.identities import add_own_identity, is_taken
-from postroom.store.sql.last_words import keep_last_words
-from postroom.store.sql.memory_links import learnt_from
-from postroom.store.sql.memory_removal import forget_without_mail
-from postroom.store.sql.pages import Listing
+from postroom.store.sql.conditions import Conditions, Listing, remove_inbox_references
+from postroom.store.sql.events.events import remove_events
+from postroom.store.sql.memories.memory_links import learnt_from
+from postroom.store.sql.memories.memory_writes import remove_without_mail
+from postroom.store.sql.messages.message_changes import OF_MESSAGES
+from postroom.store.sql.outbox.sends import retain_send_outcomes
+from postroom.store.sql.rules.plans import remove_inbox_from_plans
 from postroom.store.sql.values import any_of, caseless, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -26,7 +27,7 @@ _COLUMNS = "id, address, name, account_id, created_at"
 _LISTING = Listing(f"{_COLUMNS}, number", "inboxes", "number", position=-1)
 
 INSERT_INBOX = """
-    INSERT INTO inboxes (id, address, name, account_id, client_id, payload, created_at)
+    INSERT INTO inboxes (id, address, name, account_id, client_id, request_hash, created_at)
     VALUES (:id, :address, :name, :account_id, :client_id, :payload, :created_at)
     RETURNING number
 """
@@ -37,17 +38,24 @@ def _inbox(row: Row) -> Inbox:
     return Inbox(row[0], row[1], row[2], row[3], moment(row[4]))
 
 
-def add_inbox(tx: Transaction, inbox: Inbox, client_id: str | None, payload: bytes) -> Inbox:
-    """Keep a new inbox, or return the one that the same client id made before."""
+def add_inbox(
+    tx: Transaction,
+    inbox: Inbox,
+    client_id: str | None,
+    payload: bytes,
+    rights: AddressRights = OWNERS_RIGHTS,
+) -> Inbox:
+    """Insert an inbox, or return the one that was created with the same client id."""
     if client_id is not None:
         made = tx.one(
-            f"SELECT {_COLUMNS}, payload FROM inboxes WHERE client_id = :client_id",
+            f"SELECT {_COLUMNS}, request_hash FROM inboxes WHERE client_id = :client_id",
             client_id=client_id,
         )
         if made is not None and made[-1] == payload:
             return _inbox(made)
         if made is not None:
             raise Conflict(f"client_id {client_id} was used with other arguments")
+    refuse_claim(tx, inbox.address.lower(), None, rights)
     if is_taken(tx, inbox.address):
         raise Conflict(f"the address {inbox.address} is taken; choose another")
     row = tx.one(
@@ -68,23 +76,22 @@ def add_inbox(tx: Transaction, inbox: Inbox, client_id: str | None, payload: byt
 
 
 def list_inboxes(tx: Transaction, visible: Visible, page: Slice) -> Found[Inbox]:
-    """Oldest first."""
+    """One page of inboxes, oldest first."""
     where = Conditions()
-    if visible is not None:
-        where.among("id", "id", sorted(visible))
+    where.within("id", visible)
     return _LISTING.page(tx, where, page, _inbox)
 
 
 def get_inbox(tx: Transaction, inbox_id: str, visible: Visible) -> Inbox | None:
-    """The inbox, if it exists for the caller."""
-    if visible is not None and inbox_id not in visible:
+    """The inbox, if the caller can see it."""
+    if not visible.sees(inbox_id):
         return None
     row = tx.one(f"SELECT {_COLUMNS} FROM inboxes WHERE id = :id", id=inbox_id)
     return _inbox(row) if row else None
 
 
-def inboxes_at(tx: Transaction, addresses: Sequence[str]) -> dict[str, Inbox]:
-    """The inboxes that receive for these addresses, by the address in lower case."""
+def inboxes_at(tx: Transaction, addresses: Collection[str]) -> dict[str, Inbox]:
+    """The inboxes that receive mail for these addresses, by lower-case address."""
     among, params = any_of("address", [address.lower() for address in addresses])
     rows = tx.all(
         f"""SELECT i.id, i.address, i.name, i.account_id, i.created_at, d.email
@@ -95,8 +102,8 @@ def inboxes_at(tx: Transaction, addresses: Sequence[str]) -> dict[str, Inbox]:
 
 
 def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) -> Inbox | None:
-    """Give an inbox another name."""
-    if visible is None or inbox_id in visible:
+    """Change the name of an inbox."""
+    if visible.sees(inbox_id):
         tx.run("UPDATE inboxes SET name = :name WHERE id = :id", name=name, id=inbox_id)
     return get_inbox(tx, inbox_id, visible)
 
@@ -108,18 +115,22 @@ _OF_INBOX = (
     "labels",
     "mailboxes",
     "contacts",
-    "contact_shapes",
+    "contact_skeletons",
     "drafts",
     "webhook_deliveries",
     "identities",
+    "rule_jobs",
+    "automatic_replies",
 )
+"""The tables of rows that belong to an inbox."""
 
 
 def remove_inbox(
     tx: Transaction, inbox_id: str, visible: Visible, *, force: bool
 ) -> tuple[BlobKey, ...] | None:
-    """Remove an inbox and all that is in it; return the blobs that nothing uses any more."""
-    if get_inbox(tx, inbox_id, visible) is None:
+    """Remove an inbox and everything in it; return the blobs that nothing uses any more."""
+    inbox = get_inbox(tx, inbox_id, visible)
+    if inbox is None:
         return None
     row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
     number = row[0] if row else 0
@@ -130,10 +141,10 @@ def remove_inbox(
            UNION SELECT sha256 FROM attachments WHERE inbox = :inbox""",
         inbox=number,
     )
-    learnt = learnt_from(tx, "inbox = :inbox", inbox=number)
-    gone = tx.all("SELECT number FROM messages WHERE inbox = :inbox", inbox=number)
-    keep_last_words(tx, number)
-    # by their numbers: in SQLite there is no index on the inbox of these
+    memories = learnt_from(tx, "inbox = :inbox", inbox=number)
+    messages = tx.all("SELECT number FROM messages WHERE inbox = :inbox", inbox=number)
+    retain_send_outcomes(tx, number)
+    # by message number: these tables have no index on the inbox in SQLite
     for table in OF_MESSAGES:
         tx.run(
             f"DELETE FROM {table} WHERE +inbox = :inbox AND message IN "
@@ -148,15 +159,17 @@ def remove_inbox(
     remove_events(tx, "inbox = :inbox", inbox=number)
     for table in _OF_INBOX:
         tx.run(f"DELETE FROM {table} WHERE inbox = :inbox", inbox=number)
-    for table in ("remotes", "pushes"):
+    remove_inbox_from_plans(tx, inbox_id)
+    for table in ("remote_messages", "pushes"):
         tx.run(
             f"DELETE FROM {table} WHERE account IN "
             "(SELECT number FROM accounts WHERE inbox = :inbox)",
             inbox=number,
         )
     tx.run("DELETE FROM accounts WHERE inbox = :inbox", inbox=number)
+    remove_inbox_references(tx, inbox.id, inbox.account_id)
     tx.run("DELETE FROM inboxes WHERE number = :inbox", inbox=number)
     unindex_inbox(tx, number)
-    unshelve_mail(tx, [row[0] for row in gone])
-    forget_without_mail(tx, learnt)
+    unindex_mail(tx, [row[0] for row in messages])
+    remove_without_mail(tx, memories)
     return unused_of(tx, [row[0] for row in keys])

@@ -1,4 +1,4 @@
-"""Between rows and values: times as seconds, lists as JSON, names without case."""
+"""Conversion between rows and values: times as seconds, lists as JSON, caseless names."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 
 from postroom.model.inbox import Visible
 from postroom.model.message import FLAGS
+from postroom.model.view import EVERYTHING, Everything, Numbers, Only, View, view_of
 from postroom.store.transaction import Transaction
 
 T = TypeVar("T")
@@ -21,42 +22,42 @@ from_text = msgspec.json.Decoder().decode
 
 
 def dumps(value: Any) -> str:
-    """JSON as text."""
+    """Encode a value as JSON text."""
     return to_text(value).decode()
 
 
 def seconds(moment: datetime) -> int:
-    """A time as it is stored."""
+    """Convert a time to its stored form."""
     return int(moment.timestamp())
 
 
 def moment(value: int) -> datetime:
-    """A stored time as a value."""
+    """Convert a stored time to a value."""
     return datetime.fromtimestamp(value, UTC)
 
 
 def caseless(name: str) -> str:
-    """How names of labels and mailboxes compare: exactly, but without case."""
+    """Casefold the name of a label or mailbox for comparison."""
     return name.casefold()
 
 
 def flag_bits(flags: Sequence[str]) -> int:
-    """Flags as one number."""
+    """Encode flags as one integer."""
     return sum(1 << FLAGS.index(flag) for flag in set(flags))
 
 
 def flag_names(bits: int) -> tuple[str, ...]:
-    """The flags that are set in a stored number."""
+    """Decode the flags of a stored integer."""
     return tuple(name for position, name in enumerate(FLAGS) if bits >> position & 1)
 
 
-_LOT = 16
-_MOST_KEPT = 200
-"""Longer statements, as for all inboxes of a key, are made anew: they would fill the memory."""
+_PAD_TO = 16
+_MAX_CACHED = 200
+"""Longer parameter lists are not cached, because they would fill the memory."""
 
 
 class _Parameters(NamedTuple):
-    """The names of some parameters, and how a statement has them as a list and as a table."""
+    """Parameter names, and their SQL as a list and as a table."""
 
     names: list[str]
     among: str
@@ -64,71 +65,79 @@ class _Parameters(NamedTuple):
 
 
 def _parameters(name: str, count: int) -> _Parameters:
-    return (_kept if count <= _MOST_KEPT else _made)(name, count)
+    return (_cached if count <= _MAX_CACHED else _build)(name, count)
 
 
-def _made(name: str, count: int) -> _Parameters:
+def _build(name: str, count: int) -> _Parameters:
     names = [f"{name}{position}" for position in range(count)]
     among = ", ".join(f":{one}" for one in names) or "NULL"
     return _Parameters(names, f"IN ({among})", "VALUES " + ", ".join(f"(:{one})" for one in names))
 
 
-_kept = lru_cache(256)(_made)
+_cached = lru_cache(256)(_build)
 
 
 def any_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]:
-    """`IN (…)` with one parameter for each value, and those parameters."""
-    made = _parameters(name, len(values))
-    return made.among, dict(zip(made.names, values, strict=True))
+    """`IN (…)` with one parameter per value, and the parameters."""
+    parameters = _parameters(name, len(values))
+    return parameters.among, dict(zip(parameters.names, values, strict=True))
 
 
 def each_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]:
-    """`VALUES …` with one row for each value, and its parameters: a table to begin a join with."""
-    made = _parameters(name, len(values))
-    return made.each, dict(zip(made.names, values, strict=True))
+    """`VALUES …` with one row per value, and the parameters: a table to begin a join with."""
+    parameters = _parameters(name, len(values))
+    return parameters.each, dict(zip(parameters.names, values, strict=True))
 
 
-def in_lots(values: Sequence[T]) -> list[T]:
-    """The same, with the last repeated until there are as many as in other statements.
-
-    The database knows a statement again.
-    """
-    return [*values, *[values[-1]] * (-len(values) % _LOT)]
+def padded(values: Sequence[T]) -> list[T]:
+    """Repeat the last value up to a multiple of the batch size, to limit distinct statements."""
+    return [*values, *[values[-1]] * (-len(values) % _PAD_TO)]
 
 
 def any_pair(name: str, values: Sequence[tuple[object, object]]) -> tuple[str, dict[str, object]]:
-    """`IN (…)` for two columns at once."""
+    """`IN (…)` on two columns."""
     pairs, names = _pairs(name, len(values))
     return f"IN (VALUES {pairs})", dict(zip(names, chain.from_iterable(values), strict=True))
 
 
 @cache
 def _pairs(name: str, count: int) -> tuple[str, list[str]]:
-    """So many pairs of parameters, and the names of all."""
+    """The SQL of a number of parameter pairs, and their names."""
     names = [f"{name}{at}_{side}" for at in range(count) for side in (0, 1)]
     pairs = (f"(:{one}, :{other})" for one, other in zip(names[::2], names[1::2], strict=True))
     return ", ".join(pairs), names
 
 
 CONTAINS = "LIKE :{name} ESCAPE '!'"
-"""The database finds a string in a folded text sooner than we can read that text."""
+"""LIKE, because the database finds a string in a folded text faster than Python reads the text."""
 
 
 def pattern(text: str) -> str:
-    """What `CONTAINS` wants for a folded text."""
+    """The argument of `CONTAINS` for a folded text."""
     for character in "!%_":
         text = text.replace(character, "!" + character)
     return f"%{text}%"
 
 
 def is_storable(text: str) -> bool:
-    """Whether a text can be in the database at all: NUL and half a character never are."""
+    """Whether the database can store a text: it accepts neither NUL nor surrogates."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def visible_numbers(tx: Transaction, visible: Visible) -> list[int] | None:
-    """The numbers of the inboxes a caller may see; None is all."""
-    if visible is None:
-        return None
-    among, params = any_of("id", sorted(visible))
-    return [row[0] for row in tx.all(f"SELECT number FROM inboxes WHERE id {among}", **params)]
+def visible_numbers(tx: Transaction, visible: Visible) -> Numbers:
+    """The numbers of the inboxes that a caller can see."""
+    if isinstance(visible, Everything):
+        return EVERYTHING
+    among, params = any_of("id", visible.named)
+    rows = tx.all(f"SELECT number FROM inboxes WHERE id {among}", **params)
+    return Only(tuple(row[0] for row in rows))
+
+
+def view_in(text: str | bytes | None) -> View:
+    """Decode a stored view; NULL and null are everything."""
+    return view_of(None if text is None else from_text(text))
+
+
+def stored_view(view: View) -> str | None:
+    """Encode a view; NULL is everything."""
+    return None if isinstance(view, Everything) else dumps(view.named)

@@ -1,18 +1,18 @@
-"""The store in one file: SQLite through apsw."""
+"""The store on SQLite, through apsw."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from postroom.blocking import in_thread
-from postroom.store.opening import open_on
+from postroom.store.open import open_on
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import SqlStore
 
 
 async def open_store(path: Path, audit_key: bytes | None = None) -> SqlStore:
-    """Open the database, bring its schema up to date, and return the store on it.
+    """Open the database, upgrade its schema, and return the store on it.
 
-    Without a key for the audit log, one is kept in a file beside the database.
+    Without an audit key, one is read from or created in a file beside the database.
     """
     return await open_on(await in_thread(SqliteEngine.open, path), path.parent, audit_key)

@@ -1,4 +1,4 @@
-"""Connections to one SQLite file, and what its errors mean to us."""
+"""Connections to a SQLite file, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from typing import Any
 import apsw
 
 from postroom.errors import MailError, StorageFull, Unstorable
-from postroom.ports.bell import Topic
-from postroom.store.remembering import Remembering
-from postroom.store.transaction import Row
+from postroom.ports.events import Topic
+from postroom.store.transaction import ReadCache, Row
 
-OLDEST_SQLITE = 3_051_003
-"""Before 3.51.3 a WAL that two connections write and checkpoint at once can be corrupted."""
+MIN_SQLITE_VERSION = 3_051_003
+"""Before 3.51.3, concurrent writes and checkpoints can corrupt a WAL."""
 
 
 class Role(Enum):
-    """What a connection is for."""
+    """The purpose of a connection."""
 
     WRITER = "writer"
     READER = "reader"
@@ -30,8 +29,11 @@ class Role(Enum):
 
 
 _CACHED_KB = {Role.WRITER: 16_384, Role.READER: 16_384, Role.SCANNER: 2_048}
-"""Who reads everything once has no use for a page again. None maps the file into memory: that made
-searches no quicker, and what was touched counted as our memory."""
+"""Page cache per role; a scanner reads each page once.
+
+The file is not memory-mapped: that made searches no faster, and touched pages counted as memory of
+the process.
+"""
 
 _BUSY_PAUSE_S = 0.002
 _BUSY_TRIES = 15_000
@@ -39,13 +41,13 @@ _WAL_TRIES = 200
 
 
 class StorageFailed(MailError):
-    """The disk refused a write or a sync. Nothing is acknowledged any more until a restart."""
+    """The disk rejected a write or a sync; no write is accepted until a restart."""
 
 
 def check_sqlite(version: int | None = None) -> None:
-    """Refuse to run on a SQLite that is not safe. Raises MailError."""
+    """Refuse a SQLite version that is not safe. Raises MailError."""
     found = apsw.SQLITE_VERSION_NUMBER if version is None else version
-    if found < OLDEST_SQLITE:
+    if found < MIN_SQLITE_VERSION:
         name = f"{found // 1_000_000}.{found // 1_000 % 1_000}.{found % 1_000}"
         raise MailError(
             f"sqlite_wal_reset: SQLite {name} can corrupt a database in WAL mode; "
@@ -54,13 +56,13 @@ def check_sqlite(version: int | None = None) -> None:
 
 
 def connect(path: Path, role: Role) -> apsw.Connection:
-    """Open a connection; a commit on it returns only when the data is on disk.
+    """Open a connection whose commits return only when the data is on disk.
 
-    A new file is for its owner's eyes only, and what SQLite puts beside it follows suit.
+    A new file is readable by its owner only, and so are the files that SQLite creates beside it.
     """
-    _make(path)
+    _create(path)
     connection = apsw.Connection(str(path))
-    connection.set_busy_handler(_try_again)
+    connection.set_busy_handler(_keep_waiting)
     _use_wal(connection)
     for pragma in (
         "synchronous = FULL",
@@ -73,24 +75,24 @@ def connect(path: Path, role: Role) -> apsw.Connection:
     return connection
 
 
-def _make(path: Path) -> None:
-    """Make the file if there is none.
+def _create(path: Path) -> None:
+    """Create the file if it does not exist.
 
-    One that is there is never opened beside SQLite: to close it would end every lock that this
-    process has on it, and who comes next would take the log of a database in use for left over.
+    An existing file is never opened outside SQLite: closing it would end all locks of this process
+    on it, and the next process would treat the log of a database in use as abandoned.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _try_again(tries: int) -> bool:
-    """Whether to wait on for a lock. SQLite's own patience grows: it would miss short pauses."""
+def _keep_waiting(tries: int) -> bool:
+    """Whether to keep waiting for a lock; the growing delays of SQLite would miss short gaps."""
     time.sleep(_BUSY_PAUSE_S)
     return tries < _BUSY_TRIES
 
 
 def _use_wal(connection: apsw.Connection) -> None:
-    """Switch to WAL; the busy timeout does not cover this, so another opener may be in the way."""
+    """Switch to WAL mode, with retries, because the busy handler does not cover this pragma."""
     for attempt in range(_WAL_TRIES):
         try:
             connection.pragma("journal_mode", "wal")
@@ -103,7 +105,7 @@ def _use_wal(connection: apsw.Connection) -> None:
 
 
 class SqliteTransaction:
-    """The open transaction of one connection."""
+    """The open transaction of a connection."""
 
     def __init__(
         self, connection: apsw.Connection, remembered: dict[object, Any] | None = None
@@ -137,38 +139,38 @@ class SqliteTransaction:
 
 
 class Reader:
-    """A connection that only reads, and what it remembers for as long as nobody writes."""
+    """A read-only connection, and a cache that is valid until the next commit."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._remembering = Remembering()
+        self._read_cache = ReadCache()
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
-        """One consistent snapshot."""
+        """Begin a transaction on one consistent snapshot."""
         self._connection.execute("BEGIN")
         try:
-            yield SqliteTransaction(self._connection, self._still_true())
+            yield SqliteTransaction(self._connection, self._valid_cache())
         finally:
             self._connection.execute("ROLLBACK")
 
-    def _still_true(self) -> dict[object, Any]:
-        """What is remembered. SQLite says another number whenever somebody else has written."""
-        return self._remembering.at(self._connection.execute("PRAGMA data_version").fetchone())
+    def _valid_cache(self) -> dict[object, Any]:
+        """The read cache; `data_version` changes after every commit of another connection."""
+        return self._read_cache.at(self._connection.execute("PRAGMA data_version").fetchone())
 
 
 @contextmanager
 def sqlite_errors() -> Iterator[None]:
-    """Turn what SQLite says into what we say."""
+    """Translate errors of SQLite."""
     try:
         yield
     except apsw.FullError as error:
         raise StorageFull("the disk is full; free some space and try again") from error
     except apsw.IOError as error:
-        raise StorageFailed(f"the disk failed ({error}); restart once it is well") from error
+        raise StorageFailed(f"the disk failed ({error}); repair it, then restart") from error
     except (apsw.BusyError, apsw.LockedError) as error:
         raise MailError("the database is busy with another process; try again") from error
     except (apsw.ConstraintError, apsw.TooBigError) as error:
-        raise Unstorable(f"the database refused this ({error})") from error
+        raise Unstorable(f"the database rejected this ({error})") from error
     except (apsw.CorruptError, apsw.NotADBError) as error:
         raise StorageFailed(f"the database is damaged ({error}); restore a backup") from error

@@ -1,4 +1,4 @@
-"""One writer thread that shares each sync among all who wait for it, and a pool of readers."""
+"""The SQLite engine: one writer thread with group commit, and a pool of readers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import apsw
 
-from postroom.ports.bell import Topic
-from postroom.store.sqlite.bell import PipeBell
+from postroom.ports.events import Topic
+from postroom.store.maintenance.lifecycle import MOVED, refuse_migrated
 from postroom.store.sqlite.connection import (
     Reader,
     Role,
@@ -23,10 +23,10 @@ from postroom.store.sqlite.connection import (
     sqlite_errors,
 )
 from postroom.store.sqlite.migrations import migrate
-from postroom.store.standing import MOVED, refuse_moved
-from postroom.store.threads import Threads
+from postroom.store.sqlite.notifier import PipeNotifier
+from postroom.store.thread_pool import ThreadPool
 from postroom.store.transaction import Transaction
-from postroom.store.writing import Job, WriteQueue
+from postroom.store.write_queue import Job, WriteQueue
 
 T = TypeVar("T")
 READERS = 4
@@ -36,27 +36,27 @@ IS_COUNTED = "SELECT 1 FROM sqlite_schema WHERE name = :name AND instr(sql, 'AUT
 class SqliteEngine:
     """Runs functions inside transactions on one SQLite file.
 
-    Writers queue up; whoever waits while a commit is under way shares the next one, so that many
-    small writers pay for one sync. After a failed write or sync nothing more is written: what the
-    operating system has dropped cannot be written again (restart to find out what is there).
+    Writers queue; all that wait during a commit share the next one, so that many small writes cost
+    one sync. After a failed write or sync no write is accepted until a restart, because pages that
+    the operating system dropped cannot be written again.
     """
 
     def __init__(self, path: Path, writer: apsw.Connection) -> None:
         self._path = path
-        self.bell = PipeBell(path.parent / "bells")
+        self.notifier = PipeNotifier(path.parent / "notifier")
         self._writer = writer
         self.commits = 0
         self._broken: StorageFailed | None = None
         self._is_guarded = False
         self._local = threading.local()
         self._connections: list[apsw.Connection] = []
-        self._readers = Threads(READERS, "postroom-read")
-        self._scanner = Threads(1, "postroom-scan")
+        self._readers = ThreadPool(READERS, "postroom-read")
+        self._scanner = ThreadPool(1, "postroom-scan")
         self._writing = WriteQueue(self._commit)
 
     @classmethod
     def open(cls, path: Path) -> SqliteEngine:
-        """Open the file and bring its schema up to date. Raises MailError."""
+        """Open the file and upgrade its schema. Raises MailError."""
         check_sqlite()
         with sqlite_errors():
             writer = connect(path, Role.WRITER)
@@ -70,31 +70,31 @@ class SqliteEngine:
         )
 
     async def scan(self, work: Callable[[Transaction], T]) -> T:
-        """Run *work*, which reads much and reads it once, so that it takes little memory."""
+        """Run *work*, which reads many rows once, with a small page cache."""
         return await asyncio.wrap_future(
             self._scanner.submit(partial(self._read, Role.SCANNER, work))
         )
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """Run *work*, which asks the database nothing, once, in the thread that scans."""
+        """Run *work*, which does not use the database, in the scanner thread."""
         return await asyncio.wrap_future(self._scanner.submit(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run *work* atomically; when this returns, what it wrote is on disk."""
+        """Run *work* atomically; its writes are on disk when this returns."""
         return await self._writing.write(work)
 
     def check(self, tx: Transaction) -> tuple[str, ...]:
-        """Let SQLite check its file."""
+        """Run the integrity check of SQLite."""
         rows = tx.all("PRAGMA integrity_check(100)")
         return tuple(f"database: {row[0]}" for row in rows if row[0] != "ok")
 
     def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
-        """The last number that each table has given."""
+        """The last number assigned in each table."""
         rows = tx.all("SELECT name, seq FROM sqlite_sequence")
         return {name: number for name, number in rows if name in tables}
 
     def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
-        """Let each table go on after a number."""
+        """Set the last assigned number of each table."""
         for name, number in counters.items():
             if tx.one(IS_COUNTED, name=name) is None:
                 continue
@@ -105,19 +105,33 @@ class SqliteEngine:
                 number=number,
             )
 
+    def clear_unused(self, tx: Transaction, table: str) -> None:
+        """Rewrite the rows of a small table on pages that were overwritten with zeros.
+
+        Rows that grew or moved, and pages that were split, leave old bytes behind.
+        """
+        tx.all("PRAGMA secure_delete = ON")
+        try:
+            tx.run(f"CREATE TEMP TABLE moved AS SELECT * FROM {table}")
+            tx.run(f"DELETE FROM {table}")
+            tx.run(f"INSERT INTO {table} SELECT * FROM temp.moved")
+            tx.run("DROP TABLE temp.moved")
+        finally:
+            tx.all("PRAGMA secure_delete = OFF")
+
     def guard(self) -> None:
-        """Write nothing more once the house has moved away."""
+        """Refuse writes after the installation was migrated away."""
         self._is_guarded = True
 
-    def hurry(self) -> None:
-        """Nothing: a file is always there."""
+    def begin_shutdown(self) -> None:
+        """Do nothing: a file is always available."""
 
     async def close(self) -> None:
-        """Finish what is queued and close every connection."""
+        """Finish queued writes and close every connection."""
         await self._writing.close()
         for pool in (self._readers, self._scanner):
             await pool.close()
-        self.bell.close()
+        self.notifier.close()
         for connection in (*self._connections, self._writer):
             connection.close()
 
@@ -139,36 +153,36 @@ class SqliteEngine:
             if self._broken is not None:
                 raise self._broken
             with sqlite_errors():
-                self._run_together(batch)
+                self._run_batch(batch)
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
             self._fail(batch, error)
 
-    def _run_together(self, batch: list[Job]) -> None:
-        """Run all jobs in one transaction; one that fails leaves the others alone."""
+    def _run_batch(self, batch: list[Job]) -> None:
+        """Run all jobs in one transaction; a job that fails does not affect the others."""
         self._writer.execute("BEGIN IMMEDIATE")
         if self._is_guarded:
-            refuse_moved(dict(self._writer.execute(MOVED)))
+            refuse_migrated(dict(self._writer.execute(MOVED)))
         if len(batch) == 1:
-            announced = self._run_alone(batch[0])
+            announced = self._run_single(batch[0])
         else:
-            announced = set[Topic]().union(*map(self._run_apart, batch))
+            announced = set[Topic]().union(*map(self._run_in_savepoint, batch))
         self._writer.execute("COMMIT")
         self.commits += 1
         if announced:
-            self.bell.ring(announced)
+            self.notifier.publish(announced)
 
-    def _run_alone(self, job: Job) -> set[Topic]:
-        """Run a job that is the whole transaction.
+    def _run_single(self, job: Job) -> set[Topic]:
+        """Run a job that is the whole transaction, without a savepoint.
 
-        It needs no savepoint, which would keep every page that it changes: with many of those,
-        SQLite takes long over each statement that has a trigger.
+        A savepoint keeps every changed page, and with many of them each statement with a trigger is
+        slow.
         """
         transaction = SqliteTransaction(self._writer)
         job.result = job.work(transaction)
         return transaction.announced
 
-    def _run_apart(self, job: Job) -> set[Topic]:
-        """Run one of several jobs; what it did is taken back if it fails."""
+    def _run_in_savepoint(self, job: Job) -> set[Topic]:
+        """Run one of several jobs in a savepoint, which is rolled back if it fails."""
         transaction = SqliteTransaction(self._writer)
         self._writer.execute("SAVEPOINT job")
         try:
@@ -190,6 +204,6 @@ class SqliteEngine:
             try:
                 self._writer.execute("ROLLBACK")
             except apsw.Error:
-                self._broken = StorageFailed("the disk failed; restart once it is well")
+                self._broken = StorageFailed("the disk failed; repair it, then restart")
         for job in batch:
             job.error = job.error or error

@@ -1,6 +1,6 @@
-"""`account add`, `account login` and `account sync`: what needs a person, or takes its time.
+"""`account add`, `account login` and `account sync`.
 
-A password never stands on the command line: it is asked for, or read from standard input.
+A password is never an argument: it is prompted for, or read from standard input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from postroom.surfaces.cli.session import Session
 
 if TYPE_CHECKING:
     from postroom.app import App
-    from postroom.operations.operation import Operation
+    from postroom.calls.operation import Operation
 
 _OAUTH = ("gmail", "outlook")
 
@@ -25,13 +25,11 @@ _ways = [
         is_flag=True,
         help="Read the password or API token from standard input.",
     ),
-    click.option(
-        "--device", is_flag=True, help="outlook: sign in on another device, by a short code."
-    ),
+    click.option("--device", is_flag=True, help="outlook: sign in on another device with a code."),
     click.option(
         "--paste",
         is_flag=True,
-        help="Sign in with a browser elsewhere, and paste the address where it ends.",
+        help="Sign in with a browser elsewhere and paste the final address here.",
     ),
 ]
 
@@ -43,8 +41,7 @@ def _with_ways(command: Any) -> Any:
 
 
 @click.command(
-    help="Add a mailbox at a provider. The login is tried first. "
-    "`postroom serve` then keeps it in step."
+    help="Add an account at a provider. The login is checked first. `postroom serve` then syncs it."
 )
 @click.argument("account_id", metavar="NAME")
 @click.option(
@@ -52,31 +49,37 @@ def _with_ways(command: Any) -> Any:
     type=click.Choice(["imap", "gmail", "outlook", "fastmail"]),
     default="imap",
     show_default=True,
-    help="Where the mailbox is.",
+    help="The provider of the account.",
 )
 @click.option("--address", metavar="ADDRESS", required=True, help="Its e-mail address.")
 @click.option("--name", metavar="TEXT", help="The name shown as sender.")
 @click.option("--user", metavar="TEXT", help="The user name, if it is not the address.")
 @click.option("--host", metavar="HOST", help="imap: the server.")
-@click.option("--port", metavar="NUMBER", help="imap: its port.  [default: 993]")
+@click.option("--port", metavar="NUMBER", help="imap: the port of the server.  [default: 993]")
 @click.option(
-    "--security", type=click.Choice(["tls", "starttls", "none"]), help="imap: how it is secured."
+    "--security",
+    type=click.Choice(["tls", "starttls", "none"]),
+    help="imap: the transport security.",
 )
-@click.option("--smtp-host", metavar="HOST", help="imap: the server that takes mail.")
-@click.option("--smtp-port", metavar="NUMBER", help="imap: its port.  [default: 465]")
+@click.option("--smtp-host", metavar="HOST", help="imap: the SMTP server.")
+@click.option(
+    "--smtp-port", metavar="NUMBER", help="imap: the port of the SMTP server.  [default: 465]"
+)
 @click.option(
     "--smtp-security",
     type=click.Choice(["tls", "starttls", "none"]),
-    help="imap: how that one is secured.",
+    help="imap: the transport security of the SMTP server.",
 )
 @click.option("--ca-file", metavar="FILE", help="Trust this certificate instead of the system's.")
-@click.option("--insecure", is_flag=True, default=None, help="On this machine only: no TLS.")
+@click.option(
+    "--insecure", is_flag=True, default=None, help="Do not require TLS; works on loopback only."
+)
 @click.option(
     "--scope",
     "scopes",
     type=click.Choice(["read", "draft", "send"]),
     multiple=True,
-    help="What may be done with it; read always.  [default: all three]",
+    help="What may be done with it; read is always included.  [default: all three]",
 )
 @_with_ways
 @click.pass_obj
@@ -90,7 +93,7 @@ def add(
     paste: bool,
     **given: Any,
 ) -> None:
-    from postroom.operations.new_accounts import add_account
+    from postroom.operations.accounts import add_account
 
     scopes = given.pop("scopes") or ("read", "draft", "send")
     arguments = {name: value for name, value in given.items() if value is not None}
@@ -102,7 +105,7 @@ def add(
         )
         await _call(session, app, add_account, {**arguments, **secret})
         if not session.as_json:
-            print("`postroom serve` keeps it in step; `postroom account sync` reads it now")
+            print("`postroom serve` syncs it; `postroom account sync` syncs it now")
 
     session.run(work)
 
@@ -120,8 +123,9 @@ def login(
     device: bool,
     paste: bool,
 ) -> None:
+    from postroom.calls.lookups import account_of
     from postroom.model.key import OWNER
-    from postroom.operations.accounts import account_of, log_in_account
+    from postroom.operations.accounts import log_in_account
 
     async def work(app: App) -> None:
         account = await account_of(app.context(OWNER), account_id)
@@ -134,18 +138,19 @@ def login(
     session.run(work)
 
 
-@click.command(help="Read an account now. If a server keeps it in step, that one is asked to.")
+@click.command(help="Sync an account now, or ask the running server to.")
 @click.argument("account_id", metavar="NAME")
 @click.pass_obj
 def sync(session: Session, /, *, account_id: str) -> None:
+    from postroom.calls.lookups import account_of
     from postroom.model.key import OWNER
-    from postroom.operations.accounts import account_of, sync_account
-    from postroom.pipeline.syncing import sync_once
+    from postroom.operations.accounts import sync_account
+    from postroom.pipeline.sync.scheduler import sync_once
 
     async def work(app: App) -> None:
         account = await account_of(app.context(OWNER), account_id)
-        if not await sync_once(app.house, account):
-            print("another process keeps it in step; it was asked to look now", file=sys.stderr)
+        if not await sync_once(app.services, account):
+            print("another process syncs this account; it was asked to sync now", file=sys.stderr)
         await _call(session, app, sync_account, {"account_id": account_id})
 
     session.run(work)
@@ -154,8 +159,8 @@ def sync(session: Session, /, *, account_id: str) -> None:
 async def _call(
     session: Session, app: App, operation: Operation[Any, Any], arguments: dict[str, Any]
 ) -> None:
+    from postroom.calls.operation import call
     from postroom.model.key import OWNER
-    from postroom.operations.operation import call
     from postroom.surfaces.cli.output import show
 
     result = await call(app.context(OWNER), operation, arguments)
@@ -171,7 +176,7 @@ async def _secret(
     device: bool,
     paste: bool,
 ) -> dict[str, Any]:
-    """What logs in: asked for, read, or fetched by a sign-in."""
+    """The credentials: prompted for, read, or from an OAuth sign-in."""
     if provider not in _OAUTH or from_stdin:
         name = "access_token" if provider in _OAUTH else "password"
         return {name: _typed(from_stdin=from_stdin)}
@@ -192,7 +197,7 @@ def _typed(*, from_stdin: bool) -> str:
     elif sys.stdin.isatty():
         text = click.prompt("Password", hide_input=True, err=True)
     else:
-        raise InvalidInput("there is nobody to ask for the password; give --password-stdin")
+        raise InvalidInput("cannot prompt for the password; use --password-stdin")
     if not text:
         raise InvalidInput("the password is empty")
     return str(text)

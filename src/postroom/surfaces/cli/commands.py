@@ -1,4 +1,4 @@
-"""The command line: read the table and you know it. Nothing here imports what it names."""
+"""The table of commands. Nothing here imports what it names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A command on an operation. `plain` are arguments that need no option in front."""
+    """A command bound to an operation. `plain` are its positional arguments."""
 
     name: str
     operation: str
@@ -17,58 +17,58 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A command of the terminal alone: `module:command` in this package."""
+    """A command without an operation: `module:command` in this package."""
 
     name: str
     place: str
 
 
 TOP = {
-    "serve": "Start the server: REST, and MCP over HTTP.",
-    "worker": "Do what happens by itself, beside the servers.",
+    "serve": "Start the server: REST, MCP over HTTP, and SMTP.",
+    "worker": "Run background jobs in a separate process.",
     "mcp": "Serve an MCP client over stdin and stdout.",
     "account": "Mailboxes at providers: IMAP, Gmail, Outlook, Fastmail.",
-    "inbox": "Addresses whose mail is kept.",
-    "message": "Mail: list, read, move, label, answer.",
+    "inbox": "Addresses whose mail is stored.",
+    "message": "Messages: list, read, move, label, reply.",
     "thread": "Conversations.",
-    "attachment": "Files that came with mail.",
+    "attachment": "Attachments of messages.",
     "label": "Names put on messages.",
-    "memory": "What agents know: keep, find, forget.",
+    "memory": "Memories: add, search, update, delete.",
     "search": "Find messages by text and filters.",
     "send": "Send a mail.",
-    "import": "Take in mail from mbox, Maildir or .eml files.",
-    "export": "Write the mail of an inbox to files, byte for byte.",
+    "import": "Import mail from mbox, Maildir or .eml files.",
+    "export": "Export the mail of an inbox to files.",
     "identity": "Addresses to send from.",
-    "draft": "Mail that is not sent yet.",
-    "outbox": "Mail on its way out.",
-    "webhook": "URLs that are told what happens.",
-    "events": "What happened to mail: list it, or watch it happen.",
+    "draft": "Drafts.",
+    "outbox": "Messages that wait to be sent.",
+    "webhook": "URLs that are called when an event happens.",
+    "events": "Events: list them, or follow them.",
     "rule": "Rules for mail: check, plan, apply, undo, test.",
-    "audit": "Who did what, in a log that cannot be edited quietly.",
+    "audit": "The audit log; changes to it are detected.",
     "key": "Keys for programs and agents.",
     "config": "Show every setting and where it comes from.",
-    "doctor": "Look for problems and name the fix of each.",
-    "verify": "Check that all that is stored is whole.",
-    "reparse": "Read stored mail again with the parser of today.",
-    "migrate": "Move all mail to another database, and back.",
-    "backup": "Write a backup while everything runs.",
-    "restore": "Bring a backup back.",
-    "completion": "Print what makes your shell complete commands.",
+    "doctor": "Check the installation and suggest fixes.",
+    "verify": "Check the stored data for damage.",
+    "reparse": "Parse stored mail again with the current parser.",
+    "migrate": "Move all data to another database or bucket.",
+    "backup": "Write a backup; servers may keep running.",
+    "restore": "Restore a backup.",
+    "completion": "Print a shell completion script.",
     "version": "Show the version.",
 }
-"""What there is at the top, in the order in which help shows it."""
+"""Commands and groups, in the order of `postroom --help`."""
 
 COMMANDS: tuple[Bound | Own, ...] = (
-    Own("serve", "serving:serve"),
-    Own("worker", "serving:worker"),
-    Own("mcp", "serving:mcp"),
+    Own("serve", "serve:serve"),
+    Own("worker", "serve:worker"),
+    Own("mcp", "serve:mcp"),
     Own("account add", "accounts:add"),
     Bound("account list", "accounts.list_accounts"),
-    Bound("account check", "capabilities.check_account", ("account_id",)),
+    Bound("account check", "accounts.check_account", ("account_id",)),
     Own("account login", "accounts:login"),
     Own("account sync", "accounts:sync"),
     Bound("account remove", "accounts.remove_account", ("account_id",)),
-    Bound("account capabilities", "capabilities.get_capabilities", ("account_id",)),
+    Bound("account capabilities", "accounts.get_capabilities", ("account_id",)),
     Bound("inbox list", "inboxes.list_inboxes"),
     Bound("inbox create", "inboxes.create_inbox", ("address",)),
     Bound("inbox show", "inboxes.get_inbox", ("inbox_id",)),
@@ -78,15 +78,15 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("message show", "messages.get_message", ("message_id",)),
     Bound("message raw", "attachments.download_message", ("message_id",), saves_to="-"),
     Bound("message link", "attachments.link_message", ("message_id",)),
-    Bound("message move", "organising.move_message", ("message_id", "destination")),
-    Bound("message label", "organising.apply_label", ("label", "message_ids")),
-    Bound("message flag", "organising.update_message", ("message_id", "flags")),
-    Bound("message update", "organising.update_message", ("message_id",)),
-    Bound("message delete", "organising.delete_message", ("message_id",)),
+    Bound("message move", "message_changes.move_message", ("message_id", "destination")),
+    Bound("message label", "message_changes.apply_label", ("label", "message_ids")),
+    Bound("message flag", "message_changes.update_message", ("message_id", "flags")),
+    Bound("message update", "message_changes.update_message", ("message_id",)),
+    Bound("message delete", "message_changes.delete_message", ("message_id",)),
     Bound("message reply", "sending.reply_to_message", ("message_id",)),
     Bound("message forward", "sending.forward_message", ("message_id",)),
-    Bound("message wait", "waiting.wait_for_message", ("inbox_id",)),
-    Bound("message receive", "receiving.receive_message", ("recipient", "raw")),
+    Bound("message wait", "message_wait.wait_for_message", ("inbox_id",)),
+    Bound("message receive", "inbound.receive_message", ("recipient", "raw")),
     Bound("thread list", "threads.list_threads", ("inbox_id",)),
     Bound("thread show", "threads.get_thread", ("thread_id",)),
     Bound("thread merge", "threads.merge_threads", ("thread_ids",)),
@@ -96,16 +96,16 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("attachment content", "attachments.get_attachment_content", ("attachment_id",)),
     Bound("attachment save", "attachments.download_attachment", ("attachment_id",), saves_to=""),
     Bound("attachment link", "attachments.link_attachment", ("attachment_id",)),
-    Bound("label list", "organising.list_labels"),
+    Bound("label list", "message_changes.list_labels"),
     Bound("memory list", "memories.memory_list"),
     Bound("memory add", "memories.memory_add", ("key", "text")),
     Bound("memory show", "memories.memory_get", ("key",)),
     Bound("memory update", "memories.memory_update", ("key", "text")),
     Bound("memory delete", "memories.memory_delete", ("key",)),
-    Bound("memory search", "recalling.memory_search", ("query",)),
-    Bound("memory keywords", "recalling.memory_fulltext_search", ("keywords",)),
-    Own("memory import", "memory:import_"),
-    Own("memory export", "memory:export"),
+    Bound("memory search", "memory_search.memory_search", ("query",)),
+    Bound("memory keywords", "memory_search.memory_fulltext_search", ("keywords",)),
+    Own("memory import", "transfer:import_memories"),
+    Own("memory export", "transfer:export_memories"),
     Bound("search", "messages.search_messages", ("q",)),
     Bound("send", "sending.send_message"),
     Own("import", "transfer:import_"),
@@ -113,6 +113,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("identity list", "identities.list_identities", ("inbox_id",)),
     Bound("identity create", "identities.create_alias", ("email",)),
     Bound("identity update", "identities.update_identity", ("identity_id",)),
+    Bound("identity delete", "identities.delete_identity", ("identity_id",)),
     Bound("draft create", "drafts.create_draft"),
     Bound("draft list", "drafts.list_drafts", ("inbox_id",)),
     Bound("draft show", "drafts.get_draft", ("draft_id",)),
@@ -144,18 +145,18 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("rule undo", "rules.undo_rule_plan", ("plan_id",)),
     Own("rule test", "rules:test"),
     Bound("audit list", "audit.list_audit", ("target",)),
-    Own("audit verify", "auditing:verify"),
+    Own("audit verify", "administration:verify"),
     Bound("key create", "keys.create_key", ("name",)),
     Bound("key list", "keys.list_keys"),
     Bound("key delete", "keys.delete_key", ("key_id",)),
-    Own("key reset", "serving:reset_key"),
-    Own("config", "settings:config"),
+    Own("key reset", "serve:reset_key"),
+    Own("config", "administration:config"),
     Own("doctor", "doctor:doctor"),
     Own("verify", "verify:verify"),
-    Own("reparse", "reparse:reparse"),
-    Own("migrate", "moving:migrate"),
-    Own("backup", "moving:backup"),
-    Own("restore", "moving:restore"),
-    Own("completion", "settings:completion"),
-    Own("version", "settings:version"),
+    Own("reparse", "administration:reparse"),
+    Own("migrate", "backup:migrate"),
+    Own("backup", "backup:backup"),
+    Own("restore", "backup:restore"),
+    Own("completion", "administration:completion"),
+    Own("version", "administration:version"),
 )

@@ -1,4 +1,4 @@
-"""`doctor`: look at everything that can go wrong, and name the fix of what did."""
+"""`doctor`: check the installation and say how to fix each problem."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ import click
 
 from postroom import __version__
 from postroom.config import ConfigError
-from postroom.errors import Conflict, MailError, TooNew
-from postroom.surfaces.cli.exits import EXIT_CODES, OK
+from postroom.errors import Conflict, MailError, TooNew, TooOld
+from postroom.model.view import EVERYTHING, Only
+from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.streams import write_json
+from postroom.surfaces.cli.terminal import write_json
 
 if TYPE_CHECKING:
     from postroom.app import App
     from postroom.config import Settings
+    from postroom.model.inbox import QuestionableAddress
 
 MB = 1024 * 1024
 _OLDEST_SQLITE = (3, 51, 3)
 _RELEASED = datetime(2026, 1, 1, tzinfo=UTC)
 _ANSWER_S = 2.0
+_MAX_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. What is not ok has a fix."""
+    """The result of one check. A warning or problem has a fix."""
 
     check: str
     status: Literal["ok", "warning", "problem"]
@@ -45,7 +48,7 @@ def _ok(check: str, detail: str) -> Finding:
     return Finding(check, "ok", detail)
 
 
-@click.command(help="Look for problems and name the fix of each. Ends with 1 if there is one.")
+@click.command(help="Check the installation and suggest fixes. Exits with 1 if there is a problem.")
 @click.pass_obj
 def doctor(session: Session) -> int:
     findings = asyncio.run(_examine(session))
@@ -57,7 +60,7 @@ def doctor(session: Session) -> int:
 
 
 def _tell(findings: list[Finding]) -> None:
-    from postroom.surfaces.cli.tables import cell
+    from postroom.surfaces.cli.terminal import cell
 
     for finding in findings:
         print(f"{finding.status:8} {finding.check:9} {cell(finding.detail)}")
@@ -70,18 +73,18 @@ async def _examine(session: Session) -> list[Finding]:
     try:
         settings = session.settings
     except ConfigError as error:
-        fix = "correct them; `postroom config --help` lists the names, docs/settings.md the values"
+        fix = "correct them; see `postroom config --help` and docs/settings.md"
         return [*findings, Finding("settings", "problem", str(error), fix)]
-    findings.append(_ok("settings", "all of them can be read"))
-    findings.append(_memory(settings))
+    findings.append(_ok("settings", "all values are valid"))
+    findings += [_memory(settings), _logins(settings)]
     findings += [*_folder(settings), await _port(settings)]
     if not settings.data_dir.exists():
         return findings
-    return findings + [finding async for finding in _house(settings)]
+    return findings + [finding async for finding in _installation(settings)]
 
 
 def _python() -> Finding:
-    """An older one than 3.11 could not even have read this file."""
+    """Older versions than 3.11 cannot run this file."""
     return _ok("python", ".".join(map(str, sys.version_info[:3])))
 
 
@@ -91,26 +94,49 @@ def _sqlite() -> Finding:
     found = apsw.sqlite_lib_version()
     if tuple(map(int, found.split("."))) >= _OLDEST_SQLITE:
         return _ok("sqlite", found)
-    detail = f"sqlite_wal_reset: {found} can corrupt a database that several programs write"
+    detail = f"sqlite_wal_reset: {found} can corrupt a database with several writers"
     return Finding("sqlite", "problem", detail, "install apsw 3.51.3 or newer")
 
 
 def _tools() -> Finding:
     from postroom.surfaces.mcp.server import catalogue_hash
 
-    return _ok("tools", f"the catalogue of MCP tools is {catalogue_hash()}")
+    return _ok("tools", f"SHA-256 of the MCP tool list: {catalogue_hash()}")
 
 
 def _memory(settings: Settings) -> Finding:
     if not settings.memory_search:
-        fix = "set POSTROOM_MEMORY_SEARCH=true if agents shall search their memories"
-        return Finding("memory", "warning", "the search of memories is switched off", fix)
+        fix = "set POSTROOM_MEMORY_SEARCH=true to turn it on"
+        return Finding("memory", "warning", "search of memories is off", fix)
     if settings.embeddings == "none":
-        fix = "set POSTROOM_EMBEDDINGS=bundled to find them by meaning too"
-        return Finding("memory", "warning", "memories are found by their words only", fix)
+        fix = "set POSTROOM_EMBEDDINGS=bundled to search by meaning as well"
+        return Finding("memory", "warning", "memories are searched by words only", fix)
     if settings.embeddings == "bundled":
-        return _ok("memory", "found by words and by meaning, with the bundled model")
-    return _ok("memory", f"found by words and by meaning, with {settings.embeddings}")
+        return _ok("memory", "searched by words and by meaning, with the bundled model")
+    return _ok("memory", f"searched by words and by meaning, with {settings.embeddings}")
+
+
+def _logins(settings: Settings) -> Finding:
+    """Where passwords and tokens of accounts are stored."""
+    from postroom.wiring import key_of_logins
+
+    try:
+        key = key_of_logins(settings)
+    except (MailError, OSError) as error:
+        return Finding("logins", "problem", str(error), "follow the message; no data is damaged")
+    if key is None:
+        return _ok("logins", "none, or stored in the keyring of the operating system")
+    if key.resolve().is_relative_to(settings.data_dir.resolve()):
+        detail = "the key that decrypts them is in the data folder, together with them"
+        fix = (
+            "set POSTROOM_VAULT_KEY_FILE to the absolute path of a file in another folder, "
+            "which must exist; the key is moved there on next use"
+        )
+        return Finding("logins", "warning", detail, fix)
+    if key.stat().st_mode & 0o077:
+        detail = f"other users of this machine can read {key}"
+        return Finding("logins", "warning", detail, f"chmod 600 {key}")
+    return _ok("logins", f"stored in encrypted files; the key is {key}")
 
 
 def _folder(settings: Settings) -> Iterator[Finding]:
@@ -123,7 +149,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
             else Finding(
                 "folder",
                 "problem",
-                f"{folder} cannot be made",
+                f"{folder} cannot be created",
                 f"make {parent} writable, or use --data",
             )
         )
@@ -132,7 +158,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         yield Finding("folder", "problem", f"{folder} cannot be used", f"chmod u+rwx {folder}")
         return
     if folder.stat().st_mode & 0o077:
-        detail = f"others on this machine can look into {folder}"
+        detail = f"other users of this machine can read {folder}"
         yield Finding("folder", "warning", detail, f"chmod 700 {folder}")
     else:
         yield _ok("folder", str(folder))
@@ -140,17 +166,17 @@ def _folder(settings: Settings) -> Iterator[Finding]:
 
 
 def _may_be_made(settings: Settings) -> Finding:
-    return _ok("folder", f"{settings.data_dir} is not there yet; the first command makes it")
+    return _ok("folder", f"{settings.data_dir} does not exist yet; the first command creates it")
 
 
 def _space(free: int) -> Finding:
     detail = f"{free // MB} MB are free"
     if free < 100 * MB:
         return Finding(
-            "space", "problem", detail, "free some space: mail is refused when it is out"
+            "space", "problem", detail, "free some space; mail is refused when the disk is full"
         )
     if free < 1024 * MB:
-        return Finding("space", "warning", detail, "free some space before it runs out")
+        return Finding("space", "warning", detail, "free some space")
     return _ok("space", detail)
 
 
@@ -162,17 +188,19 @@ async def _port(settings: Settings) -> Finding:
         listen(settings.host, settings.port).close()
     except Conflict:
         if await _answers(settings):
-            return _ok("port", f"our server answers at {place}")
+            return _ok("port", f"Postroom is listening on {place}")
         fix = "stop the other program, or choose another port with --port or POSTROOM_PORT"
-        return Finding("port", "problem", f"another program has {place}", fix)
+        return Finding("port", "problem", f"another program is listening on {place}", fix)
     except MailError as error:
-        return Finding("port", "problem", str(error), "choose an address of this machine: --host")
+        return Finding(
+            "port", "problem", str(error), "choose an address of this machine with --host"
+        )
     return _ok("port", f"{place} is free for `postroom serve`")
 
 
 async def _answers(settings: Settings) -> bool:
-    """Whether it is us who listens there."""
-    from postroom.surfaces.cli.banner import base_url
+    """Whether a Postroom is listening there."""
+    from postroom.surfaces.cli.serve import base_url
 
     host = base_url(settings.host, settings.port).removeprefix("http://")
     name = host.rpartition(":")[0].strip("[]")
@@ -189,12 +217,12 @@ async def _answers(settings: Settings) -> bool:
     return answer.startswith(b"HTTP/1.1 200") and b"x-request-id" in answer.lower()
 
 
-async def _house(settings: Settings) -> AsyncIterator[Finding]:
+async def _installation(settings: Settings) -> AsyncIterator[Finding]:
     from postroom.app import open_app
 
     try:
         async with open_app(settings) as app:
-            for check in (_store, _blobs, _keys, _outbox, _clock):
+            for check in (_store, _blobs, _keys, _addresses, _rules, _outbox, _clock):
                 yield await check(app)
     except (MailError, OSError) as error:
         yield Finding("database", "problem", str(error), _mend_database(settings, error))
@@ -202,21 +230,21 @@ async def _house(settings: Settings) -> AsyncIterator[Finding]:
 
 def _mend_database(settings: Settings, error: Exception) -> str:
     if isinstance(error, TooNew):
-        return f"install the Postroom that made it, or a newer one; this is {__version__}"
-    if isinstance(error, Conflict):
-        return "do what it says; nothing is damaged"
+        return f"install the version that created it, or a newer one; this is {__version__}"
+    if isinstance(error, Conflict | TooOld):
+        return "follow the message; no data is damaged"
     if settings.database_url is None:
-        return "`postroom verify` says more; restore a backup if the file is damaged"
-    return "see that POSTROOM_DATABASE_URL leads to it and that its user owns the database"
+        return "run `postroom verify`; restore a backup if the file is damaged"
+    return "check POSTROOM_DATABASE_URL, and that its user owns the database"
 
 
 async def _store(app: App) -> Finding:
-    await app.house.store.ping()
-    return _ok("database", "opens, with the schema of this version; reads and writes work")
+    await app.services.store.ping()
+    return _ok("database", "schema is current; reads and writes work")
 
 
 async def _blobs(app: App) -> Finding:
-    blobs, store = app.house.blobs, app.house.store
+    blobs, store = app.services.blobs, app.services.store
     content = b"written by postroom doctor"
     try:
         [key] = await blobs.put([content])
@@ -225,35 +253,96 @@ async def _blobs(app: App) -> Finding:
     except (MailError, OSError) as error:
         return Finding("blobs", "problem", str(error), _mend_blobs(app.settings))
     if not is_whole:
-        return Finding("blobs", "problem", "what is read is not what was written", "check the disk")
-    return _ok("blobs", "can be written and read")
+        return Finding(
+            "blobs", "problem", "the bytes read differ from those written", "check the disk"
+        )
+    return _ok("blobs", "reads and writes work")
 
 
 def _mend_blobs(settings: Settings) -> str:
     if settings.blobs_url is None:
-        return f"make {settings.data_dir / 'blobs'} writable for you"
-    return f"see that {settings.blobs_url} is there, that AWS_… lead to it, and that we may write"
+        return f"make {settings.data_dir / 'blobs'} writable"
+    return f"check that {settings.blobs_url} exists and that the AWS_… credentials allow writing"
 
 
 async def _keys(app: App) -> Finding:
+    from postroom.calls.authentication import OWNER_KEY_ID
     from postroom.model.page import Slice
-    from postroom.operations.keys import OWNER_KEY_ID
 
-    total = (await app.house.store.keys(Slice(limit=1))).total
-    if app.settings.api_key is None and not await app.house.store.has_key(OWNER_KEY_ID):
-        return _ok("keys", "no owner's key yet; the first `postroom serve` makes it")
-    return _ok("keys", f"{total} in all; the owner's is there")
+    total = (await app.services.store.keys(Slice(limit=1))).total
+    if app.settings.api_key is None and not await app.services.store.has_key(OWNER_KEY_ID):
+        return _ok("keys", "no owner's key yet; the first `postroom serve` creates it")
+    return _ok("keys", f"{total}, including the owner's")
+
+
+async def _addresses(app: App) -> Finding:
+    """Addresses that only the owner may create, and who created them."""
+    from postroom.calls.authentication import OWNER_KEY_ID
+
+    served = app.settings.domains
+    found = [
+        (address, await _maker(app, address))
+        for address in await app.services.store.questionable_addresses()
+        if address.account_id is None or address.email.rpartition("@")[2] in served
+    ]
+    doubtful = [(one, by) for one, by in found if one.belongs_to or by != OWNER_KEY_ID]
+    if not doubtful:
+        names = ", ".join(one.email for one, _ in found)
+        kept = f"; reserved names that the owner created: {names}" if names else ""
+        return _ok("addresses", f"no conflicts{kept}")
+    told = "; ".join(_doubt(one, by) for one, by in doubtful[:_MAX_NAMED])
+    more = f"; and {len(doubtful) - _MAX_NAMED} more" if len(doubtful) > _MAX_NAMED else ""
+    fix = "`postroom identity delete ID` removes an alias, `postroom inbox delete ID` an inbox"
+    return Finding("addresses", "warning", f"{told}{more}", f"if this is not intended: {fix}")
+
+
+def _doubt(address: QuestionableAddress, maker: str) -> str:
+    where = f"{address.identity_id} of {address.inbox_id}, created by {maker}"
+    if address.belongs_to is None:
+        return f"{address.email} ({where}) is a reserved name"
+    return f"{address.email} ({where}) is a plus-address of another inbox's {address.belongs_to}"
+
+
+async def _maker(app: App, address: QuestionableAddress) -> str:
+    """Who created it, according to the audit log."""
+    from postroom.model.audit import AuditQuery
+    from postroom.model.page import Slice
+
+    inbox = await app.services.store.inbox(address.inbox_id, EVERYTHING)
+    is_alias = inbox is None or inbox.address != address.email
+    query = AuditQuery(
+        visible=EVERYTHING,
+        namespaces=EVERYTHING,
+        action="create_alias" if is_alias else "create_inbox",
+        target=address.identity_id if is_alias else address.inbox_id,
+        page=Slice(limit=1),
+    )
+    found = (await app.services.store.audit(query)).rows
+    return found[0].actor if found else "an unknown caller"
+
+
+async def _rules(app: App) -> Finding:
+
+    doubts = await doubts_about_rules(app)
+    dropped = await dropped_at_upgrades(app)
+    details = [detail for detail, _ in doubts] or [
+        "every enabled rule has the rights for its actions"
+    ]
+    detail = "; ".join([*details, *([dropped] if dropped else [])])
+    if not doubts:
+        return _ok("rules", detail)
+    return Finding("rules", "warning", detail, "; ".join(fix for _, fix in doubts))
 
 
 async def _outbox(app: App) -> Finding:
-    from postroom.model.outbox import OutboxQuery
+    from postroom.model.sending import OutboxQuery
 
-    state = await app.house.store.outbox_state()
-    mails = "1 mail waits" if state.waiting == 1 else f"{state.waiting} mails wait"
+    state = await app.services.store.outbox_state()
+    mails = "1 mail is waiting" if state.waiting == 1 else f"{state.waiting} mails are waiting"
     if state.is_paused:
-        fix = "`postroom outbox resume` lets mail go again"
-        return Finding("outbox", "warning", f"it is paused, and {mails}", fix)
-    queued = await app.house.store.outbox(OutboxQuery(status="queued"))
+        fix = "`postroom outbox resume` resumes it"
+        return Finding("outbox", "warning", f"paused; {mails}", fix)
+    queued = await app.services.store.outbox(OutboxQuery(EVERYTHING, status="queued"))
     reasons = Counter(r.detail for entry in queued.rows for r in entry.recipients if r.detail)
     if not reasons:
         return _ok("outbox", mails)
@@ -262,11 +351,59 @@ async def _outbox(app: App) -> Finding:
 
 
 async def _clock(app: App) -> Finding:
-    now = app.house.clock()
+    now = app.services.clock()
     newest = max(
         (path.stat().st_mtime for path in app.settings.data_dir.glob("postroom.db*")), default=0.0
     )
     if now >= _RELEASED and newest <= now.timestamp() + 60:
         return _ok("clock", now.strftime("%Y-%m-%d %H:%M:%S UTC"))
-    detail = f"it is {now:%Y-%m-%d %H:%M} UTC here, which is before what was written already"
+    detail = f"the clock says {now:%Y-%m-%d %H:%M} UTC, which is earlier than the last write"
     return Finding("clock", "problem", detail, "set the clock of this machine")
+
+
+if TYPE_CHECKING:
+    from postroom.app import App
+_WAITED = {"rule_job": "forwards or replies of {}", "delivery": "calls of {}"}
+_DROPPED = (
+    "an upgrade dropped pending jobs whose caller is unknown or does not have the rights for them: "
+)
+
+
+async def doubts_about_rules(app: App) -> list[tuple[str, str]]:
+    """Problems of rules, each with its fix."""
+    return [*await _idle(app), *await _without_rights(app)]
+
+
+async def _idle(app: App) -> list[tuple[str, str]]:
+    rules = await app.services.store.every_rule()
+    idle = [r for r in rules if isinstance(r.inboxes, Only) and r.inboxes.is_empty]
+    if not idle:
+        return []
+    named = ", ".join(f"{rule.id} ({rule.name})" for rule in idle[:_MAX_NAMED])
+    detail = f"for no inbox, so they run on nothing: {named}{_more(len(idle))}; who made them "
+    fix = "`postroom rule delete ID`; make it anew with a key that may see the inboxes it is for"
+    return [(f"{detail}could see none, or their inboxes were removed", fix)]
+
+
+async def _without_rights(app: App) -> list[tuple[str, str]]:
+    from postroom.pipeline.apply_rules import rules_without_rights
+
+    found = await rules_without_rights(app.services)
+    if not found:
+        return []
+    named = "; ".join(f"{rule.id} ({rule.name}): {why}" for rule, why in found[:_MAX_NAMED])
+    fix = f"`postroom rule update {found[0][0].id} --enabled` puts it under the owner; "
+    return [(f"{named}{_more(len(found))}", f"{fix}--no-enabled ends it")]
+
+
+async def dropped_at_upgrades(app: App) -> str:
+    """What an upgrade dropped, as text; empty if nothing."""
+    lost = await app.services.store.upgrade_losses()
+    if not lost:
+        return ""
+    named = [f"{one.lost} {_WAITED[one.kind].format(one.subject)}" for one in lost[:_MAX_NAMED]]
+    return f"{_DROPPED}{', '.join(named)}{_more(len(lost))}"
+
+
+def _more(count: int) -> str:
+    return f" and {count - _MAX_NAMED} more" if count > _MAX_NAMED else ""

@@ -1,19 +1,30 @@
-"""From the fields of a request to options of the terminal, and back to arguments."""
+"""Options of commands, and binding a command to an operation."""
 
 from __future__ import annotations
 
 import sys
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
+from postroom.app import App
+from postroom.calls.operation import Operation, call
+from postroom.calls.request import Request
 from postroom.errors import InvalidInput
+from postroom.model.event import EventStream
+from postroom.model.key import OWNER, Scope
 from postroom.model.limits import Limits
-from postroom.operations.request import Request
+from postroom.model.message import ActionResult, Download
+from postroom.surfaces.cli.commands import Bound
+from postroom.surfaces.cli.exit_codes import OK, explain_failures
+from postroom.surfaces.cli.output import follow, save, show
+from postroom.surfaces.cli.session import Session
 from postroom.surfaces.schema import Schema, field_schema
 
 SHORTER = {
@@ -29,7 +40,7 @@ SHORTER = {
     "tags": "--tag",
     "links": "--link",
 }
-"""Other names of options: lists are given by repeating, so one is named in the singular."""
+"""Option names that differ: options of lists are repeated, so they are singular."""
 
 FROM_FILE = {
     "body_text": "--text-file",
@@ -37,12 +48,12 @@ FROM_FILE = {
     "text": "--text-file",
     "rule_yaml": "--file",
 }
-"""Arguments whose text may come from a file."""
+"""Arguments whose value may come from a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One argument of a request, as the terminal takes it."""
+    """One argument of a request as a command line option."""
 
     name: str
     schema: Schema
@@ -54,7 +65,7 @@ class Field:
         return bool(self.schema.get("type") == "array")
 
     @property
-    def is_enclosures(self) -> bool:
+    def is_attachment_inputs(self) -> bool:
         return self.name == "attachments"
 
     @property
@@ -77,13 +88,13 @@ class Field:
 
     def parameters(self) -> Iterator[click.Parameter]:
         """The options for it."""
-        if self.is_enclosures:
+        if self.is_attachment_inputs:
             yield click.Option(["--attach"], multiple=True, metavar="FILE", help="A file to send.")
             yield click.Option(
                 ["--attach-id"],
                 multiple=True,
                 metavar="ID",
-                help="An attachment we hold, to send on.",
+                help="The id of a stored attachment to send.",
             )
             return
         yield self._option()
@@ -104,13 +115,13 @@ class Field:
         return click.Option(names, multiple=self.is_list, metavar=metavar, help=self.help)
 
     def given(self, values: Mapping[str, Any], alone: list[str], limits: Limits) -> Any:
-        """What the caller gave for it; None if nothing. Takes what it needs from *alone*.
+        """The value that was given, or None. Takes positional values from *alone*.
 
         Raises:
             InvalidInput: it is given twice, or its file cannot be read.
         """
-        if self.is_enclosures:
-            files = [_enclosure(path, limits) for path in values["attach"]]
+        if self.is_attachment_inputs:
+            files = [_attachment_input(path, limits) for path in values["attach"]]
             return files + [{"attachment_id": id_} for id_ in values["attach_id"]] or None
         value = self._written(values)
         if value in (None, ()) and self.is_plain and alone:
@@ -137,10 +148,10 @@ _METAVARS = {"integer": "NUMBER", "number": "NUMBER"}
 
 
 def _link(written: str) -> dict[str, str]:
-    """A link as the terminal takes it: `about=ana@example.com`."""
+    """A link as the command line accepts it: `about=ana@example.com`."""
     kind, is_there, to = written.partition("=")
     if not is_there:
-        raise InvalidInput(f"link: write {written} with its type, such as about={written}")
+        raise InvalidInput(f"link: add a type to {written}, such as about={written}")
     return {"type": kind, "to": to}
 
 
@@ -149,7 +160,7 @@ def _shown(default: Any) -> str:
 
 
 def fields_of(model: type[Request], plain: tuple[str, ...]) -> list[Field]:
-    """The fields of a request; those that may stand alone in the order of *plain*."""
+    """The fields of a request; positional ones in the order of *plain*."""
     fields = [
         Field(
             name := info.alias or attribute,
@@ -164,7 +175,7 @@ def fields_of(model: type[Request], plain: tuple[str, ...]) -> list[Field]:
 
 
 def parameters_of(fields: list[Field]) -> list[click.Parameter]:
-    """What click is told: an option for each field, and that some may stand alone."""
+    """The parameters for click: an option per field, and positional arguments."""
     params = [param for field in fields for param in field.parameters()]
     plain = [field for field in fields if field.is_plain]
     if not plain:
@@ -178,14 +189,14 @@ def arguments_of(fields: list[Field], values: Mapping[str, Any], limits: Limits)
     alone = list(values.get("alone", ()))
     given = {field.name: field.given(values, alone, limits) for field in fields}
     if alone:
-        raise InvalidInput(f"{alone[0]}: there is no argument left that this could be")
+        raise InvalidInput(f"{alone[0]}: unexpected argument")
     return {name: value for name, value in given.items() if value is not None}
 
 
 def read_file(path: str, most_bytes: int) -> bytes:
     """The content of a file, or of standard input for `-`.
 
-    One byte over the limit is read at most: enough for the operation to refuse it.
+    At most one byte over the limit is read, which is enough to refuse it.
     """
     if path == "-":
         return sys.stdin.buffer.read(most_bytes + 1)
@@ -202,10 +213,10 @@ def _text_of(path: str | None) -> str | None:
     try:
         return read_file(path, 20_000_000).decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidInput(f"{path}: not text in UTF-8") from None
+        raise InvalidInput(f"{path}: not UTF-8 text") from None
 
 
-def _enclosure(path: str, limits: Limits) -> dict[str, str]:
+def _attachment_input(path: str, limits: Limits) -> dict[str, str]:
     from mimetypes import guess_type
 
     content = read_file(path, limits.attachments_bytes)
@@ -214,3 +225,60 @@ def _enclosure(path: str, limits: Limits) -> dict[str, str]:
         "content_type": guess_type(path)[0] or "application/octet-stream",
         "content": b64encode(content).decode(),
     }
+
+
+def operation_of(row: Bound) -> Operation[Any, Any]:
+    """The operation of a row."""
+    module, _, name = row.operation.partition(".")
+    found = getattr(import_module(f"postroom.operations.{module}"), name)
+    assert isinstance(found, Operation)
+    return found
+
+
+def bind(row: Bound, name: str) -> click.Command:
+    """Make the command of a row."""
+    operation = operation_of(row)
+    fields = fields_of(operation.request, row.plain)
+    params = parameters_of(fields)
+    if row.saves_to is not None:
+        params.append(
+            click.Option(
+                ["--to", "save_to"],
+                metavar="FILE",
+                default=row.saves_to,
+                help="The file to write; - is standard output."
+                + ("" if row.saves_to else "  [default: its file name, in the current folder]"),
+            )
+        )
+
+    @click.pass_obj
+    def run(session: Session, /, **values: Any) -> int:
+        arguments = arguments_of(fields, values, session.settings.limits)
+        return session.run(_work(session, operation, arguments, values.get("save_to")))
+
+    return click.Command(name, params=params, callback=run, help=operation.description)
+
+
+def _work(
+    session: Session, operation: Operation[Any, Any], arguments: dict[str, Any], save_to: str | None
+) -> Callable[[App], Awaitable[int]]:
+    async def work(app: App) -> int:
+        async with app.sending() if operation.scope is Scope.SEND else nullcontext():
+            result = await call(app.context(OWNER), operation, arguments)
+        if isinstance(result, Download):
+            await save(result, save_to or "", as_json=session.as_json)
+            return OK
+        if isinstance(result, EventStream):
+            await follow(result, as_json=session.as_json)
+            return OK
+        show(operation, result, as_json=session.as_json)
+        return _outcome(result, as_json=session.as_json)
+
+    return work
+
+
+def _outcome(result: Any, *, as_json: bool) -> int:
+    """The exit code of an action: that of its first failure."""
+    if not isinstance(result, ActionResult) or not result.failed:
+        return OK
+    return explain_failures(result.failed, as_json=as_json)

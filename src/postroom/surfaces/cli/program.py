@@ -1,9 +1,11 @@
-"""The program `postroom`: commands are loaded when they are used, errors end in exit codes."""
+"""The program `postroom`: commands are loaded when they are used, errors become exit codes."""
 
 from __future__ import annotations
 
 import io
+import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,14 +15,14 @@ import click
 
 from postroom.errors import InvalidInput, MailError, StorageFull
 from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound, Own
-from postroom.surfaces.cli.exits import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, explain
+from postroom.surfaces.cli.exit_codes import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, explain
 from postroom.surfaces.cli.session import Session
 
 _ROWS = {row.name: row for row in COMMANDS}
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Keep an option that stands before or after the command; the last one counts."""
+    """Store an option that may be given before or after the command; the last one wins."""
     if value is not None and param.name is not None:
         setattr(ctx.find_object(Session), param.name, value)
 
@@ -39,7 +41,7 @@ def everywhere() -> list[click.Parameter]:
         click.Option(
             ["-o", "--output"],
             type=click.Choice(["table", "json"]),
-            help="How to show the answer.",
+            help="The output format.",
             expose_value=False,
             is_eager=True,
             callback=_remember,
@@ -48,7 +50,7 @@ def everywhere() -> list[click.Parameter]:
 
 
 class Family(click.Group):
-    """A group whose commands stand in the table."""
+    """A group of commands of the table."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         prefix = f"{self.name} "
@@ -60,10 +62,9 @@ class Family(click.Group):
 
 
 class Program(click.Group):
-    """The top: it says what there is without importing any of it."""
+    """The top level: it lists the commands without importing them."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        from postroom.surfaces.cli.logs import start_logging
 
         start_logging()
         return super().invoke(ctx)
@@ -89,7 +90,7 @@ def _load(row: Bound | Own, name: str) -> click.Command:
             import_module(f"postroom.surfaces.cli.{module}"), attribute
         )
     else:
-        from postroom.surfaces.cli.binding import bind
+        from postroom.surfaces.cli.options import bind
 
         command = bind(row, name)
     known = {param.name for param in command.params}
@@ -135,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _stop_writing()
     except SystemExit:
-        # When the pipe breaks inside a command, click puts a silent stdout in place and leaves.
+        # When the pipe breaks inside a command, click replaces stdout and exits.
         if sys.stdout is out:
             raise
         return _stop_writing()
@@ -147,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _never_fail_to_print() -> None:
-    """Show what the locale cannot write as a question mark."""
+    """Print a question mark for what the locale cannot encode."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -163,13 +164,13 @@ def _explain_usage(error: click.ClickException, *, as_json: bool) -> int:
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:
-    """What was asked for when the arguments could not even be read."""
+    """Whether JSON was asked for, when the arguments cannot be parsed."""
     text = "\0".join(arguments)
     return any(way in text for way in ("-o\0json", "-ojson", "--output\0json", "--output=json"))
 
 
 def _stop_writing() -> int:
-    """Whoever read our output has gone: say nothing more, also at exit."""
+    """The reader of the output has closed it: write nothing more, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BROKEN_PIPE
 
@@ -189,8 +190,57 @@ def _explain_bug(error: Exception, session: Session) -> int:
         traceback.print_exception(error)
     return explain(
         MailError(
-            f"an error of ours: {type(error).__name__}: {error}; "
+            f"internal error: {type(error).__name__}: {error}; "
             "`postroom --traceback …` shows where it happened"
         ),
         as_json=session.as_json,
     )
+
+
+_OURS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_SECRET = re.compile(r"key|secret|passw|token|authorization|cookie", re.IGNORECASE)
+_VALUE_CHARS = 2_000
+_HEAD_LINES, _TAIL_LINES, _LINE_CHARS = 15, 45, 500
+"""How much of a traceback is logged: first lines, last lines, characters per line."""
+
+
+class _Lines(logging.Formatter):
+    """`2026-01-31 09:30:00,000 WARNING postroom.x event name=value …`, on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        context = " ".join(
+            f"{name}={'********' if _SECRET.search(name) else _short(value)}"
+            for name, value in vars(record).items()
+            if name not in _OURS
+        )
+        return _visible(f"{super().format(record)} {context}".rstrip())
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        """A traceback, without its middle if it is long."""
+        lines = [line[:_LINE_CHARS] for line in super().formatException(ei).splitlines()]
+        left_out = len(lines) - _HEAD_LINES - _TAIL_LINES
+        if left_out > 0:
+            lines[_HEAD_LINES:-_TAIL_LINES] = [f"  ... {left_out} lines left out ..."]
+        return "\n".join(lines)
+
+
+def _visible(text: str) -> str:
+    from postroom.mail.text.invisible import unseen  # late, for a quick start
+
+    return unseen().sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """A control character escaped: logs are read on terminals and quote other servers."""
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
+def _short(value: object) -> str:
+    return " ".join(str(value).split())[:_VALUE_CHARS]
+
+
+def start_logging() -> None:
+    """Log warnings and errors to stderr."""
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[lines])

@@ -1,4 +1,4 @@
-"""`rule check` and `rule test`: rules in files, before any of them is kept."""
+"""`rule check` and `rule test`: rules in files, before they are saved."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from postroom.errors import InvalidInput
 from postroom.model.inbox import INBOX
 from postroom.model.rule import Act, shown_act
 from postroom.pipeline.backtest import back_test
-from postroom.pipeline.parsing import Parser
-from postroom.pipeline.sources import Source, Unreadable, open_source
+from postroom.pipeline.parser import Parser
+from postroom.pipeline.transfer.mail_files import Source, Unreadable, open_source
 from postroom.rules.backtest import BackTest, Outcome, shown_test
 from postroom.rules.definition import Definition
-from postroom.rules.reading import parse_rules
-from postroom.surfaces.cli.exits import OK
+from postroom.rules.parser import parse_rules
+from postroom.surfaces.cli.exit_codes import OK
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.streams import write_json
-from postroom.surfaces.cli.tables import cell
+from postroom.surfaces.cli.terminal import cell, write_json
+from postroom.surfaces.to_json import presented
 
-_MOST_SHOWN = 100
+_MAX_SHOWN = 100
 
 
 def read_rules(path: str) -> list[Definition]:
@@ -32,11 +32,11 @@ def read_rules(path: str) -> list[Definition]:
         raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         text = raw.decode()
     except UnicodeDecodeError:
-        raise InvalidInput(f"{path}: it is not text in UTF-8") from None
+        raise InvalidInput(f"{path}: not UTF-8 text") from None
     return parse_rules(text, field=path)
 
 
-@click.command(help="Check rules in files; each problem is named with its line and column.")
+@click.command(help="Check rules in files. Problems are listed with line and column.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.pass_obj
 def check(session: Session, *, files: tuple[str, ...]) -> int:
@@ -45,17 +45,17 @@ def check(session: Session, *, files: tuple[str, ...]) -> int:
         write_json({"rules": [{"file": path, "name": name} for path, name in found]})
     else:
         for path, name in found:
-            print(f"{path}: {cell(name)}: good")
+            print(f"{path}: {cell(name)}: ok")
     return OK
 
 
 @click.command(
-    help="Try rules on old mail: say what they would have done with each mail of an mbox (or a "
-    "Maildir, or .eml files). With --against, show where another version would do otherwise."
+    help="Test rules on existing mail: show what they would do with each mail of an mbox (or a "
+    "Maildir, or .eml files). With --against, show what differs from another version."
 )
 @click.argument("file", metavar="FILE")
 @click.option("--mbox", required=True, metavar="PATH", help="The mail.")
-@click.option("--against", metavar="FILE", help="Rules as they were before.")
+@click.option("--against", metavar="FILE", help="An earlier version of the rules, to compare with.")
 @click.pass_obj
 def test(session: Session, *, file: str, mbox: str, against: str | None) -> int:
     trial = BackTest(read_rules(file), read_rules(against) if against else None)
@@ -66,7 +66,7 @@ def test(session: Session, *, file: str, mbox: str, against: str | None) -> int:
     refused = asyncio.run(_try(trial, source, Parser(limits)))
     if session.as_json:
         problems = [{"place": one.place, "problem": one.problem} for one in refused]
-        write_json({"untrusted": True, **shown_test(trial), "problems": problems})
+        write_json(presented({"untrusted": True, **shown_test(trial), "problems": problems}))
     else:
         _tell(trial, refused)
     return OK
@@ -84,22 +84,22 @@ def _tell(trial: BackTest, refused: list[Unreadable]) -> None:
     for name, count in trial.matches.most_common():
         print(f"  {cell(name)}: {count}")
     if trial.against is None:
-        for outcome in trial.outcomes[:_MOST_SHOWN]:
+        for outcome in trial.outcomes[:_MAX_SHOWN]:
             print(f"{_title(outcome)}\n    {_acts(outcome.actions)}")
         _tell_rest(len(trial.outcomes))
     else:
-        print(f"{len(trial.changed)} mails would be treated otherwise than before")
-        for one in trial.changed[:_MOST_SHOWN]:
+        print(f"{len(trial.changed)} mails have a different outcome")
+        for one in trial.changed[:_MAX_SHOWN]:
             print(_title(one.after))
             print(f"  - {_acts(one.before.actions)}\n  + {_acts(one.after.actions)}")
         _tell_rest(len(trial.changed))
     for problem in refused:
-        print(f"warning: {problem.place}: {problem.problem}", file=sys.stderr)
+        print(f"warning: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
 
 
 def _tell_rest(count: int) -> None:
-    if count > _MOST_SHOWN:
-        print(f"… and {count - _MOST_SHOWN} more; -o json shows all of them")
+    if count > _MAX_SHOWN:
+        print(f"… and {count - _MAX_SHOWN} more; -o json shows all of them")
 
 
 def _title(outcome: Outcome) -> str:

@@ -1,29 +1,38 @@
-"""`import` and `export`: mail between files and an inbox."""
+"""`import` and `export` of mail, `memory import` and `memory export`."""
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
-from postroom.errors import InvalidInput, NotFound
+from postroom.calls.operation import call
+from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.model.inbox import INBOX, Inbox
 from postroom.model.key import OWNER
+from postroom.model.memory import Memory
+from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import create_inbox
-from postroom.operations.operation import call
-from postroom.pipeline.exporting import ExportTally, MboxTarget, Target, export_mail, open_target
-from postroom.pipeline.importing import BATCH_MAILS, ImportTally, import_mail
-from postroom.pipeline.mbox import Quoting
-from postroom.pipeline.sources import Kind, Source, open_source
-from postroom.surfaces.cli.exits import EXIT_CODES, OK
-from postroom.surfaces.cli.progress import Progress
+from postroom.pipeline.transfer.export_mail import (
+    ExportResult,
+    MboxTarget,
+    Target,
+    export_mail,
+    open_target,
+)
+from postroom.pipeline.transfer.import_mail import BATCH_MAILS, ImportResult, import_mail
+from postroom.pipeline.transfer.mail_files import Kind, Source, open_source
+from postroom.pipeline.transfer.mbox import Quoting
+from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.streams import write_json
-from postroom.surfaces.cli.tables import cell
+from postroom.surfaces.cli.terminal import Progress, cell, json_line, write_json
+from postroom.surfaces.to_json import came_from_mail, to_json
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -32,34 +41,34 @@ _KINDS = click.Choice(["mbox", "maildir", "eml"])
 
 
 @click.command(
-    help="Take in mail from mbox files (also .xz and .gz), Maildirs, .eml files and folders of "
-    "them. It can be stopped at any time: run it again, and it goes on without doubling anything."
+    help="Import mail from mbox files (also .xz and .gz), Maildirs, .eml files and folders of "
+    "them. It can be interrupted: run it again to continue; duplicates are skipped."
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--inbox", required=True, metavar="ADDRESS|ID", help="The inbox it goes to.")
-@click.option("--create", is_flag=True, help="Make the inbox if there is none.")
+@click.option("--inbox", required=True, metavar="ADDRESS|ID", help="The inbox to import into.")
+@click.option("--create", is_flag=True, help="Create the inbox if it does not exist.")
 @click.option(
     "--mailbox",
     default=INBOX,
     show_default=True,
-    help="The mailbox it goes to; folders of a Maildir keep their own names.",
+    help="The mailbox to import into; folders of a Maildir keep their names.",
 )
-@click.option("--format", "kind", type=_KINDS, help="What it is, if it cannot be told.")
+@click.option("--format", "kind", type=_KINDS, help="The format, if it cannot be detected.")
 @click.option(
     "--quoting",
     type=click.Choice(["mboxrd", "mboxo"]),
     default="mboxrd",
     show_default=True,
-    help="How an mbox hides lines that begin with From.",
+    help="How the mbox quotes lines that begin with From.",
 )
 @click.option(
     "--batch",
     type=click.IntRange(1, 10_000),
     default=BATCH_MAILS,
     show_default=True,
-    help="How many mails are stored at once.",
+    help="Number of mails per transaction.",
 )
-@click.option("--verbose", is_flag=True, help="Say after each batch what is on disk.")
+@click.option("--verbose", is_flag=True, help="Report each batch that is stored.")
 @click.pass_obj
 def import_(
     session: Session,
@@ -84,23 +93,23 @@ def import_(
         for path in paths
     ]
 
-    async def work(app: App) -> ImportTally:
+    async def work(app: App) -> ImportResult:
         target = await find_inbox(app, inbox, create=create)
         with Progress("importing", unit="mails", every_time=verbose) as progress:
             return await import_mail(
-                app.house,
+                app.services,
                 (mail for source in sources for mail in source),
                 target.id,
-                report=lambda tally: progress.tell(tally.read, _share(sources)),
+                report=lambda outcome: progress.tell(outcome.read, _share(sources)),
                 batch_mails=batch,
             )
 
     try:
-        tally = session.run(work)
+        outcome = session.run(work)
     except KeyboardInterrupt:
-        print("stopped; what was told is stored, run it again to go on", file=sys.stderr)
+        print("interrupted; run it again to continue", file=sys.stderr)
         raise
-    _tell_import(session, tally)
+    _tell_import(session, outcome)
     return OK
 
 
@@ -109,53 +118,53 @@ def _share(sources: list[Source]) -> float | None:
     return min(sum(source.done_bytes for source in sources) / total, 1.0) if total else None
 
 
-def _tell_import(session: Session, tally: ImportTally) -> None:
+def _tell_import(session: Session, outcome: ImportResult) -> None:
     if session.as_json:
-        write_json(asdict(tally))
+        write_json(asdict(outcome))
         return
-    for problem in tally.problems:
+    for problem in outcome.problems:
         print(f"refused: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
-    untold = tally.refused - len(tally.problems)
+    untold = outcome.refused - len(outcome.problems)
     if untold:
         print(f"refused: {untold} more", file=sys.stderr)
     print(
-        f"{tally.read} mails read: {tally.stored} stored, {tally.duplicates} duplicates, "
-        f"{tally.refused} refused"
+        f"{outcome.read} mails read: {outcome.stored} stored, {outcome.duplicates} duplicates, "
+        f"{outcome.refused} refused"
     )
 
 
 @click.command(
-    help="Write the mail of an inbox to files, byte for byte as it came, Trash and Junk included. "
-    "PATH must not exist yet; - writes an mbox to standard output."
+    help="Export the mail of an inbox, including Trash and Junk, byte for byte as received. "
+    "PATH must not exist; - writes an mbox to standard output."
 )
 @click.argument("path", metavar="PATH")
 @click.option("--inbox", required=True, metavar="ADDRESS|ID", help="The inbox.")
-@click.option("--format", "kind", type=_KINDS, help="What to write.  [default: by the name]")
+@click.option("--format", "kind", type=_KINDS, help="The format.  [default: by the name of PATH]")
 @click.pass_obj
 def export(session: Session, *, path: str, inbox: str, kind: str | None) -> int:
     chosen = cast("Kind", kind) if kind else _kind_for(path)
     if path == "-" and chosen != "mbox":
         raise InvalidInput("only an mbox can be written to standard output")
 
-    async def work(app: App) -> ExportTally:
+    async def work(app: App) -> ExportResult:
         source = await find_inbox(app, inbox, create=False)
         with Progress("exporting", unit="mails") as progress, _target(path, chosen) as target:
             return await export_mail(
-                app.house,
+                app.services,
                 source.id,
                 target,
-                report=lambda tally: progress.tell(tally.written),
+                report=lambda outcome: progress.tell(outcome.written),
             )
 
-    tally = session.run(work)
-    _tell_export(session, tally, path)
-    return EXIT_CODES["internal"] if tally.problems else OK
+    outcome = session.run(work)
+    _tell_export(session, outcome, path)
+    return EXIT_CODES["internal"] if outcome.problems else OK
 
 
 def _kind_for(path: str) -> Kind:
     if path == "-" or Path(path.removesuffix(".xz").removesuffix(".gz")).suffix == ".mbox":
         return "mbox"
-    raise InvalidInput(f"{path}: name a file that ends in .mbox, or say --format maildir or eml")
+    raise InvalidInput(f"{path}: use a name that ends in .mbox, or --format maildir or eml")
 
 
 def _target(path: str, kind: Kind) -> AbstractContextManager[Target]:
@@ -164,24 +173,128 @@ def _target(path: str, kind: Kind) -> AbstractContextManager[Target]:
     return open_target(Path(path), kind)
 
 
-def _tell_export(session: Session, tally: ExportTally, path: str) -> None:
-    for problem in tally.problems:
-        print(f"missing: {problem.place}: {problem.problem}", file=sys.stderr)
+def _tell_export(session: Session, outcome: ExportResult, path: str) -> None:
+    for problem in outcome.problems:
+        print(f"missing: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
     if path == "-":
         sys.stdout.buffer.flush()
     elif session.as_json:
-        write_json({"path": path, **asdict(tally)})
+        write_json({"path": path, **asdict(outcome)})
     else:
-        print(f"{path}: {tally.written} mails written")
+        print(f"{path}: {outcome.written} mails written")
 
 
 async def find_inbox(app: App, name: str, *, create: bool) -> Inbox:
-    """The inbox with this address or id. Raises NotFound, unless it may be made."""
-    store = app.house.store
-    found = (await store.inboxes_at([name])).get(name.lower()) or await store.inbox(name, None)
+    """The inbox with this address or id. Raises NotFound, unless it may be created."""
+    store = app.services.store
+    found = (await store.inboxes_at([name])).get(name.lower()) or await store.inbox(
+        name, EVERYTHING
+    )
     if found is not None:
         return found
     if not create:
-        raise NotFound(f"no inbox {name}; --create makes it, `postroom inbox list` shows all")
+        raise NotFound(
+            f"no inbox {name}; use --create to create it; `postroom inbox list` lists inboxes"
+        )
     made: Inbox = await call(app.context(OWNER), create_inbox, {"address": name})
     return made
+
+
+if TYPE_CHECKING:
+    from postroom.app import App
+    from postroom.operations.memory_export import ImportedMemories
+
+
+@click.command(
+    help="Import memories from a file of `memory export`, one JSON object per line. What came "
+    "from mail stays marked. - is standard input."
+)
+@click.argument("path", metavar="PATH")
+@click.pass_obj
+def import_memories(session: Session, *, path: str) -> int:
+    from postroom.operations.memory_export import import_memories
+
+    async def work(app: App) -> ImportedMemories:
+        with _opened(path) as lines:
+            return await import_memories(app.context(OWNER), lines)
+
+    outcome = session.run(work)
+    if session.as_json:
+        write_json(asdict(outcome))
+    else:
+        _tell(outcome)
+    return EXIT_CODES["invalid_input"] if outcome.refused else OK
+
+
+def _tell(outcome: ImportedMemories) -> None:
+    for problem in outcome.problems:
+        print(f"refused: {cell(problem)}", file=sys.stderr)
+    print(
+        f"{outcome.read} memories read: {outcome.created} new, {outcome.changed} changed, "
+        f"{outcome.refused} refused"
+    )
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(path, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror}") from None
+    with file:
+        yield file
+
+
+@click.command(
+    help="Export memories to a new file, one JSON object per line. - is standard output."
+)
+@click.argument("path", metavar="PATH")
+@click.option(
+    "--namespace", multiple=True, metavar="NAME", help="Only this namespace.  [default: all]"
+)
+@click.pass_obj
+def export_memories(session: Session, *, path: str, namespace: tuple[str, ...]) -> int:
+    from postroom.operations.memory_export import export_memories
+
+    async def work(app: App) -> int:
+        written = 0
+        with _memory_target(path) as file:
+            async for memory in export_memories(app.context(OWNER), namespace or None):
+                file.write(_line(memory))
+                written += 1
+        return written
+
+    written = session.run(work)
+    if path != "-" and session.as_json:
+        write_json({"path": path, "memories": written})
+    elif path != "-":
+        print(f"{path}: {written} memories")
+    return OK
+
+
+def _line(memory: Memory) -> bytes:
+    mark = {"untrusted": True} if came_from_mail(memory) else {}
+    return json_line({**mark, **to_json(memory)})
+
+
+@contextmanager
+def _memory_target(path: str) -> Iterator[BinaryIO]:
+    if path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        file = open(path, "xb", opener=_private)  # noqa: SIM115
+    except FileExistsError:
+        raise Conflict(f"{path} exists; choose another name") from None
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror}") from None
+    with file:
+        yield file
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

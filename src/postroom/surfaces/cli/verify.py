@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.surfaces.cli.exits import EXIT_CODES, OK
-from postroom.surfaces.cli.progress import Progress
+from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.streams import write_json
-from postroom.surfaces.shapes import to_json
+from postroom.surfaces.cli.terminal import Progress, cell, write_json
+from postroom.surfaces.to_json import to_json
 
 if TYPE_CHECKING:
     from postroom.app import App
-    from postroom.model.attachment import BlobKey
+    from postroom.model.message import BlobKey
 
 SWEEP_AGE = timedelta(hours=1)
 """A blob that nothing uses may belong to a message that is being stored right now."""
@@ -58,9 +57,9 @@ def verify(session: Session, *, quick: bool, repair: bool, sweep: bool) -> int:
 
 async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findings:
     """Look at every row, every blob and every mail."""
-    from postroom.pipeline.ownership import sweep_blobs
+    from postroom.pipeline.blobs import sweep_blobs
 
-    store = app.house.store
+    store = app.services.store
     repaired = await store.repair() if repair else None
     findings = Findings(repaired=repaired, problems=list(await store.problems()))
     damaged = await _examine_blobs(app, findings)
@@ -68,7 +67,7 @@ async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findin
         await _read_again(app, findings, damaged)
     if sweep:
         await store.purge()
-        findings.swept = await sweep_blobs(app.house, older_than=SWEEP_AGE)
+        findings.swept = await sweep_blobs(app.services, older_than=SWEEP_AGE)
     return findings
 
 
@@ -76,12 +75,12 @@ async def _examine_blobs(app: App, findings: Findings) -> set[BlobKey]:
     """Read every blob that must be there; returns those that are not whole."""
     damaged: set[BlobKey] = set()
     with Progress("verifying", unit="blobs") as progress:
-        async for key, size in app.house.store.every_blob():
+        async for key, size in app.services.store.every_blob():
             findings.blobs += 1
             findings.bytes += size
-            damage = await app.house.blobs.damage(key, size)
+            damage = await app.services.blobs.damage(key, size)
             # What was removed meanwhile is gone with its message.
-            if damage is not None and await app.house.store.used_blobs([key]):
+            if damage is not None and await app.services.store.used_blobs([key]):
                 damaged.add(key)
                 findings.problems.append(damage)
             progress.tell(findings.blobs)
@@ -89,10 +88,10 @@ async def _examine_blobs(app: App, findings: Findings) -> set[BlobKey]:
 
 
 async def _read_again(app: App, findings: Findings, damaged: set[BlobKey]) -> None:
-    from postroom.pipeline.comparing import misread
+    from postroom.pipeline.reparse import parse_differences
 
-    with Progress("reading again", unit="messages") as progress:
-        async for count, problems in misread(app.house, damaged=damaged):
+    with Progress("parsing", unit="messages") as progress:
+        async for count, problems in parse_differences(app.services, damaged=damaged):
             findings.messages += count
             findings.problems += problems
             progress.tell(findings.messages)
@@ -100,13 +99,12 @@ async def _read_again(app: App, findings: Findings, damaged: set[BlobKey]) -> No
 
 def _tell(findings: Findings) -> None:
     for problem in findings.problems:
-        print(f"problem: {problem}")
+        print(f"problem: {cell(problem)}")
     count = len(findings.problems)
-    verdict = f"{count} problem{'s' * (count != 1)}" if count else "all is well"
+    verdict = f"{count} problem{'s' * (count != 1)}" if count else "no problems"
     print(f"{findings.blobs} blobs with {findings.bytes} bytes and all rows checked", end=", ")
-    print(f"{findings.messages} messages read again: {verdict}")
+    print(f"{findings.messages} messages parsed again: {verdict}")
     if findings.repaired:
-        things = f"{findings.repaired} thing{'s' * (findings.repaired != 1)}"
-        print(f"the search index was wrong in {things} and was made anew")
+        print(f"search index rebuilt; problems found: {findings.repaired}")
     if findings.swept is not None:
         print(f"{findings.swept} unused blobs removed")

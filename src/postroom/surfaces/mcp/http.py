@@ -1,4 +1,4 @@
-"""Streamable HTTP without sessions: every request brings its key and stands for itself."""
+"""Streamable HTTP without sessions: every request is authenticated on its own."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from postroom.admission.rate_limits import ConcurrencyLimit
+from postroom.admission.request_bodies import RequestBodies, known
 from postroom.errors import StorageFull
 from postroom.model.key import Caller
-from postroom.operations.arrivals import Arrivals, known
-from postroom.operations.room import Room
-from postroom.surfaces.mcp.exchange import answer, plain_call
-from postroom.surfaces.mcp.refusing import Ends, refusal
+from postroom.surfaces.connections import cancel_on_disconnect
+from postroom.surfaces.mcp.call_tool import Ends, refusal
+from postroom.surfaces.mcp.fast_path import answer, plain_call
+from postroom.surfaces.mcp.stdio import TooDeep, check_depth, write_frame
 from postroom.surfaces.mcp.tool import Tool
-from postroom.surfaces.presence import while_there
 
 _CALLER = "postroom.caller"
 
 
-class Door(Protocol):
-    """Who may come in; the server that we are part of decides it for all of its surfaces."""
+class AccessControl(Protocol):
+    """Access control, provided by the HTTP server for all of its surfaces."""
 
-    def check_origin(self, headers: Headers) -> None:
-        """Refuse what a page of another site could have made a browser send. Raises Forbidden."""
+    def check_origin(self, headers: Headers, scope: Scope) -> None:
+        """Refuse requests that a page of another site could have caused. Raises Forbidden."""
 
     async def caller(self, headers: Headers, scope: Scope) -> Caller:
-        """Find out who asks. Raises Unauthenticated."""
+        """Authenticate the caller. Raises Unauthenticated."""
 
 
 def caller_of(request: ServerRequestContext[Any, Any]) -> Caller:
@@ -59,14 +60,14 @@ class McpEndpoint:
     def __init__(
         self,
         server: Server[Any],
-        door: Door,
+        door: AccessControl,
         most_bytes: int,
-        room: Room,
-        arrivals: Arrivals,
+        concurrency_limit: ConcurrencyLimit,
+        arrivals: RequestBodies,
         tools: Iterable[Tool] = (),
     ) -> None:
         self._server, self._door, self._most_bytes = server, door, most_bytes
-        self._room, self._arrivals = room, arrivals
+        self._concurrency_limit, self._arrivals = concurrency_limit, arrivals
         self._tools = {tool.name: tool for tool in tools}
         waiting = [name for name, tool in self._tools.items() if tool.operation.waits]
         self._waiting = tuple(f'"{name}"'.encode() for name in waiting)
@@ -81,8 +82,8 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        self._door.check_origin(headers)
-        with self._room.place():
+        self._door.check_origin(headers, scope)
+        with self._concurrency_limit.place():
             caller = await self._door.caller(headers, scope)
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
@@ -94,6 +95,9 @@ class McpEndpoint:
                     await self._serve({**scope, _CALLER: caller}, body, receive, send)
         except StorageFull as error:
             await refusal(error, ends, self._tools)(scope, receive, send)
+        except TooDeep as error:
+            reply = Response(write_frame(error.reply), 400, media_type="application/json")
+            await reply(scope, receive, send)
 
     def _body(
         self, chunks: AsyncIterator[bytes], headers: Headers, caller: Caller
@@ -102,24 +106,26 @@ class McpEndpoint:
         return self._arrivals.body(chunks, known(caller.key_id), self._most_bytes, stated)
 
     def _place(self, body: bytes) -> AbstractContextManager[None]:
-        return nullcontext() if self._is_waiting(body) else self._room.place()
+        return nullcontext() if self._is_waiting(body) else self._concurrency_limit.place()
 
     def _is_waiting(self, body: bytes) -> bool:
         return any(name in body for name in self._waiting)
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-        """Answer a call. A stream notices by itself that nobody listens; else we look."""
+        """Answer a call, and cancel it if the client disconnects."""
         if b'"progressToken"' in body:
+            check_depth(body)
             await self._streaming.handle_request(scope, _replay(body, receive), send)
             return
         asked = self._answer(scope, body, receive, send)
-        await (while_there(receive, asked) if self._is_waiting(body) else asked)
+        await (cancel_on_disconnect(receive, asked) if self._is_waiting(body) else asked)
 
     async def _answer(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         if exchange := plain_call(Request(scope), body):
             response = await answer(self._server, exchange)
             await response(scope, receive, send)
         else:
+            check_depth(body)
             await self._plain.handle_request(scope, _replay(body, receive), send)
 
 

@@ -1,92 +1,98 @@
-"""How tools describe themselves: small, because every agent pays for the list in every session."""
+"""Which tools are listed, and the list itself as a file.
+
+`tools/list` is the second request of every client. `listing.json` answers it without loading the
+operations, which are loaded with the first call of a tool. A test compares the file with the tools;
+`pytest tests/surfaces/mcp --update-golden` writes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import difflib
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
-from postroom.surfaces.mcp.tool import Tool
-from postroom.surfaces.schema import Schema, request_schema, result_schema
+from postroom.errors import InvalidInput
 
-_BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
-"""Checked at the door, but a model learns nothing from them."""
+DEFAULT = ("inbox", "mail", "memory")
+ON_DEMAND = ("imap",)
+"""Toolsets that are listed if they are named, or if there is an account that they apply to."""
 
-
-def describe(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    """The tools as `tools/list` shows them, in the order of the tables."""
-    return [_entry(tool) for tool in tools]
-
-
-def _entry(tool: Tool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "title": tool.title,
-        "description": tool.description or tool.operation.description,
-        "inputSchema": input_schema(tool),
-        "outputSchema": output_schema(tool),
-        "annotations": tool.annotations,
-    }
+FILE = Path(__file__).with_name("listing.json")
 
 
-def input_schema(tool: Tool) -> Schema:
-    """The arguments of a tool: flat, each with a description and an example."""
-    schema = request_schema(tool.operation.request)
-    words = {operations: tools for tools, operations in tool.rename.items()}
-    unseen = tool.hide | set(tool.pin)
-    properties = {
-        words.get(name, name): _argument(argument, tells_off=name in tool.tell_default)
-        for name, argument in schema["properties"].items()
-        if name not in unseen
-    }
-    required = [words.get(n, n) for n in schema.get("required", ()) if n not in unseen]
-    slim: Schema = {"type": "object", "properties": properties}
-    return {**slim, "required": required} if required else slim
+class Listable(Protocol):
+    """What decides whether a tool is listed."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_read_only(self) -> bool: ...
+    @property
+    def feature(self) -> str | None: ...
 
 
-def _argument(schema: Schema, *, tells_off: bool) -> Schema:
-    """An argument without the bounds; what is inside a list is explained by the list's example."""
-    slim = {name: value for name, value in schema.items() if name not in _BOUNDS}
-    if slim.get("minimum") in (0, 1):
-        del slim["minimum"]
-    if slim.get("maximum", 0) >= 2**53:
-        del slim["maximum"]
-    if slim.get("default") is False and not tells_off:
-        del slim["default"]
-    if "items" in slim:
-        slim["items"] = _outline(slim["items"])
-    return slim
+T = TypeVar("T", bound=Listable)
 
 
-def _outline(schema: Schema) -> Schema:
-    """A shape by its types alone."""
-    slim = {"type": schema["type"]}
-    if "enum" in schema:
-        slim["enum"] = schema["enum"]
-    if "items" in schema:
-        slim["items"] = _outline(schema["items"])
-    if "properties" in schema:
-        slim["properties"] = {n: _outline(s) for n, s in schema["properties"].items()}
-    return slim
+@dataclass(frozen=True)
+class ListedTool:
+    """A tool as the file has it; `entry` is what `tools/list` shows."""
+
+    entry: dict[str, Any]
+    feature: str | None
+
+    @property
+    def name(self) -> str:
+        return str(self.entry["name"])
+
+    @property
+    def is_read_only(self) -> bool:
+        return bool(self.entry["annotations"]["readOnlyHint"])
 
 
-_PAGE = ("results", "total", "has_more", "next_cursor")
+def choose(
+    tools_of: Callable[[str], Sequence[T]],
+    toolsets: Iterable[str] | None = None,
+    *,
+    read_only: bool = False,
+    useful: Iterable[str] = (),
+    without: Collection[str] = (),
+) -> list[T]:
+    """The tools of these toolsets, each once; by default those of all toolsets that are *useful*.
 
+    Tools of a feature in *without* are left out.
 
-def output_schema(tool: Tool) -> Schema:
-    """The answer of a tool. Nothing is required, so that an error fits too.
-
-    A field that may be null stays unnamed: several clients refuse a list of types.
+    Raises:
+        InvalidInput: there is no such toolset.
+        RuntimeError: two different tools have the same name.
     """
-    schema = result_schema(tool.operation.result, lambda _: {"type": "object"})["properties"]
-    page = [name for name in _PAGE if name != "next_cursor" or "cursor" not in tool.hide]
-    names = tool.answers or (page if "results" in schema else schema)
-    typed = {name: schema[name] for name in names if isinstance(schema[name].get("type"), str)}
-    properties = {name: _without_words(_outline(value)) for name, value in typed.items()}
-    shape = tool.outline({"type": "object", "properties": properties})
-    shape["properties"]["error"] = {"type": "object"}
-    return shape
+    tools: dict[str, T] = {}
+    for toolset in list(toolsets or ()) or (*DEFAULT, *useful):
+        _check(toolset)
+        for tool in tools_of(toolset):
+            if tools.setdefault(tool.name, tool) is not tool:
+                raise RuntimeError(f"two different tools are named {tool.name}")
+    return [
+        tool
+        for tool in tools.values()
+        if (tool.is_read_only or not read_only) and tool.feature not in without
+    ]
 
 
-def _without_words(schema: Schema) -> Schema:
-    """An answer shows its words itself; which ones there are need not stand in every list."""
-    return {name: value for name, value in schema.items() if name != "enum"}
+def _check(toolset: str) -> None:
+    known = (*DEFAULT, *ON_DEMAND)
+    if toolset not in known:
+        close = difflib.get_close_matches(toolset, known, n=1)
+        advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        raise InvalidInput(f"no toolset {toolset}; {advice}")
+
+
+def read_listing() -> Callable[[str], list[ListedTool]]:
+    """The tools of each toolset, from the file."""
+    data = json.loads(FILE.read_bytes())
+    features = data["features"]
+    tools = {e["name"]: ListedTool(e, features.get(e["name"])) for e in data["tools"]}
+    return lambda toolset: [tools[name] for name in data["toolsets"][toolset]]

@@ -6,8 +6,9 @@ import asyncio
 import difflib
 import hashlib
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,16 +19,13 @@ from mcp.shared.exceptions import MCPError
 
 from postroom import __version__
 from postroom.app import App
-from postroom.model.key import OWNERS_AGENT, Caller
-from postroom.surfaces.mcp.calling import call_tool
-from postroom.surfaces.mcp.fitting import as_text
-from postroom.surfaces.mcp.listing import describe
+from postroom.model.key import AGENT, Caller
+from postroom.surfaces.mcp.listing import ON_DEMAND, choose, read_listing
 from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
-from postroom.surfaces.mcp.tool import Tool
-from postroom.surfaces.mcp.toolsets import choose_tools
 
 if TYPE_CHECKING:
-    from postroom.surfaces.mcp.http import Door, McpEndpoint
+    from postroom.surfaces.mcp.http import AccessControl, McpEndpoint
+    from postroom.surfaces.mcp.tool import Tool
 
 Request = ServerRequestContext[Any, Any]
 
@@ -45,9 +43,21 @@ no relay and kept the mail here.\
 def make_server(
     app: App, tools: Sequence[Tool], caller_of: Callable[[Request], Caller]
 ) -> Server[Any]:
-    """Put tools on a server of the SDK; *caller_of* finds out who asks."""
+    """Put tools on a server of the SDK; *caller_of* returns the caller of a request."""
+    from postroom.surfaces.mcp.tool import describe
+
     by_name = {tool.name: tool for tool in tools}
-    listing = types.ListToolsResult.model_validate({"tools": describe(tools)})
+    return _server(app, describe(tools), lambda: by_name, caller_of)
+
+
+def _server(
+    app: App,
+    entries: Sequence[dict[str, Any]],
+    load_tools: Callable[[], Mapping[str, Tool]],
+    caller_of: Callable[[Request], Caller],
+    after_call: Callable[[], None] = lambda: None,
+) -> Server[Any]:
+    listing = types.ListToolsResult.model_validate({"tools": entries})
 
     async def list_tools(
         _: Request, __: types.PaginatedRequestParams | None
@@ -55,45 +65,52 @@ def make_server(
         return listing
 
     async def run_tool(request: Request, params: types.CallToolRequestParams) -> Any:
-        tool = by_name.get(params.name)
+        from postroom.surfaces.mcp.call_tool import call_tool
+
+        tools = load_tools()
+        tool = tools.get(params.name)
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, _unknown(params.name, by_name))
+            raise MCPError(types.INVALID_PARAMS, _unknown(params.name, tools))
 
         async def report(seconds: float, doing: str) -> None:
             await request.session.report_progress(seconds, message=doing)
 
         ctx = replace(app.context(caller_of(request)), report=report)
-        return await call_tool(ctx, tool, params.arguments or {})
+        try:
+            return await call_tool(ctx, tool, params.arguments or {})
+        finally:
+            after_call()
 
     return Server(
         "postroom",
         version=__version__,
         title="Postroom",
         instructions=INSTRUCTIONS,
-        # No argument of ours travels in a header; else the SDK would list all tools at every call.
+        # No argument is sent in a header; otherwise the SDK would list all tools at every call.
         get_tool_input_schema=lambda _: None,
         on_list_tools=list_tools,
         on_call_tool=run_tool,
     )
 
 
-def _tools(app: App, toolsets: Iterable[str], *, read_only: bool) -> list[Tool]:
-    """What this house shows: live tools are of use only where there is a live account."""
-    useful = ("imap",) if app.house.imap is not None else ()
-    return choose_tools(toolsets, read_only=read_only, useful=useful, without=switched_off(app))
-
-
-def switched_off(app: App) -> frozenset[str]:
-    """The features that a setting has switched off; their tools are not shown."""
-    return frozenset() if app.settings.memory_search else frozenset({"memory_search"})
+def _choice(app: App) -> dict[str, Any]:
+    """What the installation has: live tools apply to live accounts, and features can be off."""
+    return {
+        "useful": ON_DEMAND if app.services.imap is not None else (),
+        "without": () if app.settings.memory_search else ("memory_search",),
+    }
 
 
 def catalogue_hash() -> str:
     """A name for the whole list of tools: it changes when any word of it does."""
+    from postroom.surfaces.mcp.result_size import as_text
+    from postroom.surfaces.mcp.tool import describe
+    from postroom.surfaces.mcp.toolsets import choose_tools
+
     return hashlib.sha256(as_text(describe(choose_tools())).encode()).hexdigest()
 
 
-def _unknown(name: str, known: dict[str, Tool]) -> str:
+def _unknown(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"unknown tool {name[:100]}" + (f"; did you mean {close[0]}?" if close else "")
 
@@ -103,14 +120,26 @@ async def serve_stdio(
     *,
     toolsets: Iterable[str] = (),
     read_only: bool = False,
-    caller: Caller = OWNERS_AGENT,
+    caller: Caller = AGENT,
+    after_call: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve the client at the other end of stdin and stdout until it leaves or a signal comes.
 
     This owns the process: stdout is its own from here on, and after it the process ends soon.
     """
-    agent = replace(caller, is_owner=False)
-    server = make_server(app, _tools(app, toolsets, read_only=read_only), lambda _: agent)
+    agent = replace(caller, is_owner=False, is_local=False)
+    toolsets, choice = tuple(toolsets), _choice(app)
+    listed = choose(read_listing(), toolsets, read_only=read_only, **choice)
+
+    @cache
+    def load_tools() -> Mapping[str, Tool]:
+        from postroom.surfaces.mcp.toolsets import choose_tools
+
+        tools = choose_tools(toolsets, read_only=read_only, **choice)
+        return {tool.name: tool for tool in tools}
+
+    entries = [tool.entry for tool in listed]
+    server = _server(app, entries, load_tools, lambda _: agent, after_call)
     with anyio.CancelScope() as serving:
         _on_signals(serving.cancel)
         async with stdio_streams(app.settings.limits.request_bytes) as (incoming, outgoing):
@@ -125,12 +154,13 @@ def _on_signals(stop: Callable[[], None]) -> None:
 
 
 def http_app(
-    app: App, door: Door, *, toolsets: Iterable[str] = (), read_only: bool = False
+    app: App, door: AccessControl, *, toolsets: Iterable[str] = (), read_only: bool = False
 ) -> McpEndpoint:
     """The endpoint for `/mcp` of the HTTP server; its `lifespan` belongs into that server's."""
     from postroom.surfaces.mcp.http import McpEndpoint, caller_of
+    from postroom.surfaces.mcp.toolsets import choose_tools
 
-    tools = _tools(app, toolsets, read_only=read_only)
+    tools = choose_tools(toolsets, read_only=read_only, **_choice(app))
     server = make_server(app, tools, caller_of)
     most_bytes = app.settings.limits.request_bytes
-    return McpEndpoint(server, door, most_bytes, app.room, app.arrivals, tools)
+    return McpEndpoint(server, door, most_bytes, app.concurrency_limit, app.arrivals, tools)

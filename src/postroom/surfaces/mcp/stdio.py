@@ -1,8 +1,4 @@
-"""stdin and stdout as a transport that no input can kill and no library can pollute.
-
-The SDK has one too, but its lines have no limit, what it cannot read gets no answer, and a signal
-waits until stdin closes.
-"""
+"""The stdio transport: one JSON message per line, in and out."""
 
 from __future__ import annotations
 
@@ -23,8 +19,75 @@ import anyio
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json
 
-from postroom.surfaces.mcp.frames import Unreadable, read_frame, write_frame
+from postroom.model.limits import TOO_DEEP, is_shallow, is_shallow_json
+
+
+class Unreadable(Exception):
+    """A line that is not a JSON-RPC message; `reply` is the response."""
+
+    def __init__(self, code: int, message: str, request_id: object = None) -> None:
+        super().__init__(message)
+        known = request_id if _is_id(request_id) else None
+        error = types.ErrorData(code=code, message=message)
+        self.reply = types.JSONRPCError(jsonrpc="2.0", id=known, error=error)
+
+
+class TooDeep(Unreadable):
+    """A message that is nested too deeply to be looked at."""
+
+    def __init__(self, request_id: object = None) -> None:
+        super().__init__(types.INVALID_REQUEST, f"the message is {TOO_DEEP}", request_id)
+
+
+def check_depth(line: bytes) -> None:
+    """Look at a message that somebody else will read. Raises TooDeep."""
+    if not is_shallow_json(line):
+        raise TooDeep(_id_at_the_ends(line))
+
+
+def read_frame(line: bytes) -> types.JSONRPCMessage:
+    """Read one line. Raises Unreadable."""
+    try:
+        data = from_json(line, allow_inf_nan=False)
+    except ValueError as error:
+        check_depth(line)
+        raise Unreadable(types.PARSE_ERROR, f"not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise Unreadable(types.INVALID_REQUEST, "send one JSON-RPC object per line, no batches")
+    if not is_shallow(data):
+        raise TooDeep(data.get("id"))
+    if "method" in data and "id" in data and not _is_id(data["id"]):
+        raise Unreadable(types.INVALID_REQUEST, "id: must be a string or a whole number")
+    try:
+        return types.jsonrpc_message_adapter.validate_python(data, by_name=False)
+    except ValidationError:
+        problem = "not a JSON-RPC 2.0 message"
+        raise Unreadable(types.INVALID_REQUEST, problem, data.get("id")) from None
+
+
+def _id_at_the_ends(line: bytes) -> object:
+    """The id of a request that cannot be parsed: it is near one end of the line."""
+    from postroom.surfaces.mcp.call_tool import END_BYTES, Ends
+
+    return Ends(line[:END_BYTES], line[-END_BYTES:]).members().get("id")
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
+
+
+def write_frame(message: types.JSONRPCMessage) -> bytes:
+    """One message as one line."""
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except PydanticSerializationError:
+        known = getattr(message, "id", None)
+        fault = Unreadable(types.INTERNAL_ERROR, "the answer cannot be written as JSON", known)
+        return write_frame(fault.reply)
+
 
 DRAIN_S = 1.0
 """How long calls may still finish after the client has closed stdin."""
@@ -64,7 +127,7 @@ async def stdio_streams(most_bytes: int) -> AsyncIterator[tuple[Incoming, Outgoi
 
 
 def _claim() -> tuple[int, int]:
-    """Keep both ends of the wire to ourselves: whoever else prints, prints to stderr."""
+    """Duplicate stdin and stdout; other writes to stdout go to stderr."""
     wire_in, wire_out = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -80,7 +143,7 @@ def read_lines(wire_in: int, wire_out: int, most_bytes: int) -> Iterator[bytes |
     """The lines of the wire, None for one that is too long, until one of its ends is closed."""
     ends = select.poll()
     ends.register(wire_in, select.POLLIN)
-    # Even when asked for nothing, poll tells that the reader of our answers is gone.
+    # With no events requested, poll still reports that the reader has closed stdout.
     ends.register(wire_out, 0)
     line, is_too_long = bytearray(), False
     while wire_out not in dict(ends.poll()):
@@ -106,7 +169,7 @@ def _read(wire: int) -> bytes:
 
 
 class _Hand:
-    """A thread for calls that may block for ever; the end of the process does not wait for it."""
+    """A daemon thread for calls that may block forever."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
@@ -130,7 +193,7 @@ class _Hand:
 
 @dataclass(slots=True)
 class _Wire:
-    """Lines in, lines out, and which requests still wait for their answer."""
+    """Reads and writes lines, and tracks requests without a response."""
 
     lines: Iterator[bytes | None]
     wire_out: int
@@ -142,7 +205,7 @@ class _Wire:
     _writer: _Hand = field(default_factory=_Hand)
 
     async def receive(self, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        """Hand every message to the server; at the end, let it finish what it has begun."""
+        """Pass every message to the server; at the end, wait for running calls."""
         async with to_server:
             while True:
                 try:
@@ -199,7 +262,7 @@ class _Wire:
 
 
 def _cancelled(message: types.JSONRPCNotification) -> object:
-    """The request that the client takes back; it gets no answer."""
+    """The request that the client cancels; it gets no response."""
     if message.method != "notifications/cancelled":
         return None
     return (message.params or {}).get("requestId")
@@ -211,12 +274,12 @@ def _write_all(wire: int, data: memoryview) -> None:
 
 
 def leave_in_time() -> None:
-    """End the process soon, even if a thread is still busy: what was not committed is undone."""
+    """End the process soon, even if a thread is busy: uncommitted writes are rolled back."""
 
     def leave() -> None:
         time.sleep(LEAVE_S)
         os._exit(0)
 
-    # Else the interpreter looks at everything once more before it ends, for half a second.
+    # Otherwise the collector runs once more at exit, for half a second.
     gc.freeze()
     Thread(target=leave, daemon=True).start()

@@ -1,11 +1,11 @@
-"""What happened since the start, in the text format of Prometheus."""
+"""Requests counted and timed, in the text format of Prometheus."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
-from postroom.pipeline.tally import Name, Tally
+from postroom.pipeline.counters import Name, SharedCounters
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -17,26 +17,26 @@ _NS = 1_000_000_000
 class Metrics:
     """Counts requests by route and status, times them, and counts errors by kind.
 
-    A label is a route of the table, never what a caller wrote: the number of lines is bounded.
+    A label is a route of the table, never text of a caller, so the number of samples is bounded.
     """
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
+    def __init__(self, counters: SharedCounters) -> None:
+        self._counters = counters
 
     def record(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one answered request."""
-        self._tally.own((_REQUESTS, method, route, str(status)))[0] += 1
-        times = self._tally.own((_TIMES, route), len(BUCKETS_S) + 2)
+        """Count an answered request."""
+        self._counters.own((_REQUESTS, method, route, str(status)))[0] += 1
+        times = self._counters.own((_TIMES, route), len(BUCKETS_S) + 2)
         times[bisect_left(BUCKETS_S, seconds)] += 1
         times[len(BUCKETS_S) + 1] += int(seconds * _NS)
 
     def refuse(self, code: str) -> None:
-        """Count one that was refused or failed."""
-        self._tally.own((_ERRORS, code))[0] += 1
+        """Count a request that was refused or failed."""
+        self._counters.own((_ERRORS, code))[0] += 1
 
     def text(self) -> str:
-        """The page that a scraper reads."""
-        totals = self._tally.totals()
+        """The samples, as a scraper reads them."""
+        totals = self._counters.totals()
         kinds = (_requests(totals), _errors(totals), _latency(totals))
         return "\n".join([*(line for kind in kinds for line in kind), ""])
 
@@ -58,7 +58,7 @@ def _errors(totals: Mapping[Name, list[int]]) -> Iterator[str]:
 
 def _latency(totals: Mapping[Name, list[int]]) -> Iterator[str]:
     name = "postroom_http_request_seconds"
-    yield f"# HELP {name} Time until the answer was sent."
+    yield f"# HELP {name} Time until the response was sent."
     yield f"# TYPE {name} histogram"
     for (route,), [*counts, taken_ns] in _of(_TIMES, totals):
         total = 0

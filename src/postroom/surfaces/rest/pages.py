@@ -1,9 +1,10 @@
-"""What there is beside the table: health, metrics, the OpenAPI document and its reader."""
+"""Pages outside the routes table: health, metrics, the OpenAPI document and its viewer."""
 
 from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -13,13 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.app import App
-from postroom.errors import MailError, Unavailable
-from postroom.pipeline.counts import COUNTED
-from postroom.pipeline.readiness import check_ready
+from postroom.errors import Forbidden, MailError, Unavailable
+from postroom.model.key import Caller, Scope
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.counters import COUNTED
+from postroom.pipeline.heartbeats import check_ready
 from postroom.surfaces.rest import metrics
-from postroom.surfaces.rest.answers import JSON
+from postroom.surfaces.rest.access import AccessControl, presented_key
 from postroom.surfaces.rest.openapi import document
 from postroom.surfaces.rest.problems import as_problem
+from postroom.surfaces.rest.responses import JSON
 from postroom.surfaces.rest.surface import Answer
 
 _SCRIPT = "text/javascript; charset=utf-8"
@@ -38,7 +42,7 @@ _ASSET_POLICY = (
 )
 
 
-def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
+def pages(app: App, counts: metrics.Metrics, door: AccessControl) -> dict[str, Answer]:
     """Each plain page under its path."""
 
     @cache
@@ -49,11 +53,11 @@ def pages(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
         return Response(written(), media_type=JSON)
 
     assets = {path: _asset(name, kind) for path, (name, kind) in ASSETS.items()}
-    return {**pages_of_health(app, counts), "/openapi.json": openapi, **assets}
+    return {**pages_of_health(app, counts, door), "/openapi.json": openapi, **assets}
 
 
-def pages_of_health(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
-    """What whoever watches over us asks for."""
+def pages_of_health(app: App, counts: metrics.Metrics, door: AccessControl) -> dict[str, Answer]:
+    """Health and metrics. From other machines, metrics and details need a key."""
 
     async def healthz(_request: Request, _values: dict[str, str]) -> Response:
         return Response(encode({"status": "ok"}), media_type=JSON)
@@ -63,17 +67,38 @@ def pages_of_health(app: App, counts: metrics.Metrics) -> dict[str, Answer]:
     async def readyz(request: Request, _values: dict[str, str]) -> Response:
         try:
             await readiness.check(request.scope["request_id"])
-        except MailError as error:
-            return _not_ready(str(error), request)
-        except Exception:  # noqa: BLE001 - the log says it
-            return _not_ready("the store does not answer; see the log", request)
+        except Exception as error:  # noqa: BLE001 - the log says it
+            return _not_ready(await _reason(error, request, door), request)
         return Response(encode({"status": "ready"}), media_type=JSON)
 
-    async def metrics_page(_request: Request, _values: dict[str, str]) -> Response:
+    async def metrics_page(request: Request, _values: dict[str, str]) -> Response:
+        if not door.is_here(request.headers, request.scope):
+            _check_sees_all(await door.caller(request.headers, request.scope))
         text = counts.text() + _counted(app) + await _outbox(app)
         return Response(text, headers={"Content-Type": metrics.MEDIA_TYPE})
 
     return {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics_page}
+
+
+def _check_sees_all(caller: Caller) -> None:
+    """The numbers are those of all inboxes. Raises Forbidden."""
+    limits = (caller.inboxes, caller.accounts, caller.namespaces)
+    if Scope.READ not in caller.scopes or any(limit != EVERYTHING for limit in limits):
+        raise Forbidden("this needs a key with the scope read that is limited to nothing")
+
+
+async def _reason(error: Exception, request: Request, door: AccessControl) -> str:
+    """The reason why the server is not ready, for callers on this machine or with a key."""
+    reason = "the store does not answer; see the log"
+    if isinstance(error, MailError):
+        reason = str(error)
+    if door.is_here(request.headers, request.scope):
+        return reason
+    if presented_key(request.headers):
+        with suppress(Unavailable):
+            _check_sees_all(await door.caller(request.headers, request.scope))
+            return reason
+    return "not now; the log says why, and so does this page to whoever brings a key"
 
 
 def _not_ready(reason: str, request: Request) -> Response:
@@ -82,23 +107,23 @@ def _not_ready(reason: str, request: Request) -> Response:
 
 @dataclass(slots=True)
 class _Readiness:
-    """Tries at most once a second, whoever asks: to find out is to write."""
+    """Checks readiness at most once a second, because the check writes."""
 
     app: App
     _checked_at: float = -math.inf
     _problem: Exception | None = None
 
     async def check(self, request_id: str) -> None:
-        """Raise what stands in the way."""
+        """Raise the error that prevents storing mail."""
         if time.monotonic() - self._checked_at >= 1:
             self._checked_at = time.monotonic()
             try:
-                await check_ready(self.app.house)
+                await check_ready(self.app.services)
             except Exception as error:
                 self._problem = error
                 cause = None if isinstance(error, MailError) else error
                 about = {"request_id": request_id, "error": str(error)}
-                self.app.house.counts.failed("readiness_failed", about, cause=cause)
+                self.app.services.counts.failed("readiness_failed", about, cause=cause)
                 raise
             self._problem = None
         if self._problem is not None:
@@ -106,8 +131,8 @@ class _Readiness:
 
 
 def _counted(app: App) -> str:
-    """What happened by itself."""
-    totals = app.house.counts.totals()
+    """Counters of background work."""
+    totals = app.services.counts.totals()
     return "".join(
         f"# HELP postroom_{name}_total {meaning}\n# TYPE postroom_{name}_total counter\n"
         f"postroom_{name}_total {totals[name]}\n"
@@ -116,9 +141,9 @@ def _counted(app: App) -> str:
 
 
 async def _outbox(app: App) -> str:
-    """How much mail waits; nothing is said when the store cannot say it."""
+    """The length of the outbox; no sample if the store is unavailable."""
     try:
-        state = await app.house.store.outbox_state()
+        state = await app.services.store.outbox_state()
     except MailError:
         return ""
     return (

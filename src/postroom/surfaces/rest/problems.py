@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems: one table from our kinds to HTTP."""
+"""Errors as RFC 9457 problem documents."""
 
 from __future__ import annotations
 
@@ -10,15 +10,42 @@ from urllib.parse import quote
 from msgspec.json import encode
 from starlette.responses import Response
 
-from postroom.errors import InvalidInput, MailError, RateLimited, Unavailable
-from postroom.surfaces.rest.postings import status_for
+from postroom.errors import (
+    InvalidInput,
+    MailError,
+    NotFound,
+    RateLimited,
+    TooLarge,
+    TooSlow,
+    Unavailable,
+)
+from postroom.mail.text.display import shown
+
+NEVER_AGAIN = {"mailgun": 406, "postmark": 403, "resend": 200}
+"""Statuses for providers that interpret the usual ones differently."""
+
+POSTED_BY = "postroom.posted_by"
+"""Where the scope of a request names the provider."""
+
+_LATER = 503
+
+
+def status_for(error: MailError, scope: Mapping[str, Any]) -> int | None:
+    """The status of an answer to a provider; None if it is the one that everybody gets."""
+    provider = scope.get(POSTED_BY)
+    if provider is None:
+        return None
+    if isinstance(error, (RateLimited, TooSlow)):
+        return _LATER
+    return NEVER_AGAIN.get(provider) if isinstance(error, (NotFound, TooLarge)) else None
+
 
 MEDIA_TYPE = "application/problem+json"
-_MOST_PATH = 1_000
+_MAX_PATH = 1_000
 
 
 class Kind(NamedTuple):
-    """What HTTP calls one of our kinds, and when it happens."""
+    """The HTTP status and title of a kind of error, and when it occurs."""
 
     status: int
     title: str
@@ -65,16 +92,18 @@ def problem(
         "title": kind.title,
         "status": status,
         "detail": detail,
-        "instance": quote(scope["path"][:_MOST_PATH]),
+        "instance": quote(scope["path"][:_MAX_PATH]),
         "code": code,
         "request_id": scope["request_id"],
         **more,
     }
+    if "untrusted" in more:
+        body = shown({"untrusted": True, **body})
     return Response(encode(body), status, headers, MEDIA_TYPE)
 
 
 def as_problem(error: MailError, scope: Mapping[str, Any]) -> Response:
-    """What a caller is told of an error."""
+    """The problem document of an error."""
     more: dict[str, object] = {}
     headers: dict[str, str] = {}
     if isinstance(error, InvalidInput) and (fields := bad_fields(error)):
@@ -86,12 +115,14 @@ def as_problem(error: MailError, scope: Mapping[str, Any]) -> Response:
         headers["WWW-Authenticate"] = 'Bearer realm="postroom"'
     if error.code == "too_slow":
         headers["Connection"] = "close"
+    if error.is_untrusted:
+        more["untrusted"] = True
     status = status_for(error, scope)
     return problem(error.code, str(error), scope, headers=headers, status=status, **more)
 
 
 def bad_fields(error: InvalidInput) -> list[dict[str, object]]:
-    """Each field that is wrong, with what is wrong with it."""
+    """The invalid fields, each with its problem."""
     if problems := error.details.get("problems"):
         assert isinstance(problems, list)
         return [p for p in problems if p["field"]]

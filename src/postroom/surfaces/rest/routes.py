@@ -1,4 +1,4 @@
-"""The REST surface: read the table and you know it. One row is one endpoint."""
+"""The routes table of the REST surface: one row per endpoint."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from postroom.operations import (
     accounts,
     attachments,
     audit,
-    capabilities,
     drafts,
     events,
     identities,
+    inbound,
     inboxes,
     keys,
     memories,
+    memory_search,
+    message_changes,
+    message_wait,
     messages,
-    new_accounts,
-    organising,
     outbox,
-    recalling,
-    receiving,
     rules,
     sending,
     threads,
-    waiting,
     webhooks,
 )
-from postroom.surfaces.rest.route import Route
+from postroom.surfaces.rest.routing import Route
 
 ONCE = {"Idempotency-Key": "idempotency_key"}
 """The header under which a send happens once."""
@@ -38,10 +36,10 @@ ROUTES = (
     Route("DELETE", "/v1/inboxes/{inbox_id}", inboxes.delete_inbox, status=204),
     Route("GET", "/v1/messages", messages.list_messages),
     Route("POST", "/v1/messages", sending.send_message, status=201, headers=ONCE),
-    Route("GET", "/v1/messages/wait", waiting.wait_for_message),
+    Route("GET", "/v1/messages/wait", message_wait.wait_for_message),
     Route("GET", "/v1/messages/{message_id}", messages.get_message),
-    Route("PATCH", "/v1/messages/{message_id}", organising.update_message, single=True),
-    Route("DELETE", "/v1/messages/{message_id}", organising.delete_message, single=True),
+    Route("PATCH", "/v1/messages/{message_id}", message_changes.update_message, single=True),
+    Route("DELETE", "/v1/messages/{message_id}", message_changes.delete_message, single=True),
     Route(
         "GET",
         "/v1/messages/{message_id}/raw",
@@ -49,8 +47,8 @@ ROUTES = (
         produces="message/rfc822",
     ),
     Route("GET", "/v1/messages/{message_id}/link", attachments.link_message),
-    Route("POST", "/v1/messages/labels", organising.apply_label),
-    Route("POST", "/v1/messages/{message_id}/move", organising.move_message, single=True),
+    Route("POST", "/v1/messages/labels", message_changes.apply_label),
+    Route("POST", "/v1/messages/{message_id}/move", message_changes.move_message, single=True),
     Route(
         "POST",
         "/v1/messages/{message_id}/reply",
@@ -83,7 +81,7 @@ ROUTES = (
     Route(
         "POST",
         "/v1/inbound",
-        receiving.receive_message,
+        inbound.receive_message,
         raw="raw",
         query=("recipient",),
         statuses={"received": 201, "duplicate": 200},
@@ -91,13 +89,13 @@ ROUTES = (
     Route(
         "POST",
         "/v1/inbound/{provider}",
-        receiving.receive_posting,
+        inbound.receive_posting,
         raw="raw",
         query=("format",),
         posted=("multipart/form-data", "application/x-www-form-urlencoded", "application/json"),
-        expect=receiving.expect_posting,
+        expect=inbound.expect_posting,
     ),
-    Route("GET", "/v1/labels", organising.list_labels),
+    Route("GET", "/v1/labels", message_changes.list_labels),
     Route("POST", "/v1/drafts", drafts.create_draft, status=201),
     Route("GET", "/v1/drafts", drafts.list_drafts),
     Route("GET", "/v1/drafts/{draft_id}", drafts.get_draft),
@@ -134,8 +132,8 @@ ROUTES = (
         statuses={"created": 201, "updated": 200},
     ),
     Route("GET", "/v1/memories", memories.memory_list),
-    Route("GET", "/v1/memories/search", recalling.memory_search),
-    Route("GET", "/v1/memories/fulltext", recalling.memory_fulltext_search),
+    Route("GET", "/v1/memories/search", memory_search.memory_search),
+    Route("GET", "/v1/memories/fulltext", memory_search.memory_fulltext_search),
     Route("GET", "/v1/memories/{key}", memories.memory_get),
     Route("PATCH", "/v1/memories/{key}", memories.memory_update),
     Route("DELETE", "/v1/memories/{key}", memories.memory_delete),
@@ -152,13 +150,14 @@ ROUTES = (
     Route("GET", "/v1/identities", identities.list_identities),
     Route("POST", "/v1/identities", identities.create_alias, status=201),
     Route("PATCH", "/v1/identities/{identity_id}", identities.update_identity),
-    Route("POST", "/v1/accounts", new_accounts.add_account, status=201),
+    Route("DELETE", "/v1/identities/{identity_id}", identities.delete_identity, status=204),
+    Route("POST", "/v1/accounts", accounts.add_account, status=201),
     Route("GET", "/v1/accounts", accounts.list_accounts),
     Route("DELETE", "/v1/accounts/{account_id}", accounts.remove_account, status=204),
     Route("POST", "/v1/accounts/{account_id}/sync", accounts.sync_account),
-    Route("POST", "/v1/accounts/{account_id}/check", capabilities.check_account),
+    Route("POST", "/v1/accounts/{account_id}/check", accounts.check_account),
     Route("POST", "/v1/accounts/{account_id}/login", accounts.log_in_account),
-    Route("GET", "/v1/capabilities", capabilities.get_capabilities),
+    Route("GET", "/v1/capabilities", accounts.get_capabilities),
     Route("POST", "/v1/keys", keys.create_key, status=201),
     Route("GET", "/v1/keys", keys.list_keys),
     Route("DELETE", "/v1/keys/{key_id}", keys.delete_key, status=204),

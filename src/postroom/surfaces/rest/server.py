@@ -1,4 +1,4 @@
-"""The one door to this surface: build the application, and serve it."""
+"""Builds the REST application and serves it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,36 @@ from starlette.types import ASGIApp
 
 from postroom.app import App
 from postroom.errors import Conflict, InvalidInput
-from postroom.surfaces.crowd import http_connections
-from postroom.surfaces.rest.door import Door
+from postroom.surfaces.rest.access import AccessControl
+from postroom.surfaces.rest.failed_logins import Attempts
+from postroom.surfaces.rest.http_protocol import (
+    BACKLOG,
+    KEEP_ALIVE_S,
+    MAX_HEAD_BYTES,
+    Protocol,
+    Server,
+)
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.pages import pages, pages_of_health
 from postroom.surfaces.rest.routes import ROUTES
-from postroom.surfaces.rest.surface import Surface
-from postroom.surfaces.rest.wire import KEEP_ALIVE_S, MOST_HEAD_BYTES, Crowd, Protocol
+from postroom.surfaces.rest.surface import Surface, new_attempts
 
-__all__ = ["Door", "build", "build_health", "listen", "serve", "serve_on"]
+__all__ = [
+    "AccessControl",
+    "Attempts",
+    "build",
+    "build_health",
+    "listen",
+    "new_attempts",
+    "serve",
+    "serve_on",
+]
 
 GRACE_S = 1
-"""How long answers that are under way may take at the end."""
+"""How long running requests may take at shutdown."""
 
 INSIST_S = 1.0
-"""Who tells us to stop once more after so long does not want to wait for answers."""
-
-QUEUE = 2_048
-"""How many may wait until we take their connection."""
+"""A second signal after this time ends running requests."""
 
 TAKEN_AT_ONCE = 64
 """How many connections we take before we look again whether there are too many."""
@@ -48,19 +60,21 @@ def build(
     mounts: Mapping[str, ASGIApp] | None = None,
     lifespans: Sequence[Lifespan] = (),
     no_auth: bool = False,
+    attempts: Attempts | None = None,
 ) -> ASGIApp:
     """The application: the table, its pages, and other applications under a path of their own.
 
     A mounted application gets its requests as they came, with the whole path, once Host and
     Origin are checked; who asks is its own business. A server runs the lifespan of the whole
-    only, so what a mounted one needs is entered here.
+    only, so what a mounted one needs is entered here. The processes of one server share their
+    *attempts*.
 
     Raises:
         ConfigError: `no_auth` would open more than this machine.
     """
-    metrics = Metrics(app.house.counts.tally)
-    door = Door.of(app, no_auth=no_auth)
-    surface = Surface(app, door, ROUTES, pages(app, metrics), mounts or {}, metrics)
+    metrics = Metrics(app.services.counts.counters)
+    door = AccessControl.of(app, no_auth=no_auth)
+    surface = Surface(app, door, ROUTES, pages(app, metrics, door), mounts or {}, metrics, attempts)
 
     @asynccontextmanager
     async def lifespan(_router: object) -> AsyncIterator[None]:
@@ -73,10 +87,10 @@ def build(
 
 
 def build_health(app: App) -> ASGIApp:
-    """What a process answers that serves nobody but whoever watches over it."""
-    metrics = Metrics(app.house.counts.tally)
-    door = Door.of(app, no_auth=False)
-    surface = Surface(app, door, (), pages_of_health(app, metrics), {}, metrics)
+    """An application with health and metrics only, for processes without a surface."""
+    metrics = Metrics(app.services.counts.counters)
+    door = AccessControl.of(app, no_auth=False)
+    surface = Surface(app, door, (), pages_of_health(app, metrics, door), {}, metrics)
     return Router(default=surface, redirect_slashes=False)
 
 
@@ -113,7 +127,7 @@ async def serve_on(
             http=Protocol,
             ws="none",
             backlog=TAKEN_AT_ONCE,
-            h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             lifespan="on",
             log_config=None,
             access_log=False,
@@ -121,35 +135,11 @@ async def serve_on(
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = _Server(config, stopping)
+        server = Server(config, stopping)
         with _stopped_by_signals(server):
             if ready is not None:
                 ready(bound.getsockname()[1])
             await server.serve([bound])
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn raises them again in the end, before the store is closed."""
-
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None] | None) -> None:
-        super().__init__(config)
-        self.server_state = Crowd(http_connections())
-        self._stopping = stopping
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        # asyncio takes as many at once as it lets wait, and those are two things.
-        for bound in sockets or []:
-            bound.listen(QUEUE)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._stopping is not None:
-            self._stopping()
-        await super().shutdown(sockets)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @contextlib.contextmanager
@@ -193,7 +183,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(QUEUE)
+        bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:

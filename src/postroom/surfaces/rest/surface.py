@@ -22,23 +22,26 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from postroom.admission.request_bodies import BodySender, known, stranger
 from postroom.app import App
-from postroom.errors import MailError, NotFound, RateLimited, Unavailable
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
+from postroom.errors import MailError, NotFound, RateLimited, Unauthenticated, Unavailable
 from postroom.model.key import POSTING
-from postroom.operations.arrivals import Bearer, known, stranger
-from postroom.operations.context import Context
-from postroom.operations.operation import call
-from postroom.surfaces.crowd import http_connections
-from postroom.surfaces.presence import while_there
-from postroom.surfaces.rest.answers import respond
-from postroom.surfaces.rest.arguments import choose, read_arguments, read_query
-from postroom.surfaces.rest.body import whole_body
-from postroom.surfaces.rest.door import Door
+from postroom.surfaces.connections import cancel_on_disconnect, http_connections
+from postroom.surfaces.rest.access import ATTEMPTS, AccessControl, peer_of, presented_key
+from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
-from postroom.surfaces.rest.paths import Paths, segments_of
-from postroom.surfaces.rest.postings import POSTED_BY
-from postroom.surfaces.rest.problems import KINDS, as_problem, problem
-from postroom.surfaces.rest.route import Route
+from postroom.surfaces.rest.problems import KINDS, POSTED_BY, as_problem, problem
+from postroom.surfaces.rest.requests import (
+    choose,
+    naming_headers,
+    read_arguments,
+    read_query,
+    whole_body,
+)
+from postroom.surfaces.rest.responses import respond
+from postroom.surfaces.rest.routing import Paths, Route, segments_of
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ Answer = Callable[[Request, dict[str, str]], Awaitable[Response]]
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
 )
 _UNLESS_SAID = (
     (b"cache-control", b"no-store"),
@@ -82,12 +86,14 @@ class Surface:
     def __init__(
         self,
         app: App,
-        door: Door,
+        door: AccessControl,
         routes: Iterable[Route],
         pages: Mapping[str, Answer],
         mounts: Mapping[str, ASGIApp],
         metrics: Metrics,
+        attempts: Attempts | None = None,
     ) -> None:
+        self._attempts = attempts or new_attempts()
         self._app, self._door, self._metrics, self._mounts = app, door, metrics, mounts
         self._pages, self._present, self._most = frozenset(pages), 0, _most_present()
         self._resources: Paths[Resource] = Paths()
@@ -101,7 +107,7 @@ class Surface:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1000})
             return
-        visit = _Visit(scope, send)
+        visit = _Visit({**scope, ATTEMPTS: self._attempts}, send)
         self._present += 1
         try:
             await self._serve(visit, receive)
@@ -112,7 +118,7 @@ class Surface:
     async def _serve(self, visit: _Visit, receive: Receive) -> None:
         request = Request(visit.scope, receive)
         try:
-            self._door.check_origin(request.headers)
+            self._door.check_origin(request.headers, visit.scope)
             self._check_present(visit)
             if mounted := self._mounted(visit):
                 await mounted(visit.scope, receive, visit.send)
@@ -120,25 +126,47 @@ class Surface:
             response = await self._respond(request, visit)
         except ClientDisconnect:
             return
+        except Unauthenticated as error:
+            if visit.status:
+                raise
+            response = self._refuse(await self._slowed_down(error, request, visit), visit)
         except Exception as error:
             if visit.status:
                 raise
             response = self._refuse(error, visit)
-            if isinstance(error, RateLimited):
-                # Whoever asks again at once would keep us busy with refusals.
-                await asyncio.sleep(min(error.retry_after, _PAUSE_S))
+            await self._pause(error)
         await response(visit.scope, receive, visit.send)
+
+    async def _pause(self, error: Exception) -> None:
+        """Whoever is told to come later and asks again at once would keep us busy with refusals."""
+        if isinstance(error, TooManyKeys):
+            await self._attempts.pause()
+        elif isinstance(error, RateLimited):
+            await asyncio.sleep(min(error.retry_after, _PAUSE_S))
+
+    async def _slowed_down(
+        self, error: Unauthenticated, request: Request, visit: _Visit
+    ) -> MailError:
+        """What whoever guesses is told, once they have waited for it."""
+        key = presented_key(request.headers)
+        if key or POSTED_BY in request.scope:
+            try:
+                # What is signed is another attempt each time.
+                await self._attempts.refuse(peer_of(visit.scope), key or new_request_id())
+            except RateLimited as limited:
+                return limited
+        return error
 
     def _check_present(self, visit: _Visit) -> None:
         """Keep some connections for others; how we are, we tell everybody. Raises Unavailable."""
         if self._present > self._most and visit.scope["path"] not in self._pages:
-            raise Unavailable("too many are being answered; try again", retry_after=1)
+            raise Unavailable("the server is at capacity; retry later", retry_after=1)
 
     def _refuse(self, error: Exception, visit: _Visit) -> Response:
         """The last door: what is inside us goes into the log and not to the caller."""
         cause = None if isinstance(error, MailError) else error
         if not isinstance(error, MailError):
-            error = MailError("something went wrong on our side; it is in the log")
+            error = MailError("internal error; the log has the details under this request_id")
         self._metrics.refuse(error.code)
         response = as_problem(error, visit.scope)
         if KINDS[error.code].status >= 500:
@@ -181,7 +209,7 @@ class Surface:
         waits = any(row.operation.waits for row in rows)
 
         def place() -> AbstractContextManager[None]:
-            return nullcontext() if waits else self._app.room.place()
+            return nullcontext() if waits else self._app.concurrency_limit.place()
 
         async def answer(request: Request, values: dict[str, str]) -> Response:
             with place():
@@ -193,25 +221,33 @@ class Surface:
                 with place():
                     arguments = read_arguments(route, request, values, query, body)
                     asked = call(ctx, route.operation, arguments)
-                    result = await (while_there(request.receive, asked) if waits else asked)
+                    with naming_headers(route, request):
+                        result = await (
+                            cancel_on_disconnect(request.receive, asked) if waits else asked
+                        )
                     return await respond(route, result, is_head=request.method == "HEAD")
 
         return answer
 
-    async def _context(self, request: Request, rows: Sequence[Route]) -> Context:
+    async def _context(self, request: Request, rows: Sequence[Route]) -> RequestContext:
         if any(row.posted for row in rows):
             return self._app.context(POSTING)
         return self._app.context(await self._door.caller(request.headers, request.scope))
 
     def _expected(
-        self, ctx: Context, route: Route, request: Request, values: dict[str, str]
-    ) -> tuple[Bearer, int]:
+        self, ctx: RequestContext, route: Route, request: Request, values: dict[str, str]
+    ) -> tuple[BodySender, int]:
         """Who brings the body, as far as we know, and how long it may be."""
         if route.expect is None:
             return known(ctx.caller.key_id), self._app.settings.limits.request_bytes
         request.scope[POSTED_BY] = values["provider"]
         address = request.client.host if request.client else ""
         return stranger(address), route.expect(ctx, values["provider"], request.headers)
+
+
+def new_attempts() -> Attempts:
+    """A table of wrong keys, for one server and all its processes."""
+    return Attempts(most_waiting=http_connections() // 4)
 
 
 def _most_present() -> int:

@@ -1,4 +1,4 @@
-"""The one door to this surface: listen for SMTP and LMTP."""
+"""The SMTP and LMTP listener."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from postroom.admission.rate_limits import RateLimits
 from postroom.app import App
 from postroom.config import DEFAULT_LISTEN, Settings
 from postroom.errors import Conflict, InvalidInput
-from postroom.operations.rates import Rates
-from postroom.pipeline.intake import Intake
-from postroom.surfaces.crowd import smtp_connections
+from postroom.pipeline.ingest import BatchIngest
+from postroom.surfaces.connections import smtp_connections
+from postroom.surfaces.smtp.connection import Gone, Wire
+from postroom.surfaces.smtp.delivery import Spools
 from postroom.surfaces.smtp.session import IDLE_S, Session
-from postroom.surfaces.smtp.spool import Spools
-from postroom.surfaces.smtp.wire import Gone, Wire
 
-MOST_PER_PEER = 100
+MAX_PER_PEER = 100
 _STUFFED_BYTES = 1_024
 
 
 @dataclass(eq=False)
 class Listener:
-    """Accepts connections and serves each until it leaves."""
+    """Accepts connections and serves each in a task."""
 
     app: App
     tls: ssl.SSLContext | None
@@ -36,31 +36,31 @@ class Listener:
     _peers: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._intake = Intake(self.app.house)
+        self._intake = BatchIngest(self.app.services)
         self._most = smtp_connections()
-        per_minute = self.app.house.limits.smtp_per_minute
-        self._rates = Rates(per_second=per_minute / 60, burst=per_minute)
-        # Dots before dots make a mail longer on its way; its own size is checked when it is whole.
-        most = self.app.house.limits.message_bytes + _STUFFED_BYTES
+        per_minute = self.app.services.limits.smtp_per_minute
+        self._rates = RateLimits(per_second=per_minute / 60, burst=per_minute)
+        # Dot-stuffing makes a mail longer; its own size is checked when it is complete.
+        most = self.app.services.limits.message_bytes + _STUFFED_BYTES
         self._spools = Spools(folder=self.app.settings.data_dir, most=most)
 
     def accept(self) -> Wire:
-        """A wire for a connection that is about to be made."""
+        """A wire for a new connection."""
         wire = _Served(self)
-        self.app.house.counts.add("smtp_connections")
+        self.app.services.counts.add("smtp_connections")
         return wire
 
     def serve(self, wire: Wire) -> None:
-        """Begin to serve a connection, unless there are too many."""
+        """Serve a connection, unless there are too many."""
         peer = wire.peer
         task = asyncio.create_task(self._serve(wire, peer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, wire: Wire, peer: str) -> None:
-        if len(self._tasks) > self._most or self._peers[peer] >= MOST_PER_PEER:
+        if len(self._tasks) > self._most or self._peers[peer] >= MAX_PER_PEER:
             about = {"peer": peer, "connections": len(self._tasks)}
-            self.app.house.counts.failed("smtp_limited", about)
+            self.app.services.counts.failed("smtp_limited", about)
             with suppress(Gone):
                 await wire.send(b"421 4.7.0 too many connections; try again later\r\n", IDLE_S)
             wire.close()
@@ -74,14 +74,14 @@ class Listener:
             self._peers[peer] -= 1
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 class _Served(Wire):
-    """A wire that is served from the moment it is connected."""
+    """A wire that is served once it is connected."""
 
     def __init__(self, listener: Listener) -> None:
         super().__init__()
@@ -96,12 +96,11 @@ class _Served(Wire):
 
 
 def listen(settings: Settings) -> socket.socket | None:
-    """Take the port for mail, if the settings say where.
-
-    A second server on this machine does without SMTP when only the default port is asked for.
+    """Open the SMTP socket of the settings. If the default port is in use, a second server on this
+    machine runs without SMTP.
 
     Raises:
-        Conflict: the port is taken.
+        Conflict: the port is in use.
         InvalidInput: the address cannot be used.
     """
     if settings.smtp_listen is None:
@@ -117,17 +116,17 @@ def listen(settings: Settings) -> socket.socket | None:
             return None
         if error.errno == errno.EADDRINUSE:
             raise Conflict(
-                f"port {port} of {host} is taken; stop the other program, or choose --smtp"
+                f"port {port} of {host} is in use; stop the other program, or change --smtp"
             ) from None
         raise InvalidInput(f"smtp: cannot listen on {host}:{port}: {error.strerror}") from None
 
 
 @asynccontextmanager
 async def listening(app: App, bound: socket.socket | None = None) -> AsyncIterator[Listener | None]:
-    """Receive mail for as long as the block lasts, on a port that is taken already or now.
+    """Receive mail for as long as the block lasts, on an open socket or a new one.
 
     Raises:
-        Conflict: the port is taken.
+        Conflict: the port is in use.
         InvalidInput: the address or the certificate cannot be used.
     """
     bound = bound or listen(app.settings)

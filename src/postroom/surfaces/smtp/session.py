@@ -1,7 +1,7 @@
-"""One connection of SMTP or LMTP: what the client says, and what we answer.
+"""One SMTP or LMTP session: commands and replies.
 
-A mail is acknowledged when it is on disk and not before. PIPELINING is not offered, so whatever
-follows the end of a mail before our answer was never meant as a command: such mail is refused.
+A mail is acknowledged after it is on disk. PIPELINING is not offered, so data that follows a mail
+before the reply is smuggling, and the mail is refused.
 """
 
 from __future__ import annotations
@@ -12,41 +12,39 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from postroom.admission.rate_limits import RateLimits
 from postroom.errors import MailError, RateLimited
-from postroom.operations.rates import Rates
-from postroom.pipeline.addressing import inboxes_for
-from postroom.pipeline.intake import Intake
-from postroom.surfaces.smtp.commands import Path, parse_path
-from postroom.surfaces.smtp.spool import Spool, Spools
-from postroom.surfaces.smtp.taking import Envelope, Taking, for_all
-from postroom.surfaces.smtp.wire import Gone, Wire
+from postroom.pipeline.ingest import BatchIngest
+from postroom.pipeline.routing import inboxes_for
+from postroom.surfaces.smtp.connection import Gone, Path, Wire, parse_path
+from postroom.surfaces.smtp.delivery import Delivery, Envelope, Spool, Spools, for_all
 
 IDLE_S = 300.0
-"""How long a command may take to come, from the answer to the one before it."""
+"""Timeout for a command, from the previous reply."""
 
 MAIL_S = 3_600.0
-"""How long a mail may take to come, which must not be silent for `IDLE_S` either."""
+"""Timeout for a whole mail; `IDLE_S` applies to each pause in it."""
 
 HANDSHAKE_S = 30.0
-MOST_LINE_BYTES = 2_000
-MOST_RECIPIENTS = 100
-MOST_ERRORS = 20
+MAX_LINE_BYTES = 2_000
+MAX_RECIPIENTS = 100
+MAX_ERRORS = 20
 _FROM_PARAMETERS = {"SIZE", "BODY", "SMTPUTF8"}
 
 
 class _Over(Exception):
-    """We end the connection; the last words are said."""
+    """The server closes the connection; the last reply is sent."""
 
 
 @dataclass(slots=True)
 class Session:
-    """Speaks with one client until it leaves."""
+    """Serves one client until it disconnects."""
 
     wire: Wire
-    intake: Intake
+    batch_ingest: BatchIngest
     our_name: str
     tls: ssl.SSLContext | None
-    rates: Rates
+    rates: RateLimits
     spools: Spools
     idle_s: float = IDLE_S
     mail_s: float = MAIL_S
@@ -64,7 +62,7 @@ class Session:
             while True:
                 await self._answer(await self._line())
         except TimeoutError:
-            await self._farewell("421 4.4.2 this takes too long; try again later")
+            await self._farewell("421 4.4.2 timeout; try again later")
         except (Gone, _Over):
             pass
         finally:
@@ -81,20 +79,23 @@ class Session:
         await self.wire.send(said, self.idle_s)
 
     async def _line(self) -> str | None:
-        """The next command; None if it was none. A line that is too long ends the connection."""
+        """The next command; None for a syntax error. A line that is too long ends the
+        connection."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.idle_s
         while (end := self.wire.buffer.find(b"\n")) < 0:
-            if len(self.wire.buffer) > MOST_LINE_BYTES:
+            if len(self.wire.buffer) > MAX_LINE_BYTES:
                 break
             await self.wire.more(until - loop.time())
-        if end < 0 or end > MOST_LINE_BYTES:
-            await self._say("500 5.5.2 the line is too long")
+        if end < 0 or end > MAX_LINE_BYTES:
+            await self._say("500 5.5.2 line too long")
             raise _Over
         line = bytes(self.wire.buffer[: end + 1])
         del self.wire.buffer[: end + 1]
         if not line.endswith(b"\r\n") or b"\0" in line or b"\r" in line[:-2]:
-            await self._refuse("500 5.5.2 end lines with CR LF, without control characters")
+            await self._refuse(
+                "500 5.5.2 syntax error: end lines with CRLF, without control characters"
+            )
             return None
         return line[:-2].decode("utf-8", "replace")
 
@@ -104,27 +105,27 @@ class Session:
         verb, _, argument = line.partition(" ")
         command = _COMMANDS.get(verb.upper())
         if command is None:
-            missing = "500 5.5.2 the line is empty; say a command"
-            await self._refuse("500 5.5.1 there is no such command here" if verb else missing)
+            missing = "500 5.5.2 syntax error: empty line"
+            await self._refuse("500 5.5.1 command not recognized" if verb else missing)
             return
         await command(self, argument.strip())
 
     async def _refuse(self, words: str) -> None:
         self._errors += 1
-        if self._errors >= MOST_ERRORS:
-            await self._say(words, "421 4.7.0 too many errors; good bye")
+        if self._errors >= MAX_ERRORS:
+            await self._say(words, "421 4.7.0 too many errors; closing connection")
             raise _Over
         await self._say(words)
 
     async def _hello(self, name: str, *, is_lmtp: bool, is_extended: bool) -> None:
         if not name:
-            await self._refuse("501 5.5.4 say who you are")
+            await self._refuse("501 5.5.4 a domain is required")
             return
         self._greeted, self._is_lmtp, self._mail = True, is_lmtp, None
         if not is_extended:
             await self._say(f"250 {self.our_name}")
             return
-        limits = self.intake.house.limits
+        limits = self.batch_ingest.services.limits
         offers = [f"SIZE {limits.message_bytes}", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"]
         if self.tls is not None and not self._is_encrypted:
             offers.append("STARTTLS")
@@ -142,23 +143,23 @@ class Session:
 
     async def starttls(self, argument: str) -> None:
         if self.tls is None or self._is_encrypted:
-            await self._refuse("503 5.5.1 TLS is not to be had now")
+            await self._refuse("503 5.5.1 TLS is not available")
             return
         if argument or self.wire.buffer:
-            await self._say("554 5.5.1 something was said before TLS")
+            await self._say("554 5.5.1 data received before the TLS handshake")
             raise _Over
-        await self._say("220 2.0.0 go ahead")
+        await self._say("220 2.0.0 ready to start TLS")
         await self.wire.start_tls(self.tls, HANDSHAKE_S)
         self._greeted, self._mail, self._is_encrypted = False, None, True
 
     async def mail(self, argument: str) -> None:
         path = parse_path("FROM", argument)
         if not self._greeted:
-            await self._refuse("503 5.5.1 say EHLO first")
+            await self._refuse("503 5.5.1 send EHLO first")
         elif self._mail is not None:
-            await self._refuse("503 5.5.1 one mail at a time; say RSET to forget the other")
+            await self._refuse("503 5.5.1 nested MAIL command; send RSET first")
         elif path is None:
-            await self._refuse("501 5.1.7 write it as MAIL FROM:<address>")
+            await self._refuse("501 5.1.7 syntax: MAIL FROM:<address>")
         elif problem := self._wrong_parameters(path):
             await self._refuse(problem)
         else:
@@ -169,34 +170,36 @@ class Session:
             self.rates.take(self.wire.peer)
         except RateLimited as error:
             self._failed("smtp_limited", wait_s=error.retry_after)
-            await self._say(f"450 4.7.1 too many mails from you; again in {error.retry_after} s")
+            await self._say(
+                f"450 4.7.1 too many messages from this client; retry in {error.retry_after} s"
+            )
             return
         self._mail = Envelope(path.address)
         await self._say("250 2.1.0 ok")
 
     def _wrong_parameters(self, path: Path) -> str | None:
         if unknown := set(path.parameters) - _FROM_PARAMETERS:
-            return f"555 5.5.4 {min(unknown)[:40]} is not known here"
+            return f"555 5.5.4 {min(unknown)[:40]} is not supported"
         if path.parameters.get("BODY", "7BIT").upper() not in ("7BIT", "8BITMIME"):
-            return "501 5.5.4 BODY is 7BIT or 8BITMIME"
+            return "501 5.5.4 BODY must be 7BIT or 8BITMIME"
         size = path.parameters.get("SIZE", "0")
         if not size.isdecimal() or len(size) > 20:
-            return "501 5.5.4 SIZE is a number"
-        if int(size) > self.intake.house.limits.message_bytes:
-            return "552 5.3.4 the mail is over the limit"
+            return "501 5.5.4 SIZE must be a number"
+        if int(size) > self.batch_ingest.services.limits.message_bytes:
+            return "552 5.3.4 message size exceeds the limit"
         return None
 
     async def rcpt(self, argument: str) -> None:
         path = parse_path("TO", argument)
         if self._mail is None:
-            await self._refuse("503 5.5.1 say MAIL first")
+            await self._refuse("503 5.5.1 send MAIL first")
         elif path is None or not path.address:
-            await self._refuse("501 5.1.3 write it as RCPT TO:<address>")
+            await self._refuse("501 5.1.3 syntax: RCPT TO:<address>")
         elif path.parameters:
-            await self._refuse("555 5.5.4 RCPT takes no parameters here")
-        elif len(self._mail.inboxes) >= MOST_RECIPIENTS:
-            # RFC 5321 §4.5.3.1.10: no mistake, the others get another copy of the mail.
-            await self._say(f"452 4.5.3 {MOST_RECIPIENTS} recipients are enough for one mail")
+            await self._refuse("555 5.5.4 RCPT parameters are not supported")
+        elif len(self._mail.inboxes) >= MAX_RECIPIENTS:
+            # RFC 5321 §4.5.3.1.10: not an error; the client sends another copy to the others.
+            await self._say(f"452 4.5.3 too many recipients; the limit is {MAX_RECIPIENTS}")
         else:
             await self._recipient(self._mail, self._at_home(path.address))
 
@@ -206,33 +209,31 @@ class Session:
 
     async def _recipient(self, mail: Envelope, address: str) -> None:
         try:
-            inbox = (await inboxes_for(self.intake.house, [address])).get(address.lower())
+            inbox = (await inboxes_for(self.batch_ingest.services, [address])).get(address.lower())
         except MailError as error:
             self._failed("smtp_failed", error=str(error))
-            await self._say("451 4.3.0 we cannot look it up now; try again later")
+            await self._say("451 4.3.0 the address cannot be looked up now; try again later")
             return
         if inbox is not None:
             mail.inboxes.append(inbox.id)
             await self._say("250 2.1.5 ok")
             return
         self._count("recipients_refused")
-        is_ours = address.lower().rpartition("@")[2] in self.intake.house.domains
-        await self._refuse(
-            "550 5.1.1 nobody here has this address" if is_ours else "550 5.7.1 we do not relay"
-        )
+        is_ours = address.lower().rpartition("@")[2] in self.batch_ingest.services.domains
+        await self._refuse("550 5.1.1 no such address" if is_ours else "550 5.7.1 relaying denied")
 
     async def data(self, argument: str) -> None:
         mail = self._mail
         if mail is None or not mail.inboxes:
-            await self._refuse("503 5.5.1 say RCPT first")
+            await self._refuse("503 5.5.1 send RCPT first")
             return
         if argument:
             await self._refuse("501 5.5.4 DATA takes no argument")
             return
         if self.wire.buffer:
-            await self._say("503 5.5.0 wait for the answer to DATA")
+            await self._say("503 5.5.0 wait for the reply to DATA")
             raise _Over
-        await self._say("354 end it with a dot on a line of its own")
+        await self._say("354 end with a dot on a line by itself")
         spool = self.spools.new()
         try:
             await spool.fill(self.wire, self.idle_s, self.mail_s)
@@ -245,26 +246,26 @@ class Session:
             spool.close()
 
     async def _smuggled(self) -> None:
-        """Without PIPELINING nobody speaks before we answer, except a smuggler."""
+        """Without PIPELINING, data before the reply is an attempt to smuggle commands."""
         self._count("refused")
         self._failed("smtp_smuggled", reason="words before our answer")
-        await self._say("554 5.5.0 wait for the answer to your mail; it was not taken")
+        await self._say("554 5.5.0 data received before the reply; the message was refused")
         raise _Over
 
     async def _take(self, mail: Envelope, spool: Spool) -> None:
-        answers = await Taking(self.intake, self._failed).answers(mail, spool)
+        answers = await Delivery(self.batch_ingest, self._failed).answers(mail, spool)
         words = for_all(answers)
         if words[0] != "4":
             self._count("accepted" if words[0] == "2" else "refused")
         await self._say(*(answers if self._is_lmtp else [words]))
 
     def _count(self, what: str) -> None:
-        self.intake.house.counts.add(f"smtp_{what}")
+        self.batch_ingest.services.counts.add(f"smtp_{what}")
 
     def _failed(self, name: str, *, cause: Exception | None = None, **context: object) -> None:
-        """A failure, in the words that find the connection again: never those of the mail."""
+        """Log a failure with the connection, never with content of the mail."""
         about = {"session": self.id, "peer": self.wire.peer, **context}
-        self.intake.house.counts.failed(name, about, cause=cause)
+        self.batch_ingest.services.counts.failed(name, about, cause=cause)
 
     async def rset(self, _argument: str) -> None:
         self._mail = None
@@ -274,13 +275,13 @@ class Session:
         await self._say("250 2.0.0 ok")
 
     async def vrfy(self, _argument: str) -> None:
-        await self._say("252 2.5.0 send it and see")
+        await self._say("252 2.5.0 cannot verify the address; send the message")
 
     async def help(self, _argument: str) -> None:
-        await self._say("214 2.0.0 RFC 5321 explains it all")
+        await self._say("214 2.0.0 see RFC 5321")
 
     async def quit(self, _argument: str) -> None:
-        await self._say("221 2.0.0 good bye")
+        await self._say("221 2.0.0 closing connection")
         raise _Over
 
 

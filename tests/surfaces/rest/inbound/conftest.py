@@ -14,9 +14,9 @@ import pytest
 from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.providers.inbound.fetcher import HttpsFetcher
+from postroom.providers.allowed_hosts import Guard
+from postroom.providers.inbound.fetch import HttpsFetcher
 from postroom.providers.inbound.ses import Ses
-from postroom.providers.webhooks.guard import Guard
 from tests.mails import new_inbox
 from tests.servers.certificates import certificate
 from tests.servers.https import Pages, pages
@@ -68,7 +68,7 @@ async def world(tmp_path: Path) -> AsyncIterator[Pages]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, world: Pages) -> AsyncIterator[App]:
+async def services(tmp_path: Path, world: Pages) -> AsyncIterator[App]:
     """A Postroom that all five may post to, in a world where it is always noon."""
     values = {
         "DATA_DIR": str(tmp_path / "data"),
@@ -86,16 +86,16 @@ async def house(tmp_path: Path, world: Pages) -> AsyncIterator[App]:
     )
     async with open_app(settings) as opened:
         inbound = {
-            **opened.house.inbound,
-            "resend": replace(opened.house.inbound["resend"], fetcher=fetcher),
+            **opened.services.inbound,
+            "resend": replace(opened.services.inbound["resend"], fetcher=fetcher),
             "ses": Ses((TOPIC,), fetcher),
         }
         await new_inbox(opened.context(OWNER))
-        yield replace(opened, house=replace(opened.house, clock=lambda: NOW, inbound=inbound))
+        yield replace(opened, services=replace(opened.services, clock=lambda: NOW, inbound=inbound))
 
 
 @pytest.fixture
-async def stranger(house: App) -> AsyncIterator[Rest]:
+async def stranger(services: App) -> AsyncIterator[Rest]:
     """Somebody without a key."""
-    async with visiting(house, None) as rest:
+    async with visiting(services, None) as rest:
         yield rest

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
 
 from postroom.app import App
+from postroom.model.view import EVERYTHING
 from tests.mails import mail
 from tests.surfaces.rest.conftest import Rest
 
@@ -249,12 +250,12 @@ IN_FIELDS = {"mailgun": mailgun, "sendgrid": sendgrid, "postmark": postmark}
 SIGNED = {"mailgun": mailgun, "sendgrid": sendgrid, "resend": resend, "ses": sns}
 
 
-async def stored(house: App, answer: httpx2.Response):
+async def stored(services: App, answer: httpx2.Response):
     """The message that an answer speaks of."""
     assert 200 == answer.status_code, answer.text
     (received,) = answer.json()["messages"]
-    return await house.house.store.message(received["message_id"], None)
+    return await services.services.store.message(received["message_id"], EVERYTHING)
 
 
-async def inbox_of(house: App, message):
-    return await house.house.store.inbox(message.inbox_id, None)
+async def inbox_of(services: App, message):
+    return await services.services.store.inbox(message.inbox_id, EVERYTHING)

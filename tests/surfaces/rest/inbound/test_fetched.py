@@ -10,9 +10,10 @@ import pytest
 
 from postroom.app import App
 from postroom.config import read_settings
-from postroom.parts import make_inbound
-from postroom.providers.inbound.bucket import MailBucket
+from postroom.model.view import EVERYTHING
+from postroom.providers.inbound.fetch import MailBucket
 from postroom.providers.inbound.ses import Ses
+from postroom.wiring import make_inbound
 from tests.servers.s3 import environment as s3_environment
 from tests.servers.s3 import running as running_s3
 from tests.surfaces.rest.inbound.postings import RAW, TOPIC, Post, resend, sns
@@ -26,25 +27,25 @@ def in_bucket(bucket: str = "mail-for-us", key: str = "in/22b80b92", kind: str =
 
 
 @pytest.fixture
-def bucket(house: App) -> Iterator[MailBucket]:
+def bucket(services: App) -> Iterator[MailBucket]:
     """A bucket that the settings name, on a server that speaks S3."""
     with running_s3("mail-for-us") as store:
         bucket = MailBucket("mail-for-us", store, 10_000)
-        ses = house.house.inbound["ses"]
+        ses = services.services.inbound["ses"]
         assert isinstance(ses, Ses)
         ses.bucket = bucket
         yield bucket
 
 
-async def test_a_mail_that_amazon_put_into_our_bucket_is_fetched(stranger, house, bucket):
+async def test_a_mail_that_amazon_put_into_our_bucket_is_fetched(stranger, services, bucket):
     await obstore.put_async(bucket.store, "in/22b80b92", RAW)
 
     answers = [await in_bucket().to(stranger) for _ in range(2)]
 
     assert ["received", "duplicate"] == [answer.json()["status"] for answer in answers]
     message_id = answers[0].json()["messages"][0]["message_id"]
-    message = await house.house.store.message(message_id, None)
-    assert RAW == await house.house.blobs.read(message.raw)
+    message = await services.services.store.message(message_id, EVERYTHING)
+    assert RAW == await services.services.blobs.read(message.raw)
 
 
 async def test_the_environment_says_how_the_bucket_with_mail_is_reached(monkeypatch):
@@ -61,11 +62,11 @@ async def test_the_environment_says_how_the_bucket_with_mail_is_reached(monkeypa
     [
         (in_bucket(bucket="of-somebody-else"), 422, "POSTROOM_SES_BUCKET"),
         (in_bucket(kind="Lambda"), 422, "action SNS"),
-        (in_bucket(key=""), 422, "where in the bucket"),
-        (in_bucket(key="k" * 1_025), 422, "where in the bucket"),
+        (in_bucket(key=""), 422, "object key"),
+        (in_bucket(key="k" * 1_025), 422, "object key"),
         (in_bucket(key="in/too-large"), 413, "10001 bytes"),
         (in_bucket(key="in/sealed"), 422, "encrypted"),
-        (in_bucket(key="in/not-there"), 502, "no such mail"),
+        (in_bucket(key="in/not-there"), 502, "does not have this mail"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -92,7 +93,7 @@ async def test_the_settings_name_the_bucket(tmp_path, app):
     values = {"DATA_DIR": str(tmp_path), "SES_TOPICS": TOPIC, "SES_BUCKET": "mail-for-us"}
     settings = read_settings({f"POSTROOM_{name}": value for name, value in values.items()}).settings
 
-    ses = make_inbound(settings, app.house.store)["ses"]
+    ses = make_inbound(settings, app.services.store)["ses"]
 
     assert isinstance(ses, Ses)
     assert ses.bucket is not None

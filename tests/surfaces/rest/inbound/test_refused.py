@@ -10,6 +10,7 @@ import pytest
 from postroom.app import App
 from postroom.errors import NotFound, StorageFull
 from postroom.model.key import OWNER
+from postroom.model.view import EVERYTHING
 from tests.mails import new_inbox
 from tests.surfaces.rest.inbound.postings import (
     NOW,
@@ -76,47 +77,47 @@ def for_two() -> Post:
     return postmark(RawEmail=RAW.decode(), ToFull=both)
 
 
-def remove_while_bytes_are_written(house: App, monkeypatch, *gone: str) -> None:
-    put, store = house.house.blobs.put, house.house.store
+def remove_while_bytes_are_written(services: App, monkeypatch, *gone: str) -> None:
+    put, store = services.services.blobs.put, services.services.store
 
     async def meanwhile(contents):
         for inbox_id in gone:
             with suppress(NotFound):
-                await store.remove_inbox(inbox_id, None, force=True)
+                await store.remove_inbox(inbox_id, EVERYTHING, force=True)
         return await put(contents)
 
-    monkeypatch.setattr(house.house.blobs, "put", meanwhile)
+    monkeypatch.setattr(services.services.blobs, "put", meanwhile)
 
 
 async def test_an_inbox_that_goes_meanwhile_takes_nobody_elses_copy_with_it(
-    house, stranger, monkeypatch
+    services, stranger, monkeypatch
 ):
-    cy = await new_inbox(house.context(OWNER), "cy")
-    remove_while_bytes_are_written(house, monkeypatch, cy.id)
+    cy = await new_inbox(services.context(OWNER), "cy")
+    remove_while_bytes_are_written(services, monkeypatch, cy.id)
 
     answer = await for_two().to(stranger)
 
-    message = await stored(house, answer)
+    message = await stored(services, answer)
     assert ("received", "bo") == (
         answer.json()["status"],
-        (await inbox_of(house, message)).address.split("@")[0],
+        (await inbox_of(services, message)).address.split("@")[0],
     )
 
 
-async def test_when_all_inboxes_go_meanwhile_a_mail_is_for_nobody(house, stranger, monkeypatch):
-    cy = await new_inbox(house.context(OWNER), "cy")
-    bo = await inbox_of(house, await stored(house, await postmark().to(stranger)))
-    remove_while_bytes_are_written(house, monkeypatch, bo.id, cy.id)
+async def test_when_all_inboxes_go_meanwhile_a_mail_is_for_nobody(services, stranger, monkeypatch):
+    cy = await new_inbox(services.context(OWNER), "cy")
+    bo = await inbox_of(services, await stored(services, await postmark().to(stranger)))
+    remove_while_bytes_are_written(services, monkeypatch, bo.id, cy.id)
 
     assert 403 == (await for_two().to(stranger)).status_code
 
 
-async def test_a_copy_that_can_still_be_stored_is_posted_again(house, stranger, monkeypatch):
+async def test_a_copy_that_can_still_be_stored_is_posted_again(services, stranger, monkeypatch):
     """One inbox goes, and there is no room for the other's copy: that is nobody's last word."""
-    bo = await inbox_of(house, await stored(house, await postmark().to(stranger)))
-    cy = await new_inbox(house.context(OWNER), "cy")
-    remove_while_bytes_are_written(house, monkeypatch, bo.id)
-    add = house.house.store.add_messages
+    bo = await inbox_of(services, await stored(services, await postmark().to(stranger)))
+    cy = await new_inbox(services.context(OWNER), "cy")
+    remove_while_bytes_are_written(services, monkeypatch, bo.id)
+    add = services.services.store.add_messages
 
     async def full(messages):
         if [cy.id] == [message.inbox_id for message in messages]:
@@ -124,19 +125,21 @@ async def test_a_copy_that_can_still_be_stored_is_posted_again(house, stranger, 
         return await add(messages)
 
     with monkeypatch.context() as patched:
-        patched.setattr(house.house.store, "add_messages", full)
+        patched.setattr(services.services.store, "add_messages", full)
         refused = await for_two().to(stranger)
     again = await for_two().to(stranger)
 
     assert (507, "storage_full") == (refused.status_code, refused.json()["code"])
-    assert cy.id == (await stored(house, again)).inbox_id
+    assert cy.id == (await stored(services, again)).inbox_id
 
 
 @pytest.mark.parametrize("provider", WHOLE)
-async def test_what_we_have_no_time_for_is_never_dropped_by_a_provider(house, stranger, provider):
-    house.rates.per_second, house.rates.burst = 1e9, 1
-    house.rates.take("inbound")
-    house.rates.per_second = 0.5
+async def test_what_we_have_no_time_for_is_never_dropped_by_a_provider(
+    services, stranger, provider
+):
+    services.rates.per_second, services.rates.burst = 1e9, 1
+    services.rates.take("inbound")
+    services.rates.per_second = 0.5
 
     answer = await WHOLE[provider]().to(stranger)
 

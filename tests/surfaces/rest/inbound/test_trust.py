@@ -100,13 +100,13 @@ async def test_a_token_of_mailgun_is_good_for_one_mail(stranger):
     assert 401 == answer.status_code
 
 
-async def test_a_token_of_mailgun_is_known_by_another_process_until_it_is_too_old(house):
-    async with visiting(house, None) as before:
+async def test_a_token_of_mailgun_is_known_by_another_process_until_it_is_too_old(services):
+    async with visiting(services, None) as before:
         await mailgun().to(before)
-    settings = house.settings
+    settings = services.settings
     async with open_app(settings) as again:
-        await again.house.store.forget_leases(NOW)
-        other = replace(again, house=replace(again.house, clock=lambda: NOW))
+        await again.services.store.remove_expired_leases(NOW)
+        other = replace(again, services=replace(again.services, clock=lambda: NOW))
         async with visiting(other, None) as after:
             same = await mailgun().to(after)
             forged = await mailgun(subject="Another").to(after)

@@ -1,4 +1,4 @@
-"""Several jobs at once: none takes what another has, and short ones do not wait for long ones."""
+"""Concurrent merge jobs: no two take the same messages, short jobs do not wait for long ones."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.search.choice import Sizes
-from postroom.store.search.jobs import (
+from postroom.model.view import EVERYTHING
+from postroom.store.search.compaction.jobs import (
     Job,
-    Overtaken,
-    all_numbers,
-    building_numbers,
+    LeaseLost,
+    all_segments,
+    building_segments,
     claim,
-    rebuild,
     renew,
+    reset_index,
 )
-from postroom.store.search.merging import merge_once, purge
-from tests.unit.store.search.test_answers import wrong_answers
+from postroom.store.search.compaction.policy import MergePolicy
+from postroom.store.search.index import compact, purge
 from tests.unit.store.search.test_merging import IS_SWEPT, Interrupted
-from tests.unit.store.search.world import SMALL_SIZES, World
+from tests.unit.store.search.test_results import wrong_results
+from tests.unit.store.search.world import SMALL_POLICY, World
 
-NEVER_QUIET = 1 << 40
-SEGMENTS_ONLY = Sizes(tail=1_000, fan_out=2, most=10_000, quiet_s=NEVER_QUIET)
-TAIL_ONLY = Sizes(tail=20, fan_out=99, most=100, quiet_s=NEVER_QUIET)
-BOTH = Sizes(tail=20, fan_out=2, most=10_000, quiet_s=NEVER_QUIET)
+NEVER_IDLE = 1 << 40
+SEGMENTS_ONLY = MergePolicy(buffer_docs=1_000, fan_out=2, max_docs=10_000, idle_s=NEVER_IDLE)
+BUFFER_ONLY = MergePolicy(buffer_docs=20, fan_out=99, max_docs=100, idle_s=NEVER_IDLE)
+BOTH = MergePolicy(buffer_docs=20, fan_out=2, max_docs=10_000, idle_s=NEVER_IDLE)
 
 
 @pytest.fixture
@@ -37,58 +38,58 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await world.engine.close()
 
 
-async def claimed(world: World, sizes: Sizes) -> Job | None:
-    return await world.engine.write(lambda tx: claim(tx, "somebody", sizes, int(time.time())))
+async def claimed(world: World, policy: MergePolicy) -> Job | None:
+    return await world.engine.write(lambda tx: claim(tx, "somebody", policy, int(time.time())))
 
 
 async def make_segments(world: World, *sizes: int) -> None:
     for size in sizes:
         await world.arrive(size)
-        await world.merge(Sizes(tail=size, fan_out=99, quiet_s=NEVER_QUIET))
+        await world.merge(MergePolicy(buffer_docs=size, fan_out=99, idle_s=NEVER_IDLE))
 
 
-async def test_the_tail_is_merged_while_segments_are(world: World) -> None:
+async def test_the_buffer_is_merged_while_segments_are_merged(world: World) -> None:
     await make_segments(world, 30, 30)
     segments = await claimed(world, BOTH)
     await world.arrive(25)
 
-    tail, nothing = [await claimed(world, BOTH) for _ in range(2)]
+    buffer, nothing = [await claimed(world, BOTH) for _ in range(2)]
 
     assert segments is not None
     assert (2, 0) == (len(segments.sources), len(segments.messages))
-    assert tail is not None
-    assert (0, 25) == (len(tail.sources), len(tail.messages))
+    assert buffer is not None
+    assert (0, 25) == (len(buffer.sources), len(buffer.messages))
     assert nothing is None
 
 
-async def test_what_came_in_is_merged_before_segments_are(world: World) -> None:
+async def test_the_buffer_is_merged_before_segments(world: World) -> None:
     await make_segments(world, 30, 30)
     await world.arrive(25)
 
-    tail, segments = [await claimed(world, BOTH) for _ in range(2)]
+    buffer, segments = [await claimed(world, BOTH) for _ in range(2)]
 
-    assert tail is not None
-    assert 25 == len(tail.messages)
+    assert buffer is not None
+    assert 25 == len(buffer.messages)
     assert segments is not None
     assert 2 == len(segments.sources)
 
 
-async def test_a_tail_that_is_too_much_for_one_job_waits_for_what_is_to_be_swept(
+async def test_a_buffer_too_large_for_one_job_waits_until_dropped_rows_are_deleted(
     world: World,
 ) -> None:
     await make_segments(world, 30)
-    await world.engine.write(rebuild)
+    await world.engine.write(reset_index)
     await world.arrive(31)
 
-    assert await claimed(world, TAIL_ONLY) is None
-    await world.merge(TAIL_ONLY)
+    assert await claimed(world, BUFFER_ONLY) is None
+    await world.merge(BUFFER_ONLY)
 
-    left = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_tail"))
-    assert len(left) < TAIL_ONLY.tail
+    left = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_buffer"))
+    assert len(left) < BUFFER_ONLY.buffer_docs
     assert () == await world.store.problems()
 
 
-async def test_beside_another_job_one_of_the_tail_takes_a_few_times_what_makes_it_due(
+async def test_a_buffer_job_beside_another_job_takes_a_limited_number_of_messages(
     world: World,
 ) -> None:
     await make_segments(world, 30, 30)
@@ -100,17 +101,17 @@ async def test_beside_another_job_one_of_the_tail_takes_a_few_times_what_makes_i
     assert [160, 40] == [len(job.messages) for job in jobs if job]
 
 
-async def test_each_job_takes_other_messages_of_the_tail(world: World) -> None:
+async def test_two_jobs_take_different_messages_of_the_buffer(world: World) -> None:
     await world.arrive(120)
 
-    jobs = [await claimed(world, TAIL_ONLY) for _ in range(4)]
+    jobs = [await claimed(world, BUFFER_ONLY) for _ in range(4)]
 
     assert [50, 50, 20] == [len(job.messages) for job in jobs if job]
     assert 120 == len({number for job in jobs if job for number in job.messages})
 
 
 @pytest.mark.parametrize(("first", "second", "taken"), [(200, 50, 2), (200, 60, 0), (50, 50, 0)])
-async def test_other_segments_are_merged_meanwhile_if_they_are_much_smaller(
+async def test_much_smaller_segments_are_merged_beside_a_running_merge(
     world: World, first: int, second: int, taken: int
 ) -> None:
     await make_segments(world, first, first)
@@ -124,7 +125,7 @@ async def test_other_segments_are_merged_meanwhile_if_they_are_much_smaller(
     assert not small or not {*large.sources} & {*small.sources}
 
 
-async def test_segments_are_merged_beside_several_if_they_are_much_smaller_than_each(
+async def test_segments_are_merged_beside_several_merges_if_much_smaller_than_each(
     world: World,
 ) -> None:
     taken = list[int]()
@@ -137,7 +138,7 @@ async def test_segments_are_merged_beside_several_if_they_are_much_smaller_than_
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_jobs_beside_each_other_lose_nothing(tmp_path: Path, seed: int) -> None:
+async def test_concurrent_jobs_lose_nothing(tmp_path: Path, seed: int) -> None:
     world = await World.open(tmp_path, seed)
     wrong, beside = list[object](), 0
 
@@ -145,17 +146,17 @@ async def test_jobs_beside_each_other_lose_nothing(tmp_path: Path, seed: int) ->
         nonlocal beside
         await world.arrive(25)
         await world.change(6)
-        before, busy = [await world.engine.read(of) for of in (all_numbers, building_numbers)]
-        await merge_once(world.engine, SMALL_SIZES)
-        made = {*await world.engine.read(all_numbers)} - {*before}
+        before, busy = [await world.engine.read(of) for of in (all_segments, building_segments)]
+        await compact(world.engine, SMALL_POLICY)
+        made = {*await world.engine.read(all_segments)} - {*before}
         beside += bool(busy and made)
 
     for _ in range(15):
         await world.arrive(10)
-        await merge_once(Interrupted(world.engine, happens), SMALL_SIZES)
-        wrong += await wrong_answers(world, 15)
+        await compact(Interrupted(world.engine, happens), SMALL_POLICY)
+        wrong += await wrong_results(world, 15)
     await world.merge()
-    wrong += await wrong_answers(world, 40)
+    wrong += await wrong_results(world, 40)
     problems = await world.store.problems()
     await world.engine.close()
 
@@ -164,29 +165,29 @@ async def test_jobs_beside_each_other_lose_nothing(tmp_path: Path, seed: int) ->
     assert () == problems
 
 
-async def test_an_inbox_that_goes_ends_all_jobs(world: World) -> None:
+async def test_removing_an_inbox_abandons_all_jobs(world: World) -> None:
     await make_segments(world, 30, 30)
     await world.arrive(25)
     jobs = [await claimed(world, BOTH) for _ in range(2)]
 
-    await world.store.remove_inbox(world.inboxes[0].id, None, force=True)
+    await world.store.remove_inbox(world.inboxes[0].id, EVERYTHING, force=True)
 
     for job in jobs:
         assert job is not None
-        with pytest.raises(Overtaken):
+        with pytest.raises(LeaseLost):
             await world.engine.write(lambda tx, job=job: renew(tx, job, int(time.time())))
 
 
-async def test_what_waits_is_merged_before_old_rows_are_swept(world: World) -> None:
+async def test_the_buffer_is_merged_before_dropped_rows_are_deleted(world: World) -> None:
     await make_segments(world, 30, 30)
     while not await world.engine.read(lambda tx: tx.one(IS_SWEPT)):
-        await merge_once(world.engine, SEGMENTS_ONLY)
+        await compact(world.engine, SEGMENTS_ONLY)
     await world.arrive(25)
 
-    assert await merge_once(world.engine, BOTH)
+    assert await compact(world.engine, BOTH)
 
     assert await world.engine.read(lambda tx: tx.one(IS_SWEPT))
-    assert [] == await world.engine.read(lambda tx: tx.all("SELECT * FROM search_tail"))
+    assert [] == await world.engine.read(lambda tx: tx.all("SELECT * FROM search_buffer"))
 
 
 async def test_a_purge_ends_while_messages_are_removed(world: World) -> None:
@@ -195,11 +196,11 @@ async def test_a_purge_ends_while_messages_are_removed(world: World) -> None:
 
     async def remove() -> None:
         while not is_over and world.ids:
-            await world.store.remove_message(world.ids.pop(), None)
+            await world.store.remove_message(world.ids.pop(), EVERYTHING)
             await asyncio.sleep(0.05)
 
     removing = asyncio.create_task(remove())
-    await world.store.remove_message(world.ids.pop(), None)
+    await world.store.remove_message(world.ids.pop(), EVERYTHING)
     await purge(world.engine)
     is_over, left = True, len(world.ids)
     await removing

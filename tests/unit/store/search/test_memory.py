@@ -1,4 +1,4 @@
-"""A merge takes about as much memory for much mail as it does for little."""
+"""The memory of a merge hardly depends on the amount of mail."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 from postroom.errors import StorageFull
-from postroom.store.search import lexicon, meetings, spill, tokens
-from postroom.store.search.arrays import PADDING, U8, U64, Int
-from postroom.store.search.endings import find_endings
-from postroom.store.search.tokens import Tokeniser
-from postroom.store.search.vocabulary import Vocabulary
+from postroom.store.search.postings import token_pairs
+from postroom.store.search.postings.token_pairs import find_endings
+from postroom.store.search.tokens import arrays, dictionary, tokenizer
+from postroom.store.search.tokens.arrays import PADDING, U8, U64, Int
+from postroom.store.search.tokens.dictionary import Terms
+from postroom.store.search.tokens.tokenizer import Tokenizer
 
 MERGE = """
 import random, resource, sys
-from postroom.store.search.build import SegmentBuilder
+from postroom.store.search.segments.builder import SegmentBuilder
 
 def peak_mb():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -43,61 +44,61 @@ print(peak_mb() - before)
 
 
 def _merge_mb(kilobytes: int) -> float:
-    """Megabytes that a merge of so many messages of about a kilobyte takes at most."""
+    """Peak megabytes of a merge of this many messages of about a kilobyte."""
     command = [sys.executable, "-c", MERGE, str(kilobytes)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def test_six_times_the_mail_takes_hardly_more_memory() -> None:
+def test_a_merge_of_six_times_the_mail_takes_hardly_more_memory() -> None:
     little, much = _merge_mb(2_000), _merge_mb(12_000)
 
     assert much < 80
     assert much - little < 20
 
 
-@pytest.mark.parametrize("most", [1, 7, 100])
-def test_meetings_have_one_order_however_few_are_sorted_at_once(
-    most: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("max_sorted", [1, 7, 100])
+def test_token_pairs_have_the_same_order_whatever_the_batch_size(
+    max_sorted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    choice = random.Random(most)
+    choice = random.Random(max_sorted)
     pieces = ["a", "ba", " of", " the", "-", "-----", " 42", "é", "你好", ".", "\n"]
     texts = ["".join(choice.choices(pieces, k=choice.randrange(40))) for _ in range(60)]
-    at_once = _meetings(texts)
-    monkeypatch.setattr(meetings, "MOST", most)
-    monkeypatch.setattr(spill, "_MOST_IN_MEMORY", 1000)
-    monkeypatch.setattr(tokens, "_AT_ONCE_BYTES", 200)
+    at_once = _token_pairs(texts)
+    monkeypatch.setattr(token_pairs, "MAX_SORTED", max_sorted)
+    monkeypatch.setattr(arrays, "_MAX_IN_MEMORY", 1000)
+    monkeypatch.setattr(tokenizer, "_BATCH_BYTES", 200)
 
-    in_groups = _meetings(texts)
+    in_groups = _token_pairs(texts)
 
     assert sorted(at_once, key=lambda meeting: meeting[:-1]) == at_once
     assert at_once == in_groups
 
 
-def _meetings(texts: list[str]) -> list[tuple[int, ...]]:
-    """All meetings: the last character before, what follows, and the message."""
-    tokeniser = Tokeniser(4, has_pieces=True)
+def _token_pairs(texts: list[str]) -> list[tuple[int, ...]]:
+    """All token pairs: last character before the boundary, what follows, and the message."""
+    tokeniser = Tokenizer(4, has_chunks=True)
     tokeniser.add([text.encode() for text in texts])
     text = tokeniser.finish(np.arange(len(texts)))
     endings = find_endings(text.terms)
     found = [
         np.column_stack((endings.characters[part.left], *part.following, part.docs))
-        for part in meetings.sorted_meetings(text, endings)
+        for part in token_pairs.sorted_token_pairs(text, endings)
     ]
     text.close()
     return [tuple(row) for row in np.concatenate(found).tolist()]
 
 
-def test_terms_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lexicon, "hash_strings", _first_bytes)
+def test_terms_with_the_same_hash_are_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dictionary, "hash_strings", _first_bytes)
     words = [b"ab", b"ac", b"b", b"bcdefghijk", b"bcdefghijl", b"c", b"ad", b"ab\xc3\xa9"]
     numbered: dict[bytes, int] = {}
-    known = lexicon.Lexicon()
+    known = dictionary.TermDictionary()
 
     for names in (words[:3], words[2:5], words, words[::-1]):
         flat = np.frombuffer(b"\n".join(names) + PADDING, np.uint8)
         lengths = np.array([len(name) for name in names])
         starts = np.cumsum(lengths + 1) - lengths - 1
-        numbers = known.numbers(Vocabulary(flat, starts, lengths)).tolist()
+        numbers = known.numbers(Terms(flat, starts, lengths)).tolist()
         for name, number in zip(names, numbers, strict=True):
             assert numbered.setdefault(name, number) == number
     terms, places = known.finish()
@@ -111,13 +112,13 @@ def _first_bytes(flat: U8, starts: Int, _: Int) -> U64:
     return flat[starts].astype(np.uint64)
 
 
-def test_a_full_disk_is_said_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_raises_storage_full(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    aside = spill.Spill()
-    monkeypatch.setattr(aside._file, "write", full)
+    spilled = arrays.TempFile()
+    monkeypatch.setattr(spilled._file, "write", full)
 
     with pytest.raises(StorageFull, match="TMPDIR"):
-        aside.put(np.arange(3, dtype=np.uint32))
-    aside.close()
+        spilled.put(np.arange(3, dtype=np.uint32))
+    spilled.close()

@@ -1,4 +1,4 @@
-"""Merging goes on beside everything else: changes, other processes, and sudden death."""
+"""Merges beside changes, other processes, and killed processes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ from typing import TypeVar
 
 import pytest
 
-from postroom.store.search import merging, sweeping
-from postroom.store.search.choice import SIZES, Candidate, Sizes, choose_sources
-from postroom.store.search.jobs import LEASE_S, claim, decayed_numbers
-from postroom.store.search.merging import merge_once, purge
+from postroom.model.view import EVERYTHING
+from postroom.store.search.compaction import jobs, merging
+from postroom.store.search.compaction.jobs import LEASE_S, claim, segments_with_tombstones
+from postroom.store.search.compaction.policy import (
+    DEFAULT_POLICY,
+    Candidate,
+    MergePolicy,
+    choose_segments,
+)
+from postroom.store.search.index import compact, purge
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.transaction import Transaction
-from tests.unit.store.search.test_answers import wrong_answers
-from tests.unit.store.search.world import SMALL_SIZES, START, World
+from tests.unit.store.search.test_results import wrong_results
+from tests.unit.store.search.world import SMALL_POLICY, START, World
 
 T = TypeVar("T")
-ALL_AT_ONCE = Sizes(tail=1)
-AT_ONCE_AS_ONE = Sizes(tail=1, fan_out=2, keep_s=0, quiet_keep_s=0)
+ALL_AT_ONCE = MergePolicy(buffer_docs=1)
+AT_ONCE_AS_ONE = MergePolicy(buffer_docs=1, fan_out=2, tombstone_s=0, idle_tombstone_s=0)
 IS_SWEPT = "SELECT 1 FROM search_segments WHERE state = 2"
 SETS_OF_NOTHING = """
     SELECT * FROM search_sets WHERE segment NOT IN (SELECT number FROM search_segments)
@@ -32,7 +38,7 @@ LATER = float(2 * START)
 
 
 class Interrupted:
-    """An engine where something happens before every write."""
+    """An engine that calls a function before every write."""
 
     def __init__(self, engine: SqliteEngine, happens: Callable[[], Awaitable[None]]) -> None:
         self._engine = engine
@@ -53,7 +59,7 @@ class Interrupted:
 
 
 class Repeating(Interrupted):
-    """An engine where the answer to every first attempt is lost, as on a server that restarts."""
+    """An engine that loses the first result of every transaction, like a restarting server."""
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         await self._engine.read(work)
@@ -65,7 +71,7 @@ class Repeating(Interrupted):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_what_changes_during_a_merge_is_not_lost(tmp_path: Path, seed: int) -> None:
+async def test_changes_during_a_merge_are_not_lost(tmp_path: Path, seed: int) -> None:
     world = await World.open(tmp_path, seed)
     wrong = []
 
@@ -75,8 +81,8 @@ async def test_what_changes_during_a_merge_is_not_lost(tmp_path: Path, seed: int
 
     for _ in range(4):
         await world.arrive(60)
-        await merge_once(Interrupted(world.engine, happens), SMALL_SIZES)
-        wrong += await wrong_answers(world, 40)
+        await compact(Interrupted(world.engine, happens), SMALL_POLICY)
+        wrong += await wrong_results(world, 40)
     problems = await world.store.problems()
     await world.engine.close()
 
@@ -84,7 +90,7 @@ async def test_what_changes_during_a_merge_is_not_lost(tmp_path: Path, seed: int
     assert () == problems
 
 
-async def test_a_merge_that_must_read_again_loses_nothing(tmp_path: Path) -> None:
+async def test_a_retried_transaction_of_a_merge_loses_nothing(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 6)
 
     async def happens() -> None:
@@ -92,8 +98,8 @@ async def test_a_merge_that_must_read_again_loses_nothing(tmp_path: Path) -> Non
 
     for _ in range(4):
         await world.arrive(300)
-        await merge_once(Repeating(world.engine, happens), SMALL_SIZES)
-    wrong = await wrong_answers(world, 60)
+        await compact(Repeating(world.engine, happens), SMALL_POLICY)
+    wrong = await wrong_results(world, 60)
     problems = await world.store.problems()
     await world.engine.close()
 
@@ -101,38 +107,38 @@ async def test_a_merge_that_must_read_again_loses_nothing(tmp_path: Path) -> Non
     assert () == problems
 
 
-async def test_a_purge_waits_for_a_merge_that_has_what_was_removed(tmp_path: Path) -> None:
+async def test_a_purge_waits_for_a_merge_that_contains_removed_messages(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 3)
     await world.arrive(100)
     purges: list[asyncio.Task[None]] = []
 
     async def happens() -> None:
-        await world.store.remove_message(world.ids[len(purges)], None)
+        await world.store.remove_message(world.ids[len(purges)], EVERYTHING)
         purges.append(asyncio.create_task(purge(world.engine)))
         await asyncio.sleep(0)
 
-    await merge_once(Interrupted(world.engine, happens), ALL_AT_ONCE)
+    await compact(Interrupted(world.engine, happens), ALL_AT_ONCE)
     await asyncio.gather(*purges)
-    decayed = await world.engine.read(decayed_numbers)
+    decayed = await world.engine.read(segments_with_tombstones)
     await world.engine.close()
 
     assert purges
     assert [] == decayed
 
 
-async def test_an_inbox_that_goes_during_a_merge_is_gone(tmp_path: Path) -> None:
+async def test_an_inbox_removed_during_a_merge_is_not_found(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 3)
     await world.arrive(100)
     await world.merge()
     await world.arrive(100)
 
     async def happens() -> None:
-        await world.store.remove_inbox(world.inboxes[1].id, None, force=True)
+        await world.store.remove_inbox(world.inboxes[1].id, EVERYTHING, force=True)
 
-    await merge_once(Interrupted(world.engine, happens), ALL_AT_ONCE)
-    wrong = await wrong_answers(world, 60)
+    await compact(Interrupted(world.engine, happens), ALL_AT_ONCE)
+    wrong = await wrong_results(world, 60)
     await world.merge()
-    wrong += await wrong_answers(world, 60)
+    wrong += await wrong_results(world, 60)
     problems = await world.store.problems()
     await world.engine.close()
 
@@ -140,7 +146,7 @@ async def test_an_inbox_that_goes_during_a_merge_is_gone(tmp_path: Path) -> None
     assert () == problems
 
 
-async def test_whoever_was_thought_dead_changes_nothing_when_it_comes_back(tmp_path: Path) -> None:
+async def test_a_process_that_lost_its_lease_changes_nothing(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 4)
     await world.arrive(150)
     has_overtaken = False
@@ -150,11 +156,11 @@ async def test_whoever_was_thought_dead_changes_nothing_when_it_comes_back(tmp_p
         row = await world.engine.read(lambda tx: tx.one("SELECT 1 FROM search_rows"))
         if row and not has_overtaken:
             has_overtaken = True
-            while await merge_once(world.engine, ALL_AT_ONCE, lambda: LATER):
+            while await compact(world.engine, ALL_AT_ONCE, lambda: LATER):
                 pass
 
-    finished = await merge_once(Interrupted(world.engine, happens), ALL_AT_ONCE)
-    wrong = await wrong_answers(world, 60)
+    finished = await compact(Interrupted(world.engine, happens), ALL_AT_ONCE)
+    wrong = await wrong_results(world, 60)
     problems = await world.store.problems()
     await world.engine.close()
 
@@ -164,7 +170,7 @@ async def test_whoever_was_thought_dead_changes_nothing_when_it_comes_back(tmp_p
     assert () == problems
 
 
-async def test_a_job_is_left_alone_until_its_time_is_over(tmp_path: Path) -> None:
+async def test_a_job_is_not_taken_over_before_its_lease_ends(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 5)
     await world.arrive(30)
     job = await world.engine.write(lambda tx: claim(tx, "first", ALL_AT_ONCE, START))
@@ -179,21 +185,21 @@ async def test_a_job_is_left_alone_until_its_time_is_over(tmp_path: Path) -> Non
     assert job.number != late.number
 
 
-async def test_a_job_of_a_clock_that_ran_ahead_is_taken_over(tmp_path: Path) -> None:
+async def test_a_lease_too_far_in_the_future_is_taken_over(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 5)
     await world.arrive(30)
-    ahead = START + 365 * 86_400
-    job = await world.engine.write(lambda tx: claim(tx, "first", ALL_AT_ONCE, ahead))
+    lookahead = START + 365 * 86_400
+    job = await world.engine.write(lambda tx: claim(tx, "first", ALL_AT_ONCE, lookahead))
 
     assert job is not None
-    assert await merge_once(world.engine, ALL_AT_ONCE, lambda: float(START))
-    tail = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_tail"))
+    assert await compact(world.engine, ALL_AT_ONCE, lambda: float(START))
+    buffer = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_buffer"))
     await world.engine.close()
 
-    assert [] == tail
+    assert [] == buffer
 
 
-async def test_whoever_thinks_for_long_between_two_writes_is_not_thought_dead(
+async def test_a_lease_is_renewed_between_writes_that_are_far_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = await World.open(tmp_path, 5)
@@ -213,15 +219,15 @@ async def test_whoever_thinks_for_long_between_two_writes_is_not_thought_dead(
             renewed.set()
 
     engine = Thinking(world.engine, happens)
-    assert await merge_once(engine, ALL_AT_ONCE, lambda: float(next(times)))
+    assert await compact(engine, ALL_AT_ONCE, lambda: float(next(times)))
     await world.engine.close()
 
 
-async def test_what_a_write_of_a_merge_does_has_a_bound_however_many_inboxes_there_are(
+async def test_the_writes_of_a_merge_are_bounded_for_any_number_of_inboxes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merging, "_SETS_AT_ONCE", 50)
-    monkeypatch.setattr(sweeping, "_AT_ONCE", 50)
+    monkeypatch.setattr(merging, "_SETS_BATCH", 50)
+    monkeypatch.setattr(jobs, "_BATCH", 50)
     world = await World.open(tmp_path, 5, inboxes=150)
     await world.arrive(200)
     await world.merge(ALL_AT_ONCE)
@@ -231,11 +237,11 @@ async def test_what_a_write_of_a_merge_does_has_a_bound_however_many_inboxes_the
     async def happens() -> None:
         counts.append(await count_sets(world))
 
-    while await merge_once(Interrupted(world.engine, happens), AT_ONCE_AS_ONE):
+    while await compact(Interrupted(world.engine, happens), AT_ONCE_AS_ONE):
         pass
     counts.append(await count_sets(world))
     live = await world.engine.read(lambda tx: tx.all("SELECT state, size FROM search_segments"))
-    wrong = await wrong_answers(world, 40)
+    wrong = await wrong_results(world, 40)
     problems = await world.store.problems()
     await world.engine.close()
 
@@ -259,24 +265,24 @@ async def test_searches_are_right_while_sets_of_a_new_segment_are_written(tmp_pa
     wrong = []
 
     async def happens() -> None:
-        wrong.extend(await wrong_answers(world, 3))
+        wrong.extend(await wrong_results(world, 3))
 
-    while await merge_once(Interrupted(world.engine, happens), AT_ONCE_AS_ONE):
+    while await compact(Interrupted(world.engine, happens), AT_ONCE_AS_ONE):
         pass
     await world.engine.close()
 
     assert [] == wrong
 
 
-async def test_an_inbox_that_goes_while_old_sets_are_swept_is_gone(tmp_path: Path) -> None:
+async def test_an_inbox_removed_while_dropped_sets_are_deleted_is_not_found(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 12)
     await world.arrive(100)
     await world.merge(ALL_AT_ONCE)
     await world.arrive(100)
     while not await world.engine.read(lambda tx: tx.one(IS_SWEPT)):
-        await merge_once(world.engine, AT_ONCE_AS_ONE)
-    await world.store.remove_inbox(world.inboxes[1].id, None, force=True)
-    wrong = await wrong_answers(world, 60)
+        await compact(world.engine, AT_ONCE_AS_ONE)
+    await world.store.remove_inbox(world.inboxes[1].id, EVERYTHING, force=True)
+    wrong = await wrong_results(world, 60)
     await world.merge(AT_ONCE_AS_ONE)
     sets = await world.engine.read(lambda tx: tx.all(SETS_OF_NOTHING))
     problems = await world.store.problems()
@@ -287,7 +293,7 @@ async def test_an_inbox_that_goes_while_old_sets_are_swept_is_gone(tmp_path: Pat
     assert () == problems
 
 
-async def test_a_merge_that_is_cancelled_can_be_done_again_at_once(tmp_path: Path) -> None:
+async def test_a_cancelled_merge_can_be_repeated_at_once(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 6)
     await world.arrive(60)
     merging: asyncio.Task[bool]
@@ -297,15 +303,15 @@ async def test_a_merge_that_is_cancelled_can_be_done_again_at_once(tmp_path: Pat
         if row and not merging.cancelling():
             merging.cancel()
 
-    merging = asyncio.create_task(merge_once(Interrupted(world.engine, happens), ALL_AT_ONCE))
+    merging = asyncio.create_task(compact(Interrupted(world.engine, happens), ALL_AT_ONCE))
     await asyncio.gather(merging, return_exceptions=True)
     assert merging.cancelled()
     await world.merge()
-    tail = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_tail"))
+    buffer = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_buffer"))
     problems = await world.store.problems()
     await world.engine.close()
 
-    assert [] == tail
+    assert [] == buffer
     assert () == problems
 
 
@@ -316,9 +322,9 @@ async def test_several_processes_merge_one_index(tmp_path: Path) -> None:
         await world.arrive(50)
         await world.change(10)
         await asyncio.gather(
-            *(merge_once(engine, SMALL_SIZES) for engine in (world.engine, other, world.engine))
+            *(compact(engine, SMALL_POLICY) for engine in (world.engine, other, world.engine))
         )
-    wrong = await wrong_answers(world, 60)
+    wrong = await wrong_results(world, 60)
     problems = await world.store.problems()
     await other.close()
     await world.engine.close()
@@ -327,13 +333,13 @@ async def test_several_processes_merge_one_index(tmp_path: Path) -> None:
     assert () == problems
 
 
-async def test_a_segment_takes_no_more_text_than_it_may(tmp_path: Path) -> None:
+async def test_the_text_of_a_segment_is_limited(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 9)
     await world.arrive(900)
-    sizes = Sizes(tail=1, most_bytes=100_000)
-    assert await merge_once(world.engine, sizes)
+    policy = MergePolicy(buffer_docs=1, max_bytes=100_000)
+    assert await compact(world.engine, policy)
     first = await world.engine.read(lambda tx: tx.all("SELECT size, bytes FROM search_segments"))
-    wrong = await wrong_answers(world, 60)
+    wrong = await wrong_results(world, 60)
     problems = await world.store.problems()
     await world.engine.close()
 
@@ -346,19 +352,19 @@ async def test_a_segment_takes_no_more_text_than_it_may(tmp_path: Path) -> None:
 MERGE_FOREVER = """
 import asyncio, sys
 from pathlib import Path
-from postroom.store.search.choice import Sizes
-from postroom.store.search.merging import merge_once
+from postroom.store.search.compaction.policy import MergePolicy
+from postroom.store.search.index import compact
 from postroom.store.sqlite.engine import SqliteEngine
 async def main():
     engine = SqliteEngine.open(Path(sys.argv[1]))
     print("merging", flush=True)
     while True:
-        await merge_once(engine, Sizes(tail=1, fan_out=2))
+        await compact(engine, MergePolicy(buffer_docs=1, fan_out=2))
 asyncio.run(main())
 """
 
 
-async def test_a_kill_in_the_middle_costs_nothing(tmp_path: Path) -> None:
+async def test_killing_a_process_during_a_merge_loses_nothing(tmp_path: Path) -> None:
     world = await World.open(tmp_path, 8)
     await world.arrive(400)
     process = await asyncio.create_subprocess_exec(
@@ -372,10 +378,10 @@ async def test_a_kill_in_the_middle_costs_nothing(tmp_path: Path) -> None:
     process.kill()
     await process.wait()
 
-    wrong = await wrong_answers(world, 60)
-    while await merge_once(world.engine, SMALL_SIZES, lambda: LATER):
+    wrong = await wrong_results(world, 60)
+    while await compact(world.engine, SMALL_POLICY, lambda: LATER):
         pass
-    wrong += await wrong_answers(world, 60)
+    wrong += await wrong_results(world, 60)
     problems = await world.store.problems()
     await world.engine.close()
 
@@ -409,8 +415,8 @@ def candidates(*sizes: int, removed: int = 0, made_at: int = START) -> list[Cand
         (candidates(40_000, 600, removed=1, made_at=START - 50_000), [1], [1]),
     ],
 )
-def test_segments_of_a_size_are_merged_and_decayed_ones_made_anew(
+def test_segments_of_a_level_are_merged_and_those_with_tombstones_rewritten(
     segments: list[Candidate], chosen: list[int], when_quiet: list[int]
 ) -> None:
-    assert chosen == choose_sources(segments, SIZES, is_quiet=False, now=START)
-    assert when_quiet == choose_sources(segments, SIZES, is_quiet=True, now=START)
+    assert chosen == choose_segments(segments, DEFAULT_POLICY, is_idle=False, now=START)
+    assert when_quiet == choose_segments(segments, DEFAULT_POLICY, is_idle=True, now=START)

@@ -1,4 +1,4 @@
-"""Every page of a list is the right one, however far down it is."""
+"""Pages are right at any offset."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.search import paging, ticks
-from postroom.store.search.choice import Sizes
-from postroom.store.search.segments import live_segments
-from postroom.store.search.wanted import Wanted
+from postroom.model.view import EVERYTHING
+from postroom.store.search.compaction.policy import MergePolicy
+from postroom.store.search.index import SearchQuery
+from postroom.store.search.query import paging, snapshot
+from postroom.store.search.segments.segment import live_segments
 from tests.unit.store.search.world import World
 
-SEVERAL = Sizes(tail=100, fan_out=99, quiet_s=1 << 40)
+SEVERAL = MergePolicy(buffer_docs=100, fan_out=99, idle_s=1 << 40)
 
 
 async def lists(folder: Path) -> World:
-    """Much mail, half of it within a minute, in segments that overlap and in the tail."""
+    """Much mail, half of it within a minute, in overlapping segments and in the buffer."""
     world = await World.open(folder, seed=6)
     for _ in range(4):
         await world.arrive(150)
@@ -30,22 +31,24 @@ async def lists(folder: Path) -> World:
 async def test_a_page_is_where_its_offset_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lot: int, leap: int
 ) -> None:
-    monkeypatch.setattr(ticks, "_LOT", lot)
-    monkeypatch.setattr(ticks, "_LEAP", leap)
-    monkeypatch.setattr(paging, "_NEAR", 0)
-    monkeypatch.setattr(paging, "_FEW", 0)
+    monkeypatch.setattr(snapshot, "_DOCS_PER_TICK", lot)
+    monkeypatch.setattr(snapshot, "_TICKS_PER_SKIP", leap)
+    monkeypatch.setattr(paging, "_SHALLOW", 0)
+    monkeypatch.setattr(paging, "_SORT_ALL", 0)
     world = await lists(tmp_path)
     segments = await world.engine.read(live_segments)
     look = await world.look()
     asked = [
-        Wanted(q=q, offset=offset, limit=limit)
+        SearchQuery(inboxes=EVERYTHING, q=q, offset=offset, limit=limit)
         for q in (None, "e", "of")
         for limit in (1, 7, 50, 200)
-        for offset in world.random.sample(range(look.answer(Wanted(q=q)).total), 20)
+        for offset in world.random.sample(
+            range(look.answer(SearchQuery(inboxes=EVERYTHING, q=q)).total), 20
+        )
     ]
 
-    found = [await world.find(wanted) for wanted in asked]
+    found = [await world.find(query) for query in asked]
     await world.engine.close()
 
     assert len(segments) > 2
-    assert [look.answer(wanted) for wanted in asked] == found
+    assert [look.answer(query) for query in asked] == found

@@ -1,4 +1,4 @@
-"""A store full of awkward mail, and a plain look at it that knows nothing of any index."""
+"""A store of awkward mail, and a plain scan of it without any index."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from pathlib import Path
 
 from postroom.model.inbox import HIDDEN_MAILBOXES, Inbox
 from postroom.model.message import AddressLine
-from postroom.model.stored import FIELD_BORDER, Change, NewAttachment, NewMessage
-from postroom.store.seal import Seal
-from postroom.store.search.choice import Sizes
-from postroom.store.search.find import Finder
-from postroom.store.search.merging import merge_once
-from postroom.store.search.scanning import Small
-from postroom.store.search.wanted import Answer, Wanted
+from postroom.model.storage import FIELD_BORDER, Change, NewAttachment, NewMessage
+from postroom.model.view import EVERYTHING, only
+from postroom.store.audit_hmac import AuditHmac
+from postroom.store.search.compaction.policy import MergePolicy
+from postroom.store.search.index import IndexSearcher, SearchQuery, SearchResult, compact
+from postroom.store.search.query.scan import ScanLimits
 from postroom.store.sql.values import caseless
 from postroom.store.sqlite.engine import SqliteEngine
-from postroom.store.store import ClosableEngine, SqlStore
-from postroom.store.transaction import Transaction
+from postroom.store.store import SqlStore
+from postroom.store.transaction import Engine, Transaction
 
 START = 1_700_000_000
-NOTHING_IS_SMALL = Small(words=0, phrases=0, lists=0)
-SMALL_SIZES = Sizes(tail=20, fan_out=3, most=300, quiet_tail=20)
+NOTHING_IS_SMALL = ScanLimits(words=0, phrases=0, lists=0)
+SMALL_POLICY = MergePolicy(buffer_docs=20, fan_out=3, max_docs=300, idle_buffer=20)
 
 _PIECES = (
     "the", "of", "a", "in", "invoice", "invoices", "voice", "report", "re", "x1", "42", "2026",
@@ -41,13 +40,13 @@ _MAILBOXES = ("Inbox", "Archive", "Trash", "Junk", "Sent")
 
 
 class World:
-    """Mail that comes, changes and goes, in an order that a seed decides."""
+    """Mail that is added, changed and removed in an order given by a seed."""
 
-    def __init__(self, engine: ClosableEngine, seed: int) -> None:
+    def __init__(self, engine: Engine, seed: int) -> None:
         self.engine = engine
-        self.store = SqlStore(engine, Seal(b"key"))
+        self.store = SqlStore(engine, AuditHmac(b"key"))
         self.random = random.Random(seed)
-        self.finder = Finder(NOTHING_IS_SMALL)
+        self.searcher = IndexSearcher(NOTHING_IS_SMALL)
         self.inboxes: list[Inbox] = []
         self.ids: list[str] = []
 
@@ -56,8 +55,8 @@ class World:
         return await cls.on(SqliteEngine.open(folder / "world.db"), seed, inboxes)
 
     @classmethod
-    async def on(cls, engine: ClosableEngine, seed: int, inboxes: int = 3) -> World:
-        """A world on any engine; on each, the same seed makes the same world."""
+    async def on(cls, engine: Engine, seed: int, inboxes: int = 3) -> World:
+        """A world on any engine; a seed makes the same world on each."""
         world = cls(engine, seed)
         for number in range(inboxes):
             now = datetime.fromtimestamp(START, UTC)
@@ -66,55 +65,57 @@ class World:
         return world
 
     async def arrive(self, count: int) -> None:
-        """Let messages come, not in the order of their dates."""
+        """Add messages, not in the order of their dates."""
         new = [self._message() for _ in range(count)]
         await self.store.add_messages(new)
         self.ids += [message.id for message in new]
 
     async def arrive_with(self, text: str) -> str:
-        """Let a message come that has this text; its id."""
+        """Add a message with this text; return its id."""
         message = replace(self._message(), searchable=text)
         await self.store.add_messages([message])
         return message.id
 
-    async def reread(self, message_id: str, text: str) -> None:
-        """Let a message have another text."""
-        await self.store.reread([replace(self._message(), id=message_id, searchable=text)])
+    async def reparse_messages(self, message_id: str, text: str) -> None:
+        """Give a message another text."""
+        await self.store.reparse_messages(
+            [replace(self._message(), id=message_id, searchable=text)]
+        )
 
     async def change(self, count: int) -> None:
-        """Put labels on messages, move them, read them again, or remove them for good."""
+        """Label, move, parse again or remove messages."""
         for message_id in self.random.sample(self.ids, min(count, len(self.ids))):
             what = self.random.random()
             if what < 0.2:
-                await self.store.remove_message(message_id, None)
+                await self.store.remove_message(message_id, EVERYTHING)
                 self.ids.remove(message_id)
             elif what < 0.3:
-                await self.store.reread([replace(self._message(), id=message_id)])
+                await self.store.reparse_messages([replace(self._message(), id=message_id)])
             elif what < 0.6:
                 change = Change(move_to=self.random.choice(_MAILBOXES))
-                await self.store.change_messages([message_id], change, None)
+                await self.store.change_messages([message_id], change, EVERYTHING)
             else:
                 labels = tuple(self.random.sample(_LABELS, self.random.randrange(3)))
-                await self.store.change_messages([message_id], Change(labels=labels), None)
+                await self.store.change_messages([message_id], Change(labels=labels), EVERYTHING)
 
-    async def merge(self, sizes: Sizes = SMALL_SIZES) -> None:
-        """Merge until there is nothing left to do."""
-        while await merge_once(self.engine, sizes):
+    async def merge(self, policy: MergePolicy = SMALL_POLICY) -> None:
+        """Compact until there is nothing left to do."""
+        while await compact(self.engine, policy):
             pass
 
-    async def find(self, wanted: Wanted) -> Answer:
-        return await self.engine.read(lambda tx: self.finder.find(tx, wanted))
+    async def find(self, query: SearchQuery) -> SearchResult:
+        return await self.engine.read(lambda tx: self.searcher.search(tx, query))
 
     async def look(self) -> PlainLook:
         return await self.engine.read(PlainLook)
 
-    def text(self, most: int = 30) -> str:
+    def text(self, max_words: int = 30) -> str:
         """Some words, with and without spaces and line breaks between them."""
-        words = self.random.choices(_PIECES, k=self.random.randrange(1, most))
+        words = self.random.choices(_PIECES, k=self.random.randrange(1, max_words))
         return "".join(word + self.random.choice(_BETWEEN) for word in words).strip()
 
     def _message(self) -> NewMessage:
-        from postroom.mail.fold import fold
+        from postroom.mail.text.fold import fold
 
         number = len(self.ids) + self.random.randrange(10**12)
         sender = AddressLine("from", self.text(3), f"{self.random.randrange(9)}.b@c{number % 5}.de")
@@ -151,11 +152,11 @@ class World:
             labels=tuple(self.random.sample(_LABELS, self.random.choice((0, 0, 1, 2)))),
         )
 
-    def wanted(self, look: PlainLook) -> Wanted:
-        """A random question; most of what it asks for is somewhere in the mail."""
+    def query(self, look: PlainLook) -> SearchQuery:
+        """A random query; most of its texts occur in the mail."""
         chance = self.random.random
-        wanted = Wanted(
-            inboxes=self.random.choice((None, None, (1,), (2, 3), (1, 2, 3), ())),
+        query = SearchQuery(
+            inboxes=self.random.choice(_VIEWS),
             thread=self.random.choice(look.rows)[3] if chance() < 0.1 and look.rows else None,
             q=self.part(look.text(self.random, 0)) if chance() < 0.9 else None,
             sender=self.part(look.text(self.random, 1)) if chance() < 0.1 else None,
@@ -170,11 +171,11 @@ class World:
         )
         if chance() < 0.3 and look.rows:
             row = self.random.choice(look.rows)
-            return _with_place(wanted, (row[1], row[0]))
-        return wanted
+            return _with_place(query, (row[1], row[0]))
+        return query
 
     def part(self, text: str) -> str:
-        """A part of a text, as a folded query could be; sometimes with a change that spoils it."""
+        """A part of a text, sometimes altered so that it does not match."""
         for _ in range(100):
             start = self.random.randrange(max(1, len(text)))
             size = self.random.choice((1, 2, 3, 5, 8, 12, 20, 40, 90))
@@ -186,12 +187,12 @@ class World:
         return "e"
 
 
-def _with_place(wanted: Wanted, place: tuple[int, int]) -> Wanted:
-    return replace(wanted, after=place, offset=0)
+def _with_place(query: SearchQuery, place: tuple[int, int]) -> SearchQuery:
+    return replace(query, after=place, offset=0)
 
 
 class PlainLook:
-    """All messages as they are in the tables, and the answers that follow from them."""
+    """All messages as stored, and the results that follow from them."""
 
     def __init__(self, tx: Transaction) -> None:
         from postroom.store.sql.values import from_text
@@ -210,29 +211,30 @@ class PlainLook:
     def text(self, chooser: random.Random, stream: int) -> str:
         return str(chooser.choice(self.rows)[7 + stream]) if self.rows else ""
 
-    def answer(self, wanted: Wanted) -> Answer:
-        found = sorted(((row[1], row[0]) for row in self.rows if _fits(row, wanted)), reverse=True)
-        offset = wanted.offset
-        if wanted.after is not None:
-            offset = sum(match >= wanted.after for match in found)
-        page = found[offset : offset + wanted.limit]
-        return Answer(tuple(number for _, number in page), len(found), offset)
+    def answer(self, query: SearchQuery) -> SearchResult:
+        found = sorted(((row[1], row[0]) for row in self.rows if _fits(row, query)), reverse=True)
+        offset = query.offset
+        if query.after is not None:
+            offset = sum(match >= query.after for match in found)
+        page = found[offset : offset + query.limit]
+        return SearchResult(tuple(number for _, number in page), len(found), offset)
 
 
+_VIEWS = (EVERYTHING, EVERYTHING, only(1), only(2, 3), only(1, 2, 3), only())
 _HIDDEN = {caseless(name) for name in HIDDEN_MAILBOXES}
 
 
-def _fits(row: Sequence[object], wanted: Wanted) -> bool:
+def _fits(row: Sequence[object], query: SearchQuery) -> bool:
     _, date, inbox, thread, has_file, mailboxes, labels, *texts = row
-    asked = (wanted.q, wanted.sender, wanted.recipient)
+    asked = (query.q, query.sender, query.recipient)
     return (
-        (wanted.inboxes is None or inbox in wanted.inboxes)
-        and (wanted.thread is None or thread == wanted.thread)
+        query.inboxes.sees(inbox)
+        and (query.thread is None or thread == query.thread)
         and all(text is None or text in own for text, own in zip(asked, texts, strict=True))
-        and set(wanted.labels) <= labels
-        and (wanted.has_attachment is None or bool(has_file) == wanted.has_attachment)
-        and (wanted.since is None or date >= wanted.since)
-        and (wanted.before is None or date < wanted.before)
-        and (wanted.mailbox is not None or not mailboxes <= _HIDDEN)
-        and (wanted.mailbox in (None, "*") or wanted.mailbox in mailboxes)
+        and set(query.labels) <= labels
+        and (query.has_attachment is None or bool(has_file) == query.has_attachment)
+        and (query.since is None or date >= query.since)
+        and (query.before is None or date < query.before)
+        and (query.mailbox is not None or not mailboxes <= _HIDDEN)
+        and (query.mailbox in (None, "*") or query.mailbox in mailboxes)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.operations import capabilities, drafts, identities, organising, rules, sending
+from postroom.operations import accounts, drafts, identities, message_changes, rules, sending
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets.inbox import (
     GET_MESSAGE,
@@ -22,21 +22,21 @@ TOOLS = (
     Tool(
         name="apply_label",
         title="Label messages",
-        operation=organising.apply_label,
+        operation=message_changes.apply_label,
         is_idempotent=True,
         answers=DONE,
     ),
     Tool(
         name="move_message",
         title="Move a message",
-        operation=organising.move_message,
+        operation=message_changes.move_message,
         is_idempotent=True,
         answers=DONE,
     ),
     Tool(
         name="update_message",
         title="Set flags and labels",
-        operation=organising.update_message,
+        operation=message_changes.update_message,
         is_idempotent=True,
         answers=DONE,
     ),
@@ -81,7 +81,7 @@ TOOLS = (
     Tool(
         name="get_capabilities",
         title="Capabilities",
-        operation=capabilities.get_capabilities,
+        operation=accounts.get_capabilities,
         answers=("provider", "accounts"),
     ),
     Tool(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.operations import memories, recalling
+from postroom.operations import memories, memory_search
 from postroom.surfaces.mcp.tool import Tool
 
 MEMORY = ("key", "text", "trust", "version")
@@ -49,14 +49,14 @@ TOOLS = (
     Tool(
         name="memory_search",
         title="Search memories",
-        operation=recalling.memory_search,
+        operation=memory_search.memory_search,
         feature="memory_search",
         go_on=READ_ON,
     ),
     Tool(
         name="memory_fulltext_search",
         title="Search memories by keywords",
-        operation=recalling.memory_fulltext_search,
+        operation=memory_search.memory_fulltext_search,
         feature="memory_search",
         go_on=READ_ON,
     ),

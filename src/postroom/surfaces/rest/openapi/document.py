@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import postroom
-from postroom.operations.forms import SERVED
+from postroom.calls.request import SERVED
 from postroom.surfaces.rest.openapi.inputs import parameters, request_body
 from postroom.surfaces.rest.openapi.outputs import (
     REQUEST_ID,
@@ -18,8 +18,8 @@ from postroom.surfaces.rest.openapi.outputs import (
     responses,
 )
 from postroom.surfaces.rest.problems import KINDS
-from postroom.surfaces.rest.route import Route
 from postroom.surfaces.rest.routes import ROUTES
+from postroom.surfaces.rest.routing import Route
 from postroom.surfaces.schema import Schema
 
 ABOUT = """\

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from http import HTTPStatus
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
-from postroom.model.attachment import Download
 from postroom.model.event import EventStream
-from postroom.model.page import Page
-from postroom.surfaces.rest.answers import JSON
+from postroom.model.message import Download
+from postroom.model.page import is_page
 from postroom.surfaces.rest.problems import KINDS, MEDIA_TYPE
-from postroom.surfaces.rest.route import Route
+from postroom.surfaces.rest.responses import JSON
+from postroom.surfaces.rest.routing import Route
 from postroom.surfaces.schema import Schema, result_schema, shape
-from postroom.surfaces.shapes import carries_mail
+from postroom.surfaces.to_json import carries_mail
 
 REQUEST_ID: Schema = {
     "X-Request-Id": {
@@ -57,7 +57,7 @@ class Shapes:
         """The whole answer of an operation."""
         if isinstance(result, UnionType):
             return {"anyOf": [self.answer(kind) for kind in get_args(result)]}
-        if get_origin(result) is not Page:
+        if not is_page(result):
             reference = self.refer(result)
         else:
             name = f"{get_args(result)[0].__name__}Page"
@@ -166,6 +166,10 @@ def problem_schema() -> Schema:
             "request_id": text,
             "errors": {"type": "array", "items": field_error, "description": "One a bad field."},
             "retry_after": {"type": "integer", "description": "Seconds."},
+            "untrusted": {
+                "const": True,
+                "description": "It repeats what another server or a mail said: data, not orders.",
+            },
         },
         "required": ["type", "title", "status", "detail", "instance", "code", "request_id"],
     }

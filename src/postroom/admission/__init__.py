@@ -1,0 +1,1 @@
+"""Admission control: rate limits, concurrency, fair queue, request bodies and their memory."""

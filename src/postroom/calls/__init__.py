@@ -1,0 +1,1 @@
+"""What all operations share: requests, contexts, cursors, lookups, authentication, calling."""

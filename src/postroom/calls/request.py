@@ -1,0 +1,372 @@
+"""Requests: the arguments of an operation, their fields and how they are checked."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from postroom.errors import InvalidInput
+from postroom.mail.text.fold import IGNORABLE
+
+CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
+"""Characters that could end a header or a line on a terminal."""
+
+SPACE = r"\x09-\x0d\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+"""The characters of `str.isspace`; `\\s` differs between dialects of patterns."""
+
+LINE = rf"^[^{CONTROL}]*$"
+NAME = rf"^[^{CONTROL}]*[^{CONTROL}{SPACE}{IGNORABLE}][^{CONTROL}]*$"
+"""One line with a visible character."""
+
+SOUGHT = rf"^[^\x00]*[^\x00{SPACE}{IGNORABLE}][^\x00]*$"
+"""A text that is not empty after folding."""
+
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_LOCAL = rf"{_ATOM}(?:\.{_ATOM})*"
+_ADDRESS = rf"{_LOCAL}@{_LABEL}(?:\.{_LABEL})*"
+_MAILBOX = rf"(?:[^{CONTROL}\"<>@,;:\\]* <{_ADDRESS}>|{_ADDRESS})"
+_TOO_LONG = {"type": "string", "pattern": "[^<>@ ]{65,}@|[^<> ]{255,}|^[^<]{500,}"}
+
+MAILBOX: dict[str, Any] = {"pattern": rf"^{_MAILBOX}$", "not": _TOO_LONG}
+"""`ana@example.com` or `Ana <ana@example.com>`."""
+
+MAILBOX_OR_NONE: dict[str, Any] = {"pattern": rf"^(?:{_MAILBOX})?$", "not": _TOO_LONG}
+
+SERVED = "{served}"
+"""A placeholder for our domains, which only a running server knows."""
+
+OWN_ADDRESS: dict[str, Any] = {"pattern": rf"^{_LOCAL}@{SERVED}$", "not": _TOO_LONG}
+USERNAME = r"^[A-Za-z0-9]+(?:(?:\.|[_-]+)[A-Za-z0-9]+)*$"
+HANDLE = r"^[A-Za-z0-9_-]+$"
+SHORT_HANDLE = r"^[A-Za-z0-9_-]{1,64}$"
+HOST = r"^[A-Za-z0-9._:-]+$"
+MAILBOX_NAME = r"^[^\x00-\x1f\x7f]+$"
+KEY = r"^[^\x00-\x1f\x7f-\x9f]+$"
+NOT_BLANK = r"[^\s]"
+MESSAGE_ID_OR_NONE = r"^(?:<[!-;=?-~]{1,900}>|[!-;=?-~]{1,900})?$"
+MEDIA_TYPE = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*/[A-Za-z0-9][A-Za-z0-9_.+-]*$"
+BASE64 = (
+    r"^(?:[A-Za-z0-9+/]{4})*"
+    r"(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+)
+"""Strict base64: padded, without stray bits."""
+
+PATTERN_PROBLEMS = {
+    LINE: "must be on one line",
+    NAME: "must be on one line, with at least one visible character",
+    USERNAME: "must be letters and digits, with . _ or - between them",
+    HANDLE: "must be letters, digits, _ and - only",
+    SHORT_HANDLE: "must be 1 to 64 letters, digits, _ and -",
+    HOST: "must be a host, such as mail.example.com",
+    MAILBOX_NAME: "must be on one line, without control characters",
+    KEY: "must be on one line, without control characters",
+    NOT_BLANK: "must not be blank",
+}
+"""The problem to report when a text does not match a pattern."""
+
+R = TypeVar("R", bound="Request")
+
+
+def argument(description: str, example: object, **constraints: Any) -> Any:
+    """A field of a request, with the description and the example that every surface shows."""
+    return Field(description=description, examples=[example], **constraints)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accepts:
+    """JSON Schema keywords of a value beyond type and bounds, for OpenAPI; None removes a keyword.
+
+    Compared by identity, since an annotation must be hashable.
+    """
+
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeatable:
+    """Marks a text that may also be a list, so that a query may repeat it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """A constraint between several arguments as JSON Schema; a validator enforces it."""
+
+    name: str
+    arguments: tuple[str, ...]
+    schema: Mapping[str, Any]
+
+
+def one_of(name: str, *arguments: str, may_be_empty: bool = False) -> Together:
+    """At least one of some arguments is present; null counts as absent."""
+    given = {"not": {"type": "null"}} if may_be_empty else {"minLength": 1, "minItems": 1}
+    branches = [{"required": [a], "properties": {a: given}} for a in arguments]
+    return Together(name, arguments, {"anyOf": branches})
+
+
+def not_both(name: str, first: str, second: str) -> Together:
+    """Two texts exclude each other; null and the empty text count as absent."""
+    given = {a: {"not": {"type": "null"}, "minLength": 1} for a in (first, second)}
+    return Together(
+        name, (first, second), {"not": {"required": [first, second], "properties": given}}
+    )
+
+
+class Request(BaseModel):
+    """The arguments of an operation. The docstring is the description on every surface."""
+
+    together: ClassVar[tuple[Together, ...]] = ()
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, defer_build=True, validate_by_alias=True, validate_by_name=True
+    )
+
+
+def _nothing_if_empty(value: object) -> object:
+    return None if value == "" else value
+
+
+def _parse_moment(value: object) -> object:
+    """Parse RFC 3339 or a bare date; without an offset it is UTC."""
+    if value is None or value == "" or isinstance(value, datetime):
+        return value or None
+    match = _MOMENT.fullmatch(value) if isinstance(value, str) else None
+    try:
+        seconds = _seconds(*match.groups()) if match else None
+    except ValueError:
+        seconds = None
+    if seconds is None:
+        raise ValueError("write it as 2026-01-31 or 2026-01-31T09:30:00Z")
+    return datetime.fromtimestamp(min(max(seconds, _FIRST), _LAST), UTC)
+
+
+def _seconds(date: str, minutes: str | None, second: str, fraction: str, offset: str | None) -> int:
+    """Seconds since 1970, rounded up, since stored times are whole seconds.
+
+    RFC 3339 has a year 0, which `datetime` does not, and a second 60.
+    """
+    year = max(int(date[:4]), 1)
+    moment = datetime.fromisoformat(f"{year:04}{date[4:]}T{minutes or '00:00'}:00+00:00")
+    seconds = int(moment.timestamp()) + int(second or 0) + (int(fraction or 0) > 0)
+    if offset in (None, "Z", "z"):
+        return seconds
+    sign = -1 if offset.startswith("-") else 1
+    return seconds - sign * (int(offset[1:3]) * 3600 + int(offset[-2:]) * 60)
+
+
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)"
+    r"(?:[Tt ](\d\d:\d\d)(?::([0-5]\d|60)(?:\.(\d{1,100}))?)?"
+    r"([Zz]|[+-](?:[01]\d|2[0-3]):?[0-5]\d)?)?",
+    re.ASCII,
+)
+_FIRST, _LAST = -62135596800, 253402300799
+
+
+def as_number(value: object) -> object:
+    """Convert a number that is written as text."""
+    return float(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else value
+
+
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?")
+
+Id = Annotated[str, Field(min_length=1, max_length=64), Accepts({"pattern": "^[A-Za-z0-9_-]+$"})]
+OptionalId = Annotated[
+    Annotated[str, Field(max_length=64)] | None,
+    BeforeValidator(_nothing_if_empty),
+    Accepts({"pattern": "^[A-Za-z0-9_-]*$"}),
+]
+Moment = Annotated[
+    datetime | None,
+    BeforeValidator(_parse_moment),
+    Accepts({"anyOf": [{"format": "date-time"}, {"format": "date"}, {"maxLength": 0}]}),
+]
+Limit = Annotated[int, argument("Results at most.", 20, ge=1, le=100)]
+Offset = Annotated[int, argument("Results to pass over.", 0, ge=0, le=2**53)]
+Cursor = Annotated[
+    # Not empty: after the last page there is no next_cursor, and "" would start again.
+    Annotated[str, Field(min_length=1, max_length=16_384)] | None,
+    argument("next_cursor of the page before.", "WzE3Niw5XQ"),
+    # Only the server can create one, so there is no example.
+    Accepts(
+        {
+            "readOnly": True,
+            "examples": None,
+            "description": "next_cursor of the page before, as it is; instead of offset.",
+        }
+    ),
+]
+
+
+class Paged(Request):
+    """A request for a slice of a list."""
+
+    together: ClassVar[tuple[Together, ...]] = (
+        # As a member of an object, since `readOnly` has a meaning only there in OpenAPI.
+        Together("next", ("cursor",), {}),
+    )
+    limit: Limit = 50
+    offset: Offset = 0
+    cursor: Cursor = None
+
+    @model_validator(mode="after")
+    def _offset_or_cursor(self) -> Self:
+        if self.cursor and "offset" in self.model_fields_set:
+            raise ValueError("cursor cannot be combined with offset; drop one")
+        return self
+
+
+def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:
+    """Build a request from the arguments of a caller.
+
+    Raises:
+        InvalidInput: with `problems`, one for each bad field.
+    """
+    given: dict[str, object] = {}
+    problems: list[dict[str, object]] = []
+    for name, value in arguments.items():
+        try:
+            given[name] = _scalar(_scalar_types(model).get(name), value)
+        except ValueError as error:
+            problems.append({"field": name, "problem": str(error)})
+    if not problems:
+        try:
+            return model.model_validate(given, by_alias=True, by_name=False)
+        except ValidationError as error:
+            problems = [_problem(model, item) for item in error.errors(include_url=False)]
+    text = "; ".join(
+        f"{p['field']}: {p['problem']}" if p["field"] else str(p["problem"]) for p in problems
+    )
+    raise InvalidInput(text, problems=problems)
+
+
+@cache
+def _scalar_types(model: type[Request]) -> dict[str, type]:
+    """The type of each argument that is a whole number or a boolean."""
+    kinds = {
+        info.alias or name: next((k for k in (bool, int) if _has_type(k, info.annotation)), None)
+        for name, info in model.model_fields.items()
+    }
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def _has_type(kind: type, annotation: Any) -> bool:
+    return kind in (annotation, *get_args(annotation))
+
+
+def _scalar(kind: type | None, value: object) -> object:
+    """Convert numbers and booleans that are written as text. Raises ValueError."""
+    if _has_nul(value):
+        raise ValueError("must not contain the character NUL")
+    if kind is bool and isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if kind is int and isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value)
+    if kind is bool and not (value is None or isinstance(value, bool)):
+        raise ValueError("must be true or false")
+    if kind is int and isinstance(value, (bool, str)):
+        raise ValueError("must be a whole number")
+    return value
+
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,99})", re.ASCII)
+
+
+def _has_nul(value: object) -> bool:
+    """Whether a value contains NUL, which PostgreSQL cannot store in a text."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, list):
+        return any(_has_nul(item) for item in value)
+    if isinstance(value, dict):
+        return any(_has_nul(item) for pair in value.items() for item in pair)
+    return False
+
+
+def argument_names(model: type[Request]) -> list[str]:
+    """The names of the arguments; the alias where there is one."""
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _problem(model: type[Request], item: Any) -> dict[str, object]:
+    field = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        return {"field": field, "problem": _unknown(field, argument_names(model))}
+    if item["type"] == "missing":
+        return {"field": field, "problem": "is required"}
+    return {"field": field, "problem": _pydantic_problem(item)}
+
+
+def _pydantic_problem(item: Any) -> str:
+    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] in PATTERN_PROBLEMS:
+        return PATTERN_PROBLEMS[item["ctx"]["pattern"]]
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"unknown argument; did you mean {close[0]}?"
+    return f"unknown argument; known are {', '.join(known)}" if known else "takes no arguments"
+
+
+def _label(name: str) -> str:
+    if not re.fullmatch(NAME, name):
+        raise ValueError("a label is 1 to 128 characters on one line, at least one of them visible")
+    return name
+
+
+LabelName = Annotated[
+    str, Field(min_length=1, max_length=128), AfterValidator(_label), Accepts({"pattern": NAME})
+]
+MailboxName = Annotated[
+    str, Field(min_length=1, max_length=256, pattern=MAILBOX_NAME), AfterValidator(str)
+]
+
+READERS = {
+    "thr": "get_thread",
+    "att": "get_attachment_content",
+    "inb": "list_messages",
+    "imap:": "imap_get_message",
+}
+"""The tool for each kind of id that was passed as the id of a message."""
+
+_PREFIXES = {"inbox_id": "inb", "thread_id": "thr", "message_id": "msg"}
+_TOOLS = {
+    "inb": "list_messages(inbox_id)",
+    "thr": "get_thread",
+    "msg": "get_message",
+    "att": "get_attachment_content",
+}
+
+
+def check_kinds(**ids: str | None) -> None:
+    """Refuse an id of another kind than its argument. Raises InvalidInput."""
+    for name, given in ids.items():
+        prefix = (given or "").partition("_")[0]
+        if given and prefix != _PREFIXES[name] and prefix in _TOOLS and "_" in given:
+            raise InvalidInput(
+                f"{name}: {given} is not a {_PREFIXES[name]}_ id; use {_TOOLS[prefix]} for it"
+            )
+
+
+def refuse_other_kind(id_: str, kind: str, readers: dict[str, str]) -> None:
+    """Refuse an id of another kind with the name of the tool that takes it."""
+    for prefix, tool in readers.items():
+        if id_.startswith(prefix if prefix.endswith(":") else f"{prefix}_"):
+            raise InvalidInput(f"{id_} is not a {kind}_ id; use {tool} for it")

@@ -1,0 +1,161 @@
+"""HTML parts: sanitised, and compared with the plain alternative."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from postroom.mail.message import HiddenText, Link
+from postroom.mail.mime.charsets import clean
+from postroom.model.limits import Limits
+
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})([^>]{0,2000})>?")
+_VOID = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
+     "track", "wbr", "p", "li", "td", "tr", "th", "option", "dd", "dt")
+)  # fmt: skip
+# The tree builder walks up the open elements for every tag: depth is what makes it slow.
+_DEEPEST = 512
+_FEW_TAGS = _DEEPEST
+_LONG_TAG = re.compile(r"<[A-Za-z][^<>]{5000,}")
+_MAX_ATTRIBUTES = 1_000
+_SILENT = re.compile(
+    r"<(script|style|head|title|template|noscript)\b.*?(?:</\1\s{0,9}>|$)|<!--.*?(?:-->|$)",
+    re.DOTALL | re.IGNORECASE,
+)
+_DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class HtmlText:
+    """What a reader of the HTML sees, and what was kept from them."""
+
+    text: str
+    hidden: tuple[HiddenText, ...] = ()
+    remote_images: int = 0
+    tracking_pixels: int = 0
+    links: tuple[Link, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    defects: tuple[str, ...] = ()
+
+
+def html_to_text(html: str, limits: Limits = _DEFAULT_LIMITS) -> HtmlText:
+    """The visible text, laid out in lines; linear in the size of the HTML."""
+    defects: tuple[str, ...] = ()
+    if len(html) > limits.html_bytes:
+        html = html[: limits.html_bytes]
+        defects = (f"HTML over {limits.html_bytes} characters, read up to there",)
+    html = clean(html)
+    if is_too_deep(html):
+        return HtmlText(_without_tags(html), defects=(*defects, "HTML nested too deeply"))
+    from postroom.mail.html.visible_text import render  # selectolax is only loaded for HTML mail
+
+    return render(html, defects)
+
+
+def is_too_deep(html: str) -> bool:
+    """True if elements are open inside each other, or attributes pile up, beyond all reason."""
+    if any(len(tag.split()) > _MAX_ATTRIBUTES for tag in _LONG_TAG.findall(html)):
+        return True
+    if html.count("<") < _FEW_TAGS:
+        return False
+    depth = 0
+    for match in _TAG.finditer(html):
+        if match[2].lower() in _VOID or match[3].endswith("/"):
+            continue
+        depth = max(depth - 1, 0) if match[1] else depth + 1
+        if depth > _DEEPEST:
+            return True
+    return False
+
+
+def _without_tags(html: str) -> str:
+    """Text without a tree, for HTML that is nested too deeply."""
+    from html import unescape
+
+    visible = re.sub(r"<[^>]*+>?", " ", _SILENT.sub(" ", html))
+    return clean("\n".join(line.strip() for line in unescape(visible).split("\n") if line.strip()))
+
+
+def sanitise_html(html: str) -> str:
+    """HTML that cannot run, load or submit anything; remote images are gone too."""
+    html = clean(html[: Limits().html_bytes])
+    if is_too_deep(html):
+        return ""
+    import nh3
+
+    return nh3.clean(
+        html,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        clean_content_tags={"script", "style", "title", "noscript", "template", "svg", "math"},
+        url_schemes={"http", "https", "mailto", "tel", "cid"},
+        link_rel="noopener noreferrer nofollow",
+        attribute_filter=_only_own_images,
+        filter_style_properties=_STYLE_PROPERTIES,
+    )
+
+
+def _only_own_images(tag: str, attribute: str, value: str) -> str | None:
+    """Pictures come from the mail itself; anything else would tell the sender who reads."""
+    if attribute in ("src", "background"):
+        return value if value.lower().startswith("cid:") else None
+    if attribute == "style" and ("url(" in value.lower() or "\\" in value):
+        return None
+    return value
+
+
+_TAGS = {
+    "a", "abbr", "address", "b", "big", "blockquote", "body", "br", "caption", "center", "cite",
+    "code", "col", "colgroup", "dd", "del", "details", "div", "dl", "dt", "em", "font", "h1", "h2",
+    "h3", "h4", "h5", "h6", "hr", "i", "img", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q",
+    "s", "samp", "small", "span", "strike", "strong", "sub", "summary", "sup", "table", "tbody",
+    "td", "tfoot", "th", "thead", "tr", "tt", "u", "ul", "var", "wbr",
+}  # fmt: skip
+_ATTRIBUTES = {
+    "*": {"style", "align", "dir", "lang", "title", "width", "height"},
+    "a": {"href"},
+    "img": {"src", "alt"},
+    "font": {"color", "size", "face"},
+    "td": {"colspan", "rowspan", "bgcolor", "valign"},
+    "th": {"colspan", "rowspan", "bgcolor", "valign"},
+    "table": {"bgcolor", "border", "cellpadding", "cellspacing"},
+    "tr": {"bgcolor", "valign"},
+    "blockquote": {"type"},
+    "ol": {"start", "type"},
+}
+_STYLE_PROPERTIES = {
+    "background-color", "border", "border-bottom", "border-collapse", "border-color",
+    "border-left", "border-radius", "border-right", "border-spacing", "border-style",
+    "border-top", "border-width", "color", "display", "font", "font-family", "font-size",
+    "font-style", "font-weight", "height", "letter-spacing", "line-height", "list-style-type",
+    "margin", "margin-bottom", "margin-left", "margin-right", "margin-top", "max-width",
+    "min-width", "padding", "padding-bottom", "padding-left", "padding-right", "padding-top",
+    "text-align", "text-decoration", "text-transform", "vertical-align", "white-space", "width",
+}  # fmt: skip
+
+_WORD = re.compile(r"\w{3,}")
+_FEW_CHARS = 6
+_MAX_CHARS = 200_000
+
+
+def text_differs(plain: str, rendered: str) -> bool:
+    """True if the plain part has a paragraph that the HTML part does not say.
+
+    That way round, because a person reads the HTML while a machine reads the plain text.
+    """
+    seen = set(_WORD.findall(rendered[:_MAX_CHARS].casefold()))
+    if not seen:
+        return False
+    for paragraph in re.split(r"\n[ \t]*+\n", plain[:_MAX_CHARS]):
+        prose = " ".join(word for word in paragraph.casefold().split() if not _is_address(word))
+        words = _WORD.findall(prose)
+        missing = sum(word not in seen for word in words)
+        if missing >= _FEW_CHARS and missing > 0.6 * len(words):
+            return True
+    return False
+
+
+def _is_address(word: str) -> bool:
+    """Links and addresses: HTML shows them otherwise, or not at all."""
+    return "://" in word or "@" in word or word.startswith(("<", "[", "www."))

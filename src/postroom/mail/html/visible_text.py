@@ -1,0 +1,368 @@
+"""The text of an HTML mail that its reader sees, and a record of what is hidden."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from postroom.mail.html.html import HtmlText
+from postroom.mail.html.layout import QUOTE, Page
+from postroom.mail.html.styles import (
+    BY_COLOUR,
+    Attributes,
+    Style,
+    host_of,
+    is_citation,
+    is_pixel,
+    parse_declarations,
+    presentation,
+    styled,
+)
+from postroom.mail.html.stylesheets import Element, Stylesheet, merge
+from postroom.mail.message import HiddenText, Link
+from postroom.mail.mime.charsets import clean
+from postroom.mail.text.invisible import hidden_text
+
+EXCERPT = 200
+_MAX_FOUND = 200
+_TAG = re.compile(r"<[^>]{0,2000}>?")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+# Titles, comments and alternative texts never show, and ordinary mail is full of them. They
+# are only worth a word if they speak to a machine, or ask for something to be sent.
+_HANDLERS = (
+    "must|should|shall|will|please|forward|send|reply|call|run|execute|ignore|never|always|are"
+)
+_TO_A_MACHINE = re.compile(
+    r"(?:ignore|disregard|forget|override|bypass)\b.{0,80}\b(?:instruction|previous|prior|above"
+    r"|earlier|prompt|rule|polic|guideline|said)|system (?:prompt|message|override|note)"
+    r"|\b(?:ai|llm|gpt|claude|gemini|copilot|language model|assistant|chatbot|agents?|bot)\b.{0,80}"
+    rf"\b(?:{_HANDLERS})\b|\byou (?:are|must|should|will) (?:now |an? )?(?:ai\b|assistant|agent"
+    r"|forward|send|reply|delete|comply)|\b(?:forward|send|exfiltrate|transmit|copy|e-?mail|post"
+    r"|upload|leak|reveal|share)\b.{0,100}(?:credential|secret|api.?key|(?:all|every|any|each|whole"
+    r"|entire|latest)\b.{0,40}(?:mail|message|invoice|contact|file|document|inbox|token|thread"
+    r"|password))|(?:call|use|invoke) the \w{1,40} tool|prompt injection",
+    re.IGNORECASE,
+)
+_MAX_CHARS = 20_000
+_FEW_CHARS = 20
+
+
+@dataclass(slots=True)
+class HiddenTexts:
+    """Hidden texts and the reason for each; adjacent texts with one reason are joined."""
+
+    found: list[HiddenText] = field(default_factory=list)
+    _pieces: list[str] = field(default_factory=list)
+    _reason: str = ""
+    _chars_left: int = 100_000
+
+    def add(self, text: str, reason: str) -> None:
+        """Text that is hidden by a style or an attribute."""
+        if reason != self._reason:
+            self.flush()
+            self._reason = reason
+        self._pieces.append(text)
+
+    def flush(self) -> None:
+        if not self._pieces:
+            return
+        text = " ".join("".join(self._pieces).split())
+        self._pieces = []
+        if _WORD.search(text):
+            self._keep(text, self._reason)
+
+    def mention(self, text: str, reason: str) -> None:
+        """Text that is never displayed, recorded only if it addresses a machine."""
+        text = text[: min(_MAX_CHARS, self._chars_left)]
+        if len(text) < _FEW_CHARS:
+            return
+        self._chars_left -= len(text)
+        if not _TO_A_MACHINE.search(text):
+            return
+        prose = " ".join(_TAG.sub(" ", text).split())
+        if _TO_A_MACHINE.search(prose):
+            self._keep(prose, reason)
+
+    def _keep(self, text: str, reason: str) -> None:
+        if len(self.found) < _MAX_FOUND:
+            self.found.append(hidden_text(reason, clean(text), len(text)))
+
+
+_BLOCKS = frozenset(
+    ("address", "article", "aside", "body", "caption", "center", "dd", "details", "dialog", "div",
+     "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "legend", "main",
+     "nav", "section", "summary", "tbody", "tfoot", "thead", "tr")
+)  # fmt: skip
+_PARAGRAPHS = frozenset(("p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre", "listing"))
+# Elements whose content a browser does not show as text.
+_NEVER_SHOWN = frozenset(
+    ("template", "noscript", "title", "noframes", "noembed", "object", "audio", "video", "canvas",
+     "iframe", "datalist", "svg", "math", "script", "style", "head", "select", "xml", "rp")
+)  # fmt: skip
+_SPEAKING_ATTRIBUTES = ("alt", "title", "value", "placeholder", "content", "srcdoc", "aria-label",
+                        "data-text", "summary", "label")  # fmt: skip
+_MAX_NODES = 100_000
+_MAX_LINKS = 500
+_MAX_ALTERNATIVES = 200
+_LETTER = re.compile(r"\w")
+_NOTHING: Attributes = {}
+
+
+def render(html: str, defects: tuple[str, ...]) -> HtmlText:
+    """The text that shows, the text that does not, and what the mail would load."""
+    tree = LexborHTMLParser(html)
+    sheet = Stylesheet(_css(tree))
+    walker = _Walker(sheet)
+    if tree.root is not None and not walker.walk(tree.root):
+        defects = (*defects, f"HTML with more than {_MAX_NODES} nodes, read up to there")
+    if sheet.is_partial:
+        defects = (*defects, "HTML styles beyond measure, hidden text may show")
+    text = clean(walker.page.text())
+    if not _LETTER.search(text):
+        by_colour = any(hidden.reason == BY_COLOUR for hidden in walker.hidden.found)
+        again = _at_a_second_look(tree, sheet) if by_colour else ""
+        text = again or clean("\n".join(walker.alternatives)) or text
+    return HtmlText(
+        text,
+        tuple(walker.hidden.found),
+        walker.remote_images,
+        walker.tracking_pixels,
+        tuple(walker.links),
+        tuple(walker.alternatives),
+        defects,
+    )
+
+
+def _at_a_second_look(tree: LexborHTMLParser, sheet: Stylesheet) -> str:
+    """The text of a mail that shows nothing, whatever its colours: hidden beside what?"""
+    walker = _Walker(sheet, sees_colours=False)
+    if tree.root is not None:
+        walker.walk(tree.root)
+    text = clean(walker.page.text())
+    return text if _LETTER.search(text) else ""
+
+
+def _css(tree: LexborHTMLParser) -> str:
+    sheets = tree.css("style")[:50]
+    screens = [s for s in sheets if (s.attributes.get("media") or "all").lower() in _SCREENS]
+    return "\n".join(sheet.text() or "" for sheet in screens)
+
+
+_SCREENS = frozenset(("", "all", "screen", "only screen", "screen,print", "screen, print"))
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An element that is open, and what to do when it closes."""
+
+    element: Element
+    style: Style
+    hidden: str
+    silent: bool = False
+    close: Callable[[], None] | None = None
+    pre: bool = False
+
+
+@dataclass(slots=True)
+class _Walker:
+    sheet: Stylesheet
+    sees_colours: bool = True
+    page: Page = field(default_factory=Page)
+    hidden: HiddenTexts = field(default_factory=HiddenTexts)
+    links: list[Link] = field(default_factory=list)
+    alternatives: list[str] = field(default_factory=list)
+    remote_images: int = 0
+    tracking_pixels: int = 0
+    frames: list[_Frame] = field(default_factory=list)
+    path: list[Element] = field(default_factory=list)
+    counters: list[int] = field(default_factory=list)
+    styles: dict[tuple[object, ...], Style] = field(default_factory=dict)
+
+    def walk(self, root: LexborNode) -> bool:
+        """Depth first without recursion: mail nests deeper than Python does.
+
+        Returns whether the end was reached before `_MAX_NODES`.
+        """
+        self.frames.append(_Frame(Element("", "", frozenset()), Style(), ""))
+        node: LexborNode | None = root
+        depth = nodes = 0
+        while node is not None and nodes < _MAX_NODES:
+            nodes += 1
+            child = self._enter(node)
+            if child is not None:
+                node, depth = child, depth + 1
+                continue
+            while node is not None and node.next is None and depth:
+                node, depth = node.parent, depth - 1
+                self._close()
+            if not depth or node is None:
+                break
+            node = node.next
+        self.hidden.flush()
+        return nodes < _MAX_NODES
+
+    def _enter(self, node: LexborNode) -> LexborNode | None:
+        """Handle one node; returns its first child if there is one to go to."""
+        tag = node.tag or ""
+        if tag == "-text":
+            self._text(node.text_content or "")
+            return None
+        if tag[:1] in ("", "-", "!", "#"):  # "" is a processing instruction
+            if tag == "-comment":
+                self.hidden.mention(node.comment_content or "", "comment")
+            return None
+        attributes = node.attributes if node.attrs else _NOTHING
+        frame = self._frame(tag, attributes)
+        self._open(tag, attributes, frame)
+        child = node.first_child
+        if tag == "template":
+            self.hidden.mention(node.html or "", "template element")
+        if child is None:
+            if frame.close:
+                frame.close()
+            return None
+        self.frames.append(frame)
+        self.path.append(frame.element)
+        return child
+
+    def _close(self) -> None:
+        frame = self.frames.pop()
+        self.path.pop()
+        if frame.close:
+            frame.close()
+
+    def _frame(self, tag: str, attributes: Attributes) -> _Frame:
+        above = self.frames[-1]
+        style, element = above.style, Element(tag, "", frozenset())
+        if attributes:
+            self._mention_attributes(attributes)
+            classes = (attributes.get("class") or "").lower().split()
+            element = Element(tag, (attributes.get("id") or "").lower(), frozenset(classes))
+        if attributes or self.sheet or tag == "dialog":
+            style = self._style(element, attributes, style)
+        hidden = above.hidden if style is above.style else style.hidden
+        if hidden == BY_COLOUR and not self.sees_colours:
+            hidden = ""
+        pre = above.pre or tag in ("pre", "listing", "xmp", "textarea")
+        silent = above.silent or tag in _NEVER_SHOWN
+        return _Frame(element, style, hidden, silent, pre=pre)
+
+    def _mention_attributes(self, attributes: Attributes) -> None:
+        for name in _SPEAKING_ATTRIBUTES:
+            if value := attributes.get(name):
+                self.hidden.mention(value, f"{name} attribute")
+
+    def _style(self, element: Element, attributes: Attributes, parent: Style) -> Style:
+        css = presentation(element.tag, attributes)
+        if self.sheet:
+            merge(css, self.sheet.declarations(element, self.path))
+        if inline := attributes.get("style"):
+            merge(css, parse_declarations(inline))
+        if not css:
+            return parent
+        key = (parent, *sorted(css.items()))
+        style = self.styles.get(key)
+        if style is None:
+            style = self.styles[key] = styled(parent, css)
+        return style
+
+    def _text(self, text: str) -> None:
+        frame = self.frames[-1]
+        if frame.silent:
+            self.hidden.mention(text, f"{frame.element.tag} element")
+        elif frame.hidden:
+            self.hidden.add(text, frame.hidden)
+        elif frame.pre:
+            self.hidden.flush()
+            self.page.write_pre(text)
+        else:
+            self.hidden.flush()
+            self.page.write(text)
+
+    def _open(self, tag: str, attributes: Attributes, frame: _Frame) -> None:
+        if tag == "img":
+            self._image(attributes, is_hidden=bool(frame.hidden))
+        if frame.style.hidden_below:
+            return
+        page = self.page
+        if tag == "br":
+            page.break_line()
+        elif tag == "a":
+            self._open_link(attributes, frame)
+        elif tag in ("td", "th"):
+            page.cell()
+        elif tag == "hr":
+            page.rule()
+        elif tag == "li":
+            self._open_item(frame)
+        elif tag in ("ul", "ol"):
+            self._open_list(tag, frame)
+        elif tag == "blockquote":
+            self._open_quote(attributes, frame)
+        elif tag in _PARAGRAPHS:
+            # the paragraph of a list item stays on the line of its marker
+            is_item = bool(self.counters) and tag == "p"
+            frame.close = page.end_line if is_item else page.blank_line
+            frame.close()
+        elif tag in _BLOCKS:
+            page.end_line()
+            frame.close = page.end_line
+
+    def _open_list(self, tag: str, frame: _Frame) -> None:
+        page = self.page
+        page.end_line() if self.counters else page.blank_line()
+        self.counters.append(1 if tag == "ol" else 0)
+
+        def close() -> None:
+            self.counters.pop()
+            page.end_line() if self.counters else page.blank_line()
+
+        frame.close = close
+
+    def _open_item(self, frame: _Frame) -> None:
+        number = self.counters[-1] if self.counters else 0
+        if number:
+            self.counters[-1] += 1
+        self.page.item(f"{number}. " if number else "- ")
+        frame.close = self.page.outdent
+
+    def _open_quote(self, attributes: Attributes, frame: _Frame) -> None:
+        self.page.blank_line()
+        self.page.indent(QUOTE if is_citation(attributes) else "")
+
+        def close() -> None:
+            self.page.outdent()
+            self.page.blank_line()
+
+        frame.close = close
+
+    def _open_link(self, attributes: Attributes, frame: _Frame) -> None:
+        url = (attributes.get("href") or "").strip()
+        if frame.hidden or not url:
+            return
+        place, pictures = self.page.place(), len(self.alternatives)
+
+        def close() -> None:
+            self._close_link(self.page.since(place), self.alternatives[pictures:], url)
+
+        frame.close = close
+
+    def _close_link(self, said: str, pictures: list[str], url: str) -> None:
+        if len(self.links) < _MAX_LINKS:
+            picture = "" if said else clean(" ".join(pictures)[:EXCERPT])
+            self.links.append(Link(clean(said[:EXCERPT]), clean(url[:2_000]), picture))
+        host = host_of(url)
+        if said and host and host not in said.lower():
+            self.page.write(f" ({host})")
+
+    def _image(self, attributes: Attributes, *, is_hidden: bool) -> None:
+        source = (attributes.get("src") or "").strip().lower()
+        alternative = " ".join((attributes.get("alt") or "").split())
+        if alternative and not is_hidden and len(self.alternatives) < _MAX_ALTERNATIVES:
+            self.alternatives.append(alternative[:EXCERPT])
+        if source.startswith(("http:", "https:", "//")):
+            self.remote_images += 1
+            self.tracking_pixels += is_hidden or is_pixel(attributes)

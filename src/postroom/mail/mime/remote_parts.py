@@ -1,0 +1,177 @@
+"""Mail whose parts are still on a server: which to fetch, and what they say once they came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from postroom.mail.mime.attachments import shown_filename
+from postroom.mail.mime.bodies import collect, is_body
+from postroom.mail.mime.headers import Fields, parse_parameters
+from postroom.mail.mime.parts import Part
+from postroom.mail.parse import Words, read_words
+from postroom.model.imap import ImapPart
+from postroom.model.limits import Limits
+
+_TEXTS = frozenset(("text/plain", "text/html", "text/enriched", "text/richtext"))
+_BYTES_PER_CHAR = {"quoted-printable": 9, "base64": 6}
+_STUB_BYTES = 1_200
+"""A plain text as short as this may only say that there is HTML."""
+
+_HTML_BYTES = 24 * 1024
+"""What stands before the first word of an HTML mail: styles, and more styles."""
+
+
+@dataclass(slots=True)
+class RemotePart(Part):
+    """A part of which perhaps only the beginning is here."""
+
+    number: str = ""
+    size_bytes: int = 0
+
+    @property
+    def here(self) -> int:
+        return self.end - self.start
+
+    @property
+    def is_cut(self) -> bool:
+        return self.here < self.size_bytes
+
+    @property
+    def filename(self) -> str:
+        """The sender's name for the part; empty if there is none."""
+        name = self.disposition[1].get("filename") or self.parameters.get("name") or ""
+        return shown_filename(name) if name else ""
+
+    def decoded(self, *, most: int | None = None) -> bytes:
+        data = Part.decoded(self, most=most)
+        return _whole_letters(data) if self.is_cut else data
+
+
+def _whole_letters(data: bytes) -> bytes:
+    """Drop the first bytes of a letter whose others did not come (UTF-8)."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte < 0x80:
+            break
+        if byte >= 0xC0:
+            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return data[:-back] if back < size else data
+    return data
+
+
+def remote_part(described: ImapPart) -> RemotePart:
+    """The tree of a message as its server describes it, with nothing in it yet."""
+    return _remote(described, Fields())
+
+
+def _remote(described: ImapPart, fields: Fields) -> RemotePart:
+    fields.add("content-transfer-encoding", described.encoding)
+    fields.add("content-id", described.content_id)
+    if described.disposition:
+        value = _header(described.disposition, described.disposition_parameters)
+        fields.add("content-disposition", value)
+    content_type = _header(described.content_type, described.parameters)
+    part = RemotePart(
+        fields,
+        described.content_type,
+        parse_parameters(content_type)[1],
+        b"",
+        0,
+        0,
+        number=described.number,
+        size_bytes=described.size_bytes,
+    )
+    part.children = [remote_part(child) for child in described.children]
+    if described.message is not None:
+        heading = Fields()
+        for name, value in described.heading:
+            heading.add(name, value)
+        part.message = _remote(described.message, heading)
+    return part
+
+
+def _header(value: str, parameters: Iterable[tuple[str, str]]) -> str:
+    """A header as it may have been, for the parser that knows all about it."""
+    quoted = (
+        (name, text.replace("\\", "\\\\").replace('"', '\\"')) for name, text in parameters if name
+    )
+    return "; ".join((value, *(f'{name}="{text}"' for name, text in quoted)))
+
+
+def fill(root: RemotePart, contents: Mapping[str, bytes]) -> None:
+    """Put in what came, by the numbers of the parts."""
+    for part in _leaves(root):
+        if part.number in contents:
+            part.raw = contents[part.number]
+            part.start, part.end = 0, len(part.raw)
+
+
+def read_text(root: RemotePart, limits: Limits) -> Words:
+    """What the parts that are here say."""
+    return read_words(collect(root, limits), limits)
+
+
+def text_parts(root: RemotePart, *, include_html: bool) -> list[RemotePart]:
+    """The parts to read for the text; HTML only where there is no plain text to speak of."""
+    return list(_texts(root, include_html=include_html))
+
+
+def _texts(part: RemotePart, *, include_html: bool) -> Iterator[RemotePart]:
+    if part.content_type == "multipart/alternative":
+        yield from _alternatives(part, include_html=include_html)
+        return
+    for child in part.children:
+        assert isinstance(child, RemotePart)
+        yield from _texts(child, include_html=include_html)
+    if isinstance(part.message, RemotePart) and part.disposition[0] != "attachment":
+        yield from _texts(part.message, include_html=include_html)
+    elif part.content_type in _TEXTS and part.disposition[0] != "attachment":
+        yield part
+
+
+def _alternatives(part: RemotePart, *, include_html: bool) -> Iterator[RemotePart]:
+    found = [
+        text
+        for child in part.children
+        if isinstance(child, RemotePart)
+        for text in _texts(child, include_html=include_html)
+    ]
+    plain = [text for text in found if text.content_type != "text/html"]
+    needs_html = include_html or sum(text.size_bytes for text in plain) < _STUB_BYTES
+    yield from found if needs_html else plain
+
+
+def estimated_bytes(part: RemotePart, chars: int) -> int:
+    """How much of a part is likely to hold so many characters of text."""
+    size = 1024 + chars * _BYTES_PER_CHAR.get(part.encoding, 4)
+    if part.content_type == "text/html":
+        size += _HTML_BYTES
+    return min(part.size_bytes, size)
+
+
+def file_parts(root: RemotePart) -> list[RemotePart]:
+    """The parts that are files, as for mail that is here; those of a mail inside it as well."""
+    return list(_files(root, is_root=True, is_report=False))
+
+
+def _files(part: RemotePart, *, is_root: bool, is_report: bool) -> Iterator[RemotePart]:
+    is_report = is_report or part.content_type == "multipart/report"
+    for child in part.children:
+        assert isinstance(child, RemotePart)
+        yield from _files(child, is_root=False, is_report=is_report)
+    if part.children or is_body(part, is_root=is_root):
+        return
+    yield part
+    if isinstance(part.message, RemotePart) and not is_report:
+        yield from _files(part.message, is_root=True, is_report=False)
+
+
+def _leaves(part: RemotePart) -> Iterator[RemotePart]:
+    for child in part.children:
+        assert isinstance(child, RemotePart)
+        yield from _leaves(child)
+    if isinstance(part.message, RemotePart):
+        yield from _leaves(part.message)
+    if not part.children:
+        yield part

@@ -1,0 +1,89 @@
+"""Cleaning text of mail in responses: no invisible characters, nothing that a client would fetch.
+
+`shown` is applied to every response just before it is serialised, so it covers all fields of all
+surfaces, mail that an older version parsed, and messages of servers. A client may render a
+response as Markdown, and then an image in a mail would tell its sender who reads it. A space after
+the `!` of an image, and after the `<` of a tag or an autolink, prevents that; nothing else of the
+text changes. In HTML fields the bracket of an image is written as a character reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from postroom.mail.text.invisible import cleaned, may_hide
+
+_LINES = frozenset(("text", "new_text", "quoted_text", "body_text", "extracted_text", "signature",
+                    "message", "detail", "html", "body_html"))  # fmt: skip
+"""Fields of several lines; a mark of direction may stand in them."""
+
+_HTML = frozenset(("html", "body_html"))
+"""Fields that are HTML on purpose, made safe by the sanitiser."""
+
+_AS_IT_IS = frozenset(("content", "raw_source_base64", "yaml", "next_cursor"))
+_CALLER_FIELDS = frozenset(("body_text", "body_html"))
+# A browser reads `<` inside a tag as a part of it, so whatever goes on after a name opens a tag.
+_OPENS = re.compile(
+    r"<(?=(?:https?|ftps?|file|wss?):|(?:style|script)\b|[a-z][^\s/<>]*+[\s/<])",
+    re.IGNORECASE | re.ASCII,
+)
+_MAY_OPEN = re.compile(
+    rb"""<(?:[a-z][^\s/<>:\\"]*+[\s/<:\\]|style|script)""",
+    re.IGNORECASE,
+)
+_ESCAPED_CONTROLS = (b"\\u00", b"\\b", b"\\f", b"\\r")
+
+
+def without_fetches(text: str) -> str:
+    """The text, changed so that rendering it as Markdown or HTML loads nothing."""
+    if "![" in text:
+        text = text.replace("![", "! [")
+    return _OPENS.sub("< ", text) if "<" in text else text
+
+
+def is_inert(written: bytes) -> bool:
+    """Whether a serialised response has nothing that `shown` would change; nearly all have not."""
+    # One byte is found at once, two take their time.
+    if b"!" in written and b"![" in written:
+        return False
+    if b"\\" in written and any(control in written for control in _ESCAPED_CONTROLS):
+        return False
+    if b"<" in written and _MAY_OPEN.search(written):
+        return False
+    return (written.isascii() and b"\x7f" not in written) or not may_hide(written)
+
+
+def shown(value: Any, field: str = "", *, is_own: bool = False) -> Any:
+    """The response as a caller may see it; what callers wrote themselves is not changed."""
+    if isinstance(value, str):
+        return value if is_own else _words(value, field)
+    if isinstance(value, Mapping):
+        is_own = _is_own(value, is_own=is_own)
+        kept = _unchanged(value)
+        return {
+            name if is_own else _words(name, ""): item
+            if name in kept
+            else shown(item, name, is_own=is_own)
+            for name, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [shown(item, field, is_own=is_own) for item in value]
+    return value
+
+
+def _words(text: str, field: str) -> str:
+    text = cleaned(text, one_line=field not in _LINES)
+    return text.replace("![", "!&#91;") if field in _HTML else without_fetches(text)
+
+
+def _is_own(shape: Mapping[str, Any], *, is_own: bool) -> bool:
+    """Whether the caller vouches for a shape; one inside another is judged by its own trust."""
+    return shape["trust"] != "mail" if "trust" in shape else is_own
+
+
+def _unchanged(shape: Mapping[str, Any]) -> frozenset[str]:
+    """The fields of a shape that are bytes in disguise, or a draft of the caller."""
+    is_draft = str(shape.get("id", "")).startswith("drf_")
+    return _AS_IT_IS | _CALLER_FIELDS if is_draft else _AS_IT_IS

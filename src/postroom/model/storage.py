@@ -1,0 +1,247 @@
+"""New messages for the store, queries and changes."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from datetime import datetime
+from typing import Any
+
+from postroom.model.inbox import Visible
+from postroom.model.message import AddressLine, BlobKey, Direction, Recipient
+from postroom.model.page import Slice
+from postroom.model.rule import RuleEffect
+from postroom.model.values import dataclass
+
+FIELD_BORDER = "\x1f"
+"""Separates the folded fields of a message; folding removes it from their content."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewAttachment:
+    """An attachment to be stored; its bytes are in the blob store already."""
+
+    id: str
+    filename: str
+    content_type: str
+    size: int
+    is_inline: bool
+    sha256: BlobKey
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTexts:
+    """The folded texts that filters search; see `mail.filtering`."""
+
+    searchable: str
+    senders: str
+    recipients: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """The status of one recipient in a delivery report, by all of their addresses."""
+
+    addresses: tuple[str, ...]
+    status: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReport:
+    """A report on a mail that we sent: its Message-ID, and the status of each recipient."""
+
+    internet_message_id: str
+    fates: tuple[Fate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to be stored; its bytes are in the blob store already.
+
+    `searchable` has the folded fields, joined by `FIELD_BORDER`. Without `thread_id`, the thread
+    follows from the references and then from the subject. Labels, flags and mailboxes are those
+    after rules ran; `effects` are what else rules do. `auto_answered` are the addresses, in lower
+    case, that get an automatic reply with it.
+    """
+
+    id: str
+    inbox_id: str
+    direction: Direction
+    subject: str
+    addresses: tuple[AddressLine, ...]
+    date: datetime
+    received_at: datetime
+    internet_message_id: str | None
+    in_reply_to: str | None
+    references: tuple[str, ...]
+    base_subject: str
+    text: str
+    new_text: str | None
+    snippet: str
+    searchable: str
+    size_bytes: int
+    raw: BlobKey
+    fingerprint: bytes
+    parser_version: int
+    attachments: tuple[NewAttachment, ...] = ()
+    defects: tuple[str, ...] = ()
+    auth: dict[str, Any] = field(default_factory=dict)
+    security: dict[str, Any] = field(default_factory=dict)
+    mailboxes: tuple[str, ...] = ("Inbox",)
+    labels: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    recipients: tuple[Recipient, ...] | None = None
+    thread_id: str | None = None
+    is_imported: bool = False
+    report: DeliveryReport | None = None
+    effects: tuple[RuleEffect, ...] = ()
+    auto_answered: tuple[str, ...] = ()
+
+    @property
+    def sender(self) -> AddressLine | None:
+        return next((a for a in self.addresses if a.role == "from"), None)
+
+    @property
+    def has_attachment(self) -> bool:
+        return any(not a.is_inline for a in self.attachments)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The stored message, or the one that it duplicates."""
+
+    message_id: str
+    thread_id: str
+    is_duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyLimit:
+    """The limit of automatic replies to one address per day: from one inbox, and in total."""
+
+    in_inbox: int
+    in_all: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewSend:
+    """Everything that one send writes in one transaction."""
+
+    message: NewMessage
+    deliveries: tuple[NewMessage, ...]
+    caller: str
+    payload: bytes
+    idempotency_key: str | None
+    allow_duplicate: bool
+    most_per_hour: int | None
+    answered: str | None = None
+    send_at: datetime | None = None
+    warnings: tuple[str, ...] = ()
+    draft_id: str | None = None
+    draft_revision: int = 0
+    reply_limit: ReplyLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """A query for messages. `q`, `sender` and `recipient` are folded; None is no condition.
+
+    Without a `mailbox`, messages that are only in Trash or Junk are excluded; `*` includes them.
+    """
+
+    visible: Visible
+    inbox_id: str | None = None
+    thread_id: str | None = None
+    q: str | None = None
+    sender: str | None = None
+    recipient: str | None = None
+    labels: tuple[str, ...] = ()
+    has_attachment: bool | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+    mailbox: str | None = None
+    page: Slice = Slice()
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadQuery:
+    """A query for threads."""
+
+    visible: Visible
+    inbox_id: str | None = None
+    label: str | None = None
+    page: Slice = Slice()
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentQuery:
+    """A query for attachments; all conditions must hold."""
+
+    visible: Visible
+    message_id: str | None = None
+    thread_id: str | None = None
+    inbox_id: str | None = None
+    page: Slice = Slice()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of messages; None and () leave a field as it is."""
+
+    add_labels: tuple[str, ...] = ()
+    remove_labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
+    flags: tuple[str, ...] | None = None
+    move_to: str | None = None
+    mailboxes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """A message that an older parser read, with what is only known from its arrival."""
+
+    number: int
+    id: str
+    inbox_id: str
+    thread_id: str
+    direction: Direction
+    received_at: datetime
+    bcc: tuple[str, ...]
+    raw: BlobKey
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The stored values that follow from the bytes of a message."""
+
+    number: int
+    id: str
+    raw: BlobKey
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The texts of a mail, as shown and as searched."""
+
+    subject: str
+    sender: str
+    internet_message_id: str | None
+    snippet: str
+    text: str
+    searchable: str
+    attachments: tuple[BlobKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RawMessage:
+    """The blob of a stored message, with its metadata, for export."""
+
+    number: int
+    id: str
+    date: datetime
+    from_address: str
+    raw: BlobKey
+    size_bytes: int
+    mailboxes: tuple[str, ...]
+    flags: tuple[str, ...]

@@ -1,0 +1,305 @@
+"""Live search of an IMAP mailbox, page by page."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from postroom.calls.context import RequestContext
+from postroom.calls.cursors import Cursors
+from postroom.calls.operation import operation
+from postroom.calls.request import Request, argument
+from postroom.errors import InvalidInput
+from postroom.model.imap import ImapCriteria, ImapFound, ImapLocator, ImapSummary
+from postroom.model.key import Scope
+from postroom.model.live import LiveRow, LiveSearch
+from postroom.operations.imap.accounts import (
+    AccountId,
+    Issues,
+    LiveMailbox,
+    account_of,
+    without_controls,
+)
+from postroom.operations.imap.reading import live_row, rows_that_fit
+from postroom.ports.imap import ImapSession
+
+_QUESTION = b"live search 2"
+_NUMBERS = struct.Struct(">QQQ")
+MAX_CHARS = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The content of a cursor: the search, the mailbox, the last UID and the number of matches."""
+
+    account_id: str
+    mailbox: str
+    criteria: ImapCriteria
+    uidvalidity: int
+    below: int
+    total: int
+
+
+def seal_place(cursors: Cursors, place: Place) -> str:
+    """A cursor for the page that starts here."""
+    criteria = {
+        name: value.isoformat() if isinstance(value, date) else value
+        for name, value in asdict(place.criteria).items()
+        if value
+    }
+    search = (place.account_id, place.mailbox, criteria)
+    body = json.dumps(search, separators=(",", ":"), ensure_ascii=False).encode()
+    # The numbers have a fixed size, so that the length of the cursor does not change.
+    numbers = _NUMBERS.pack(place.uidvalidity, place.below, place.total)
+    return cursors.seal(numbers + zlib.compress(body, 9), _QUESTION)
+
+
+def open_place(cursors: Cursors, cursor: str, *, account_id: str, mailbox: str) -> Place:
+    """The content of a cursor. Raises InvalidInput if it is of another mailbox."""
+    body = cursors.unseal(cursor, _QUESTION)
+    uidvalidity, below, total = _NUMBERS.unpack_from(body)
+    its_account, its_mailbox, written = json.loads(zlib.decompress(body[_NUMBERS.size :]))
+    if (its_account, its_mailbox) != (account_id, mailbox):
+        raise InvalidInput(
+            f"cursor: it belongs to mailbox {its_mailbox} of account {its_account}; "
+            "pass the same account_id and mailbox, or start again without it"
+        )
+    for name in _DATES & written.keys():
+        written[name] = date.fromisoformat(written[name])
+    criteria = ImapCriteria(**written)
+    return Place(its_account, its_mailbox, criteria, uidvalidity, below, total)
+
+
+_DATES = {"since", "before"}
+
+MAX_MATCHES = 20_000
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_CRITERIA = (
+    "query", "from_", "to", "subject", "unread_only", "last_days", "start_date", "end_date",
+)  # fmt: skip
+
+
+def _date(text: str) -> str:
+    try:
+        if not _DATE.fullmatch(text):
+            raise ValueError
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError("must be a day, written as 2026-01-31") from None
+    return text
+
+
+_Words = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(without_controls)]
+_Day = Annotated[str, AfterValidator(_date)]
+
+
+class SearchLiveMessages(Request):
+    """Search a mailbox of a live account, newest first; without criteria, list it.
+    Text is matched by the server. More than 20,000 matches are refused: narrow the search."""
+
+    account_id: AccountId = "default"
+    mailbox: Annotated[LiveMailbox, argument("The mailbox.", "INBOX")]
+    cursor: Annotated[
+        str | None,
+        argument(
+            "next_cursor of the page before, instead of criteria.",
+            "eNqLVk...",
+            min_length=1,
+            max_length=MAX_CHARS,
+        ),
+    ] = None
+    query: Annotated[_Words | None, argument("Text anywhere in the mail.", "invoice")] = None
+    from_: Annotated[_Words | None, argument("In From.", "ana@example.com", alias="from")] = None
+    to: Annotated[_Words | None, argument("In To.", "bo@example.com")] = None
+    subject: Annotated[_Words | None, argument("In the subject.", "Report")] = None
+    unread_only: Annotated[bool | None, argument("Only unread messages.", True)] = None
+    last_days: Annotated[int | None, argument("Arrived within so many days.", 7, ge=1, le=365)] = (
+        None
+    )
+    start_date: Annotated[_Day | None, argument("Arrived on this day or later.", "2026-01-01")] = (
+        None
+    )
+    end_date: Annotated[_Day | None, argument("Arrived on this day or earlier.", "2026-01-31")] = (
+        None
+    )
+    limit: Annotated[int, argument("Results at most.", 10, ge=1, le=50)] = 10
+    include_snippet: Annotated[bool, argument("Show the beginning of each text.", True)] = False
+    snippet_max_chars: Annotated[
+        int | None,
+        argument("Length of snippets; only with include_snippet. Default 200.", 200, ge=50, le=500),
+    ] = None
+
+    @model_validator(mode="after")
+    def _is_of_one_mind(self) -> Self:
+        given = [n.removesuffix("_") for n in _CRITERIA if getattr(self, n) is not None]
+        if self.cursor is not None and given:
+            raise ValueError(
+                f"cursor cannot be combined with {', '.join(given)}: it carries its own criteria"
+            )
+        if self.last_days is not None and (self.start_date or self.end_date):
+            raise ValueError("last_days cannot be combined with start_date or end_date; drop one")
+        if self.start_date and self.end_date and self.start_date > self.end_date:
+            raise ValueError("start_date must not be after end_date")
+        if self.snippet_max_chars is not None and not self.include_snippet:
+            raise ValueError("snippet_max_chars needs include_snippet=true")
+        return self
+
+    def criteria(self, now: datetime) -> ImapCriteria:
+        """The criteria for the server; days count from now, the same for every page."""
+        since = date.fromisoformat(self.start_date) if self.start_date else None
+        if self.last_days is not None:
+            since = now.date() - timedelta(days=self.last_days)
+        return ImapCriteria(
+            self.query,
+            self.from_,
+            self.to,
+            self.subject,
+            bool(self.unread_only),
+            since,
+            _day_after(self.end_date) if self.end_date else None,
+        )
+
+    @property
+    def snippet_chars(self) -> int | None:
+        return (self.snippet_max_chars or 200) if self.include_snippet else None
+
+
+def _day_after(day: str) -> date | None:
+    """The day after; None after the last possible day."""
+    try:
+        return date.fromisoformat(day) + timedelta(days=1)
+    except OverflowError:
+        return None
+
+
+@dataclass(slots=True)
+class _Search:
+    """One page; a second attempt continues where the first was interrupted."""
+
+    request: SearchLiveMessages
+    criteria: ImapCriteria
+    place: Place | None
+    issues: Issues
+    found: ImapFound | None = None
+    rows: dict[int, ImapSummary] = field(default_factory=dict)
+
+    async def run(self, session: ImapSession) -> None:
+        mailbox = self.request.mailbox
+        if self.found is None:
+            self.issues.stage = "search"
+            found = await session.find(
+                mailbox,
+                self.criteria,
+                limit=self.request.limit,
+                most=MAX_MATCHES,
+                uidvalidity=self.place.uidvalidity if self.place else None,
+                below=self.place.below if self.place else None,
+            )
+            _check_total(found.total)
+            self.found = found
+        self.issues.stage = "fetch"
+        missing = [uid for uid in self.found.uids if uid not in self.rows]
+        if missing:
+            await session.summaries(
+                mailbox,
+                self.found.uidvalidity,
+                missing,
+                snippet_chars=self.request.snippet_chars,
+                into=self.rows,
+            )
+
+
+def _check_total(total: int) -> None:
+    if total > MAX_MATCHES:
+        raise InvalidInput(
+            f"{total} messages match, more than the {MAX_MATCHES} allowed; narrow the search "
+            "with from, to, subject, query or a date and try again",
+            total=total,
+            most=MAX_MATCHES,
+        )
+
+
+@operation(Scope.READ)
+async def search_live_messages(ctx: RequestContext, request: SearchLiveMessages) -> LiveSearch:
+    live, account = account_of(ctx, request.account_id)
+    place = _place(ctx, request)
+    criteria = place.criteria if place else request.criteria(ctx.clock())
+    search = _Search(request, criteria, place, Issues())
+    with search.issues.collect():
+        await live.read(account.account_id, search.run)
+    return _page(ctx, search)
+
+
+def _place(ctx: RequestContext, request: SearchLiveMessages) -> Place | None:
+    if request.cursor is None:
+        return None
+    return open_place(
+        ctx.cursors, request.cursor, account_id=request.account_id, mailbox=request.mailbox
+    )
+
+
+def _page(ctx: RequestContext, search: _Search) -> LiveSearch:
+    found = search.found or ImapFound(0, 0)
+    uids = found.uids
+    rows = rows_that_fit([_row(search, uid) for uid in uids if uid in search.rows])
+    if rows and len(rows) < len(search.rows):
+        # A page too long for its reader ends early; the next one begins there.
+        uids = tuple(uid for uid in uids if uid >= rows[-1].uid)
+    _note_losses(search, uids)
+    has_more = found.total > len(uids)
+    return LiveSearch(
+        search.issues.status(has_result=bool(rows) or (search.found is not None and not uids)),
+        search.issues.all,
+        search.request.account_id,
+        search.request.mailbox,
+        search.place.total if search.place else found.total,
+        len(uids),
+        len(rows),
+        len(uids) - len(rows),
+        tuple(rows),
+        has_more and bool(uids),
+        _next(ctx, search, uids[-1]) if has_more and uids else None,
+    )
+
+
+def _row(search: _Search, uid: int) -> LiveRow:
+    assert search.found is not None
+    request = search.request
+    at = ImapLocator(request.account_id, request.mailbox, search.found.uidvalidity, uid)
+    return live_row(at, search.rows[uid], request.snippet_chars)
+
+
+def _note_losses(search: _Search, uids: tuple[int, ...]) -> None:
+    """Add issues of the search, and of messages that could not be fetched."""
+    for note in search.found.notes if search.found else ():
+        search.issues.add(note.code, note.message, stage="search")
+    if any(issue.stage == "fetch" for issue in search.issues.found):
+        return
+    for uid in uids:
+        if uid not in search.rows:
+            message = "the message was removed after the search had found it"
+            search.issues.add("not_found", message, stage="fetch", uid=uid)
+
+
+def _next(ctx: RequestContext, search: _Search, last: int) -> str:
+    assert search.found is not None
+    total = search.place.total if search.place else search.found.total
+    request = search.request
+    return seal_place(
+        ctx.cursors,
+        Place(
+            request.account_id,
+            request.mailbox,
+            search.criteria,
+            search.found.uidvalidity,
+            last,
+            total,
+        ),
+    )

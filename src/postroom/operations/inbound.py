@@ -1,0 +1,133 @@
+"""Inbound mail over HTTP: raw mail, and webhooks of mail providers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from postroom.calls import request
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import operation
+from postroom.calls.request import Accepts, Request, argument
+from postroom.errors import FeatureDisabled, InvalidInput, NotFound
+from postroom.mail.composing.compose import parse_address
+from postroom.model.inbox import Inbox
+from postroom.model.key import Scope
+from postroom.model.message import Received, ReceivedPosting
+from postroom.model.storage import Added
+from postroom.pipeline.ingest import Arrival, BatchIngest, IngestResult, check_size, receive
+from postroom.pipeline.routing import inboxes_for
+from postroom.ports.inbound import Inbound, Posting
+
+
+class ReceiveMessage(Request):
+    """Deliver a raw mail (RFC 5322) to the inbox with this address."""
+
+    recipient: Annotated[
+        str,
+        argument("Whose inbox.", "support@postroom.localhost", min_length=1, max_length=320),
+        Accepts(request.MAILBOX),
+    ]
+    raw: Annotated[bytes, Field(description="The mail, headers first.")]
+
+
+@operation(Scope.WRITE)
+async def receive_message(ctx: RequestContext, request: ReceiveMessage) -> Received:
+    check_size(request.raw, ctx.limits.message_bytes)
+    _, address = parse_address(request.recipient)
+    inbox = (await inboxes_for(ctx, [address])).get(address.lower())
+    if inbox is None or not ctx.visible.sees(inbox.id):
+        raise NotFound(f"no inbox has the address {address}")
+    added = await receive(ctx, Arrival(request.raw, inbox.id))
+    return _received(added)
+
+
+def _received(added: Added) -> Received:
+    status: Literal["received", "duplicate"] = "duplicate" if added.is_duplicate else "received"
+    return Received(added.message_id, added.thread_id, status)
+
+
+Provider = Literal["mailgun", "sendgrid", "resend", "ses", "postmark"]
+_SETTINGS = {
+    "mailgun": "POSTROOM_MAILGUN_SIGNING_KEY",
+    "sendgrid": "POSTROOM_SENDGRID_PUBLIC_KEY",
+    "resend": "POSTROOM_RESEND_SIGNING_SECRET",
+    "ses": "POSTROOM_SES_TOPICS",
+    "postmark": "POSTROOM_POSTMARK_LOGIN",
+}
+
+
+class ReceivePosting(Request):
+    """Take in mail that a provider received for us. It posts in its own form and needs no key:
+    its own signature is checked."""
+
+    provider: Annotated[Provider, argument("Who posts.", "mailgun")]
+    format: Annotated[
+        Literal["mime"] | None, argument("Mailgun sends whole mails to URLs that end so.", "mime")
+    ] = None
+    headers: Annotated[dict[str, str], Field(description="The headers of the posting.")]
+    raw: Annotated[bytes, Field(description="What the provider posts, as it is.")]
+
+
+def expect_posting(ctx: RequestContext, provider: str, headers: Mapping[str, str]) -> int:
+    """How many bytes a provider may post; checked before the body is read.
+
+    Raises:
+        InvalidInput: there is no such provider.
+        FeatureDisabled: the provider is not configured.
+        Unauthenticated: the headers are not those of the provider.
+    """
+    if provider not in _SETTINGS:
+        raise InvalidInput(f"provider: must be one of {', '.join(_SETTINGS)}")
+    max_bytes = _provider(ctx, provider).expect(headers, ctx.clock())
+    return min(max_bytes or ctx.limits.request_bytes, ctx.limits.request_bytes)
+
+
+def _provider(ctx: RequestContext, name: str) -> Inbound:
+    provider = ctx.inbound.get(name)
+    if provider is None:
+        raise FeatureDisabled(f"{name} may not post here; set {_SETTINGS[name]} to allow it")
+    return provider
+
+
+@operation(Scope.WRITE)
+async def receive_posting(ctx: RequestContext, request: ReceivePosting) -> ReceivedPosting:
+    provider = _provider(ctx, request.provider)
+    posting = Posting(request.headers, request.raw, ctx.clock())
+    arrivals: list[Arrival] = []
+    for mail in await provider.read(posting):
+        inboxes = await _inboxes(ctx, mail.recipients)
+        arrivals += [Arrival(mail.raw, inbox_id) for inbox_id in inboxes]
+    if not arrivals:
+        return ReceivedPosting("nothing", ())
+    messages = tuple(map(_received, _stored(await BatchIngest(ctx).receive(arrivals))))
+    is_new = any(message.status == "received" for message in messages)
+    return ReceivedPosting("received" if is_new else "duplicate", messages)
+
+
+def _stored(results: Sequence[IngestResult]) -> list[Added]:
+    """The stored copies. Raises the error of a copy that could be stored by a retry.
+
+    A removed inbox is an error only if no copy was stored. A retry creates no second copies.
+    """
+    stored = [one for one in results if isinstance(one, Added)]
+    errors = [one for one in results if isinstance(one, Exception)]
+    errors.sort(key=lambda error: isinstance(error, NotFound))
+    if errors and not (stored and isinstance(errors[0], NotFound)):
+        raise errors[0]
+    return stored
+
+
+async def _inboxes(ctx: RequestContext, recipients: Sequence[str]) -> list[str]:
+    """The inboxes of the recipients. Raises NotFound if there are none."""
+    addresses = []
+    for recipient in recipients:
+        with suppress(InvalidInput):
+            addresses.append(parse_address(recipient)[1])
+    found: dict[str, Inbox] = await inboxes_for(ctx, addresses)
+    if not found:
+        raise NotFound("no inbox has an address that this mail is for")
+    return list(dict.fromkeys(inbox.id for inbox in found.values()))

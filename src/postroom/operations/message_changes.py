@@ -1,0 +1,142 @@
+"""Changes of messages: flags, labels, mailboxes, deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import MessageId
+from postroom.calls.operation import operation
+from postroom.calls.request import (
+    READERS,
+    Accepts,
+    LabelName,
+    MailboxName,
+    Paged,
+    Request,
+    Together,
+    argument,
+    one_of,
+    refuse_other_kind,
+)
+from postroom.errors import NotFound, no_such
+from postroom.model.inbox import TRASH, Label
+from postroom.model.key import Scope
+from postroom.model.message import ActionResult, FailedAction
+from postroom.model.page import Page
+from postroom.model.storage import Change
+from postroom.pipeline.blobs import discard_unused
+
+
+class UpdateMessage(Request):
+    """Set the flags or the labels of a message; each list replaces the one before."""
+
+    together: ClassVar[tuple[Together, ...]] = (
+        one_of("change", "flags", "labels", may_be_empty=True),
+    )
+    message_id: MessageId
+    flags: Annotated[
+        list[Literal["seen", "flagged", "answered", "draft"]] | None,
+        argument("All flags it shall have.", ["seen"], max_length=4),
+    ] = None
+    labels: Annotated[
+        list[LabelName] | None, argument("All labels it shall have.", ["Work"], max_length=50)
+    ] = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.flags is None and self.labels is None:
+            raise ValueError("give flags or labels, or both")
+        return self
+
+
+@operation(Scope.WRITE)
+async def update_message(ctx: RequestContext, request: UpdateMessage) -> ActionResult:
+    change = Change(
+        flags=None if request.flags is None else tuple(request.flags),
+        labels=None if request.labels is None else tuple(request.labels),
+    )
+    return await _changed(ctx, [request.message_id], change)
+
+
+class ApplyLabel(Request):
+    """Put a label on messages, or take it off with remove. A new label is made on first use."""
+
+    message_ids: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=64)]],
+        argument("The messages.", ["msg_4h8t2w"], min_length=1, max_length=1000),
+    ]
+    label: Annotated[LabelName, argument("The label.", "Work")]
+    remove: Annotated[bool, argument("Take it off instead.", True)] = False
+
+
+@operation(Scope.WRITE)
+async def apply_label(ctx: RequestContext, request: ApplyLabel) -> ActionResult:
+    if request.remove:
+        change = Change(remove_labels=(request.label,))
+    else:
+        change = Change(add_labels=(request.label,))
+    ids = list(dict.fromkeys(request.message_ids))
+    return await _changed(ctx, ids, change)
+
+
+class MoveMessage(Request):
+    """Move a message to another mailbox, such as Archive or Trash; a new one is made."""
+
+    message_id: MessageId
+    destination: Annotated[
+        MailboxName, argument("The mailbox.", "Archive"), Accepts({"not": {"const": "*"}})
+    ]
+
+    @model_validator(mode="after")
+    def _one_mailbox(self) -> Self:
+        if self.destination == "*":
+            raise ValueError("destination: * means every mailbox; name one")
+        return self
+
+
+@operation(Scope.WRITE)
+async def move_message(ctx: RequestContext, request: MoveMessage) -> ActionResult:
+    return await _changed(ctx, [request.message_id], Change(move_to=request.destination))
+
+
+class DeleteMessage(Request):
+    """Move a message to Trash; with permanent, remove it for good."""
+
+    message_id: MessageId
+    permanent: Annotated[bool, argument("Remove it for good.", True)] = False
+
+
+@operation(Scope.WRITE, destroys=True)
+async def delete_message(ctx: RequestContext, request: DeleteMessage) -> ActionResult:
+    if not request.permanent:
+        return await _changed(ctx, [request.message_id], Change(move_to=TRASH))
+    refuse_other_kind(request.message_id, "msg", READERS)
+    unused = await ctx.store.remove_message(request.message_id, ctx.visible)
+    if unused is None:
+        missing = FailedAction(
+            request.message_id, NotFound.code, no_such("message", request.message_id)
+        )
+        return ActionResult.of((), (missing,))
+    await discard_unused(ctx, unused)
+    return ActionResult.of((request.message_id,), ())
+
+
+async def _changed(ctx: RequestContext, message_ids: Sequence[str], change: Change) -> ActionResult:
+    """Change messages. Raises InvalidInput if an id is of another kind."""
+    for message_id in message_ids:
+        refuse_other_kind(message_id, "msg", READERS)
+    return await ctx.store.change_messages(message_ids, change, ctx.visible)
+
+
+class ListLabels(Paged):
+    """List the labels in use, by name."""
+
+
+@operation(Scope.READ)
+async def list_labels(ctx: RequestContext, request: ListLabels) -> Page[Label]:
+    found = await ctx.store.labels(ctx.visible, ctx.cursors.slice(request))
+    return ctx.cursors.page(request, found)

@@ -1,0 +1,99 @@
+"""Blobs of this installation: the check that they are ours, and the removal of unused ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+from postroom.errors import Conflict, MailError
+from postroom.model.message import BlobKey
+from postroom.pipeline.services import Services
+from postroom.ports.blobs import BlobStore
+from postroom.ports.store import InstallationStore
+
+_SAMPLE_SIZE = 200
+
+
+async def own_blobs(store: InstallationStore, blobs: BlobStore) -> None:
+    """Check that the blobs belong to this installation, and mark them if they have no mark.
+
+    Raises:
+        Conflict: they belong to another installation.
+    """
+    name = await store.ensure_installation_id()
+    if await check_owner(store, blobs, name) is None or blobs.mark.is_outdated:
+        await blobs.mark.write(name)
+        await check_owner(store, blobs, name)  # another installation may have marked them
+
+
+async def check_owner(store: InstallationStore, blobs: BlobStore, name: str | None) -> str | None:
+    """The installation in the mark of the blobs; None if they have no mark and may be ours.
+
+    Blobs have no mark if an older version wrote them, or a copy was interrupted.
+
+    Raises:
+        Conflict: they belong to another installation.
+    """
+    location, owner = blobs.mark.place, await blobs.mark.read()
+    if owner is not None and owner != name:
+        raise Conflict(
+            f"{location} holds the blobs of another installation; use another place (--data, "
+            "POSTROOM_BLOBS_URL). If that installation no longer exists, or this one replaces it, "
+            f"remove {location}/installation.json and try again"
+        )
+    if owner is None and await blobs.mark.has_blobs() and not await _has_stored_blob(store, blobs):
+        raise Conflict(
+            f"{location} has blobs, and none of them belongs to this installation; use an empty "
+            "place (--data, POSTROOM_BLOBS_URL), or empty this one if nothing needs it any more"
+        )
+    return owner
+
+
+async def refuse_without_database(blobs: BlobStore) -> None:
+    """Refuse to create an installation where there are blobs already. Raises Conflict."""
+    location = blobs.mark.place
+    if await blobs.mark.read() is not None or await blobs.mark.has_blobs():
+        raise Conflict(
+            f"{location} has blobs, but the data folder has no postroom.db. If the database is on "
+            "PostgreSQL, set POSTROOM_DATABASE_URL; if it is lost, restore a backup (`postroom "
+            "restore`); for a new installation, use an empty folder (--data)"
+        )
+
+
+async def sweep_blobs(services: Services, *, older_than: timedelta) -> int:
+    """Remove old blobs that nothing uses, and return how many. Raises Conflict."""
+    await own_blobs(services.store, services.blobs)
+    return await services.blobs.sweep(services.store.used_blobs, older_than=older_than)
+
+
+async def _has_stored_blob(store: InstallationStore, blobs: BlobStore) -> bool:
+    """Whether one of the first blobs that the store refers to exists; copies start with those."""
+    keys: list[str] = []
+    async for key, _size in store.every_blob():
+        keys.append(key)
+        if len(keys) == _SAMPLE_SIZE:
+            break
+    return bool(keys) and bool(await blobs.sizes(keys))
+
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_S = 5.0
+
+
+async def discard_unused(services: Services, keys: Sequence[BlobKey]) -> None:
+    """Remove blobs whose mail was removed; it neither fails nor takes long.
+
+    What cannot be removed now is removed by a later sweep.
+    """
+    if not keys:
+        return
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            await own_blobs(services.store, services.blobs)
+            await services.blobs.discard(keys, services.store.used_blobs)
+    except (MailError, OSError) as error:
+        reason = str(error) or "timed out"
+        log.warning("blobs.left", extra={"blobs": len(keys), "error": reason})

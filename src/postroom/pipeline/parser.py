@@ -1,0 +1,131 @@
+"""The mail parser: small mail is parsed in a thread, large mail in a process with limits."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from postroom.blocking import in_thread
+from postroom.model.limits import Limits
+
+if TYPE_CHECKING:
+    from postroom.mail.message import ParsedMessage
+
+SMALL_BYTES = 256 * 1024
+"""Up to this size parsing takes milliseconds, whatever the mail contains."""
+
+MEMORY_BYTES, CPU_S = 512 * 1024 * 1024, 10
+"""Limits of the worker: memory in total, CPU time for each mail."""
+
+PARSE_FAILED = "parse_failed"
+"""The prefix of the defect of a mail whose body could not be parsed."""
+
+_LENGTH_BYTES = 8
+
+
+@dataclass(slots=True)
+class Parser:
+    """Parses small mails in a thread and large mails in a worker process, started on first use.
+
+    If the worker exceeds its limits, the mail has its headers and a defect, but no body; its raw
+    bytes are stored as always.
+    """
+
+    limits: Limits
+    timeout_s: float = 20
+    small_bytes: int = SMALL_BYTES
+    _worker: asyncio.subprocess.Process | None = None
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def parse(self, raws: Sequence[bytes]) -> list[ParsedMessage]:
+        """Parse each mail."""
+        small = [raw for raw in raws if len(raw) <= self.small_bytes]
+        parsed = iter(await in_thread(_parse_all, small, self.limits))
+        return [
+            next(parsed) if len(raw) <= self.small_bytes else await self._parse_in_worker(raw)
+            for raw in raws
+        ]
+
+    async def close(self) -> None:
+        """Stop the worker."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            with suppress(ProcessLookupError):
+                worker.kill()
+            await worker.wait()
+
+    async def _parse_in_worker(self, raw: bytes) -> ParsedMessage:
+        async with self._lock:
+            try:
+                return await asyncio.wait_for(self._request(raw), self.timeout_s)
+            except (TimeoutError, OSError, EOFError, asyncio.IncompleteReadError):
+                await self.close()
+                return _headers_only(raw, self.limits)
+            except BaseException:
+                await self.close()
+                raise
+
+    async def _request(self, raw: bytes) -> ParsedMessage:
+        worker = self._worker
+        if worker is None or worker.returncode is not None:
+            worker = await self._start()
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        request = pickle.dumps((raw, self.limits))
+        worker.stdin.write(len(request).to_bytes(_LENGTH_BYTES) + request)
+        await worker.stdin.drain()
+        size = int.from_bytes(await worker.stdout.readexactly(_LENGTH_BYTES))
+        parsed: ParsedMessage = pickle.loads(await worker.stdout.readexactly(size))  # noqa: S301
+        return parsed
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        self._worker = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "from postroom.pipeline.parser import run_worker; run_worker()",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=2**20,
+        )
+        return self._worker
+
+
+def _parse_all(raws: Sequence[bytes], limits: Limits) -> list[ParsedMessage]:
+    """Parse mails; the parser is imported on first use, so that starting a server stays fast."""
+    from postroom.mail.parse import parse_message
+
+    return [parse_message(raw, limits) for raw in raws]
+
+
+def _headers_only(raw: bytes, limits: Limits) -> ParsedMessage:
+    from postroom.mail.parse import read_headers
+
+    defect = f"{PARSE_FAILED}: the body took too long or too much memory to read"
+    return read_headers(raw, limits, defect)
+
+
+def set_limits(*, memory_bytes: int = MEMORY_BYTES, cpu_s: int = CPU_S) -> None:
+    """Limit the memory of this process, and its CPU time from now on."""
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
+    until = int(used.ru_utime + used.ru_stime) + 1 + cpu_s
+    resource.setrlimit(resource.RLIMIT_CPU, (until, hard_limit))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+
+
+def run_worker() -> None:
+    """The worker process: parse mails from stdin until it is closed, each within the limits."""
+    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+    while head := stdin.read(_LENGTH_BYTES):
+        set_limits()
+        raw, limits = pickle.loads(stdin.read(int.from_bytes(head)))  # noqa: S301
+        response = pickle.dumps(_parse_all([raw], limits)[0])
+        stdout.write(len(response).to_bytes(_LENGTH_BYTES) + response)
+        stdout.flush()

@@ -1,0 +1,68 @@
+"""Services: the ports, limits and clock that operations and the pipeline share."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from postroom.mail.authentication.authentication import Trust
+from postroom.model.limits import Limits
+from postroom.model.page import random_id
+from postroom.pipeline.counters import Counts
+from postroom.pipeline.event_watch import Watch
+from postroom.pipeline.parser import Parser
+from postroom.ports.blobs import BlobStore
+from postroom.ports.events import NoWebhookClient, Topic, WebhookClient
+from postroom.ports.imap import LiveImap
+from postroom.ports.inbound import Inbound
+from postroom.ports.memories import Embedder
+from postroom.ports.provider import NoProviders, Providers
+from postroom.ports.store import Store
+
+
+async def wait_for_notification(
+    services: Services, topic: Topic, position: int, timeout_s: float
+) -> int:
+    """Wait for a notification of a topic, at most so long; returns the position after it."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            return await services.store.notifier.wait(topic, position)
+    return position
+
+
+def utc_now() -> datetime:
+    """The time, aware and in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """What `app` puts together; tests replace the clock and the ids.
+
+    `rule_key` signs the mail that rules send.
+    """
+
+    store: Store
+    blobs: BlobStore
+    imap: LiveImap | None = None
+    limits: Limits = field(default_factory=Limits)
+    domains: tuple[str, ...] = ("postroom.localhost",)
+    trust: Trust = Trust()
+    catch_all: str | None = None
+    has_relay: bool = False
+    embedder: Embedder | None = None
+    memory_search: bool = True
+    embedding_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    parser: Parser = field(default_factory=lambda: Parser(Limits()))
+    poster: WebhookClient = field(default_factory=NoWebhookClient)
+    inbound: Mapping[str, Inbound] = field(default_factory=dict)
+    providers: Providers = field(default_factory=NoProviders)
+    rule_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    clock: Callable[[], datetime] = utc_now
+    new_id: Callable[[str], str] = random_id
+    watch: Watch = field(default_factory=Watch)
+    counts: Counts = field(default_factory=Counts)

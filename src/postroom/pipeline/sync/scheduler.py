@@ -1,0 +1,286 @@
+"""Schedules the sync of accounts: one process holds the lease of each, others take over."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from postroom.blocking import in_thread
+from postroom.errors import MailError, NotFound, ProviderAuthFailed, RateLimited, no_such
+from postroom.model.account import Account
+from postroom.model.page import Slice
+from postroom.model.view import EVERYTHING
+from postroom.pipeline.services import Services, wait_for_notification
+from postroom.pipeline.sync.sync_pass import SyncPass
+from postroom.ports.provider import Provider, SupportsPush
+
+LEASE = timedelta(seconds=20)
+RENEW_S = 5.0
+MAX_WAIT_S = 60.0
+RECHECK_S = 3_600.0
+"""How often capabilities and identities of an account are read again."""
+
+POLL_S = 30.0
+FIRST_WAIT_S = 2.0
+LONGEST_WAIT_S = 300.0
+UNATTENDED_S = 60.0
+"""An account without a lease for this long has no process with its login."""
+
+_MAX_ACCOUNTS = 1_000
+
+
+def sync_lease(account_id: str) -> str:
+    """The name of the lease for the sync of an account."""
+    return f"sync:{account_id}"
+
+
+def sign_in_advice(account: Account, problem: str) -> str:
+    """What is wrong with the login of an account, and the command that replaces it."""
+    return f"{problem}; run: postroom account login {account.id}"
+
+
+@dataclass(eq=False)
+class SyncScheduler:
+    """Syncs every account that no other process syncs. `wait_s` is the first back-off."""
+
+    services: Services
+    poll_s: float = POLL_S
+    wait_s: float = FIRST_WAIT_S
+    _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            while True:
+                position = self.services.store.notifier.position("accounts")
+                await self._update_tasks()
+                await wait_for_notification(self.services, "accounts", position, MAX_WAIT_S)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _update_tasks(self) -> None:
+        """Start tasks for new accounts, and end those of removed accounts."""
+        try:
+            found = await self.services.store.accounts(EVERYTHING, Slice(limit=_MAX_ACCOUNTS))
+        except MailError as error:
+            self._failed({"account": "all"}, error)
+            return
+        present = {account.id for account in found.rows}
+        for account_id in present - set(self._tasks):
+            self._tasks[account_id] = asyncio.create_task(self._sync_account(account_id))
+        for account_id in set(self._tasks) - present:
+            self._tasks.pop(account_id).cancel()
+
+    async def _sync_account(self, account_id: str) -> None:
+        holder = self.services.new_id("proc")
+        loop = asyncio.get_running_loop()
+        failures, left_since = 0, math.inf
+        while True:
+            position = self.services.store.notifier.position("accounts")
+            wait_s = LEASE.total_seconds() / 2
+            try:
+                if not await in_thread(self.services.providers.has_secret, account_id):
+                    left_since = await self._leave_to_others(account_id, holder, left_since)
+                elif await self._claim(account_id, holder):
+                    began = loop.time()
+                    wait_s = await self._run_with_lease(account_id, holder, failures)
+                    failures = failures + 1 if loop.time() - began < MAX_WAIT_S else 0
+            except NotFound:
+                return
+            except MailError as error:
+                self._failed({"account": account_id}, error)
+            if wait_s:
+                await self._pause(account_id, position, wait_s)
+
+    async def _leave_to_others(self, account_id: str, holder: str, since: float) -> float:
+        """Leave an account to processes that have its login; since when no such process is seen."""
+        store = self.services.store
+        account = await store.account(account_id, EVERYTHING)
+        if account is None:
+            raise NotFound(no_such("account", account_id))
+        is_reported = account.state in ("failing", "needs_reauth")
+        if is_reported or not await self._claim(account_id, holder, lasting=timedelta()):
+            return math.inf
+        since = min(since, asyncio.get_running_loop().time())
+        if asyncio.get_running_loop().time() - since >= UNATTENDED_S:
+            problem = f"{account_id}: no running process has a password or token for it"
+            detail = sign_in_advice(account, problem)
+            await store.set_account_state(account_id, "needs_reauth", detail)
+        return since
+
+    async def _pause(self, account_id: str, position: int, wait_s: float) -> None:
+        """Wait, or return earlier if a sync of this account is requested."""
+        before = await self._request_state(account_id)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while await self._request_state(account_id) == before:
+                    position = await self.services.store.notifier.wait("accounts", position)
+
+    async def _request_state(self, account_id: str) -> tuple[int, bool]:
+        account = await self.services.store.account(account_id, EVERYTHING)
+        is_new = account is not None and account.state == "new"
+        return await self.services.store.asked_at(account_id), is_new
+
+    async def _claim(self, account_id: str, holder: str, lasting: timedelta | None = None) -> bool:
+        name, now = sync_lease(account_id), self.services.clock()
+        lasting = LEASE if lasting is None else lasting
+        return await self.services.store.claim(name, holder, now=now, lasting=lasting)
+
+    async def _run_with_lease(self, account_id: str, holder: str, failures: int) -> float:
+        """Sync an account until an error; how long to wait then."""
+        work = asyncio.create_task(self._work(account_id, failures))
+        renewing = asyncio.create_task(self._renew(account_id, holder, work))
+        try:
+            return await work
+        except asyncio.CancelledError:
+            work.cancel()
+            with suppress(asyncio.CancelledError, MailError):
+                await work
+            if not renewing.done():
+                raise
+            return RENEW_S
+        finally:
+            renewing.cancel()
+            with suppress(MailError):
+                await self.services.store.release(sync_lease(account_id), holder)
+
+    async def _renew(self, account_id: str, holder: str, work: asyncio.Task[float]) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            with suppress(MailError):
+                if not await self._claim(account_id, holder):
+                    work.cancel()
+                    return
+
+    async def _work(self, account_id: str, failures: int) -> float:
+        store = self.services.store
+        account = await store.account(account_id, EVERYTHING)
+        if account is None:
+            raise NotFound(no_such("account", account_id))
+        backing_off = min(self.wait_s * (1 << min(failures, 12)), LONGEST_WAIT_S)
+        try:
+            async with self.services.providers.open(account) as provider:
+                await self._run_passes(account, provider)
+        except ProviderAuthFailed as error:
+            self._failed({"account": account_id}, error)
+            detail = sign_in_advice(account, str(error))
+            await store.set_account_state(account_id, "needs_reauth", detail)
+            return LONGEST_WAIT_S
+        except RateLimited as error:
+            await store.set_account_state(account_id, "failing", str(error))
+            return float(max(error.retry_after, 1))
+        except MailError as error:
+            self._failed({"account": account_id}, error)
+            await store.set_account_state(account_id, "failing", str(error))
+        except Exception as error:  # noqa: BLE001 - logged, and tried again
+            self._failed({"account": account_id}, error)
+            await store.set_account_state(account_id, "failing", "internal error; see the log")
+        return backing_off
+
+    def _failed(self, context: dict[str, object], error: Exception) -> None:
+        """Count and log a failure; known errors need no traceback."""
+        is_known = isinstance(error, MailError)
+        context |= {"error": str(error)} if is_known else {}
+        self.services.counts.failed("sync_failed", context, cause=None if is_known else error)
+
+    async def _run_passes(self, account: Account, provider: Provider) -> None:
+        """Run one pass after the other, each as soon as something changed."""
+        one = SyncPass(self.services, account, provider)
+        if account.state != "ready":
+            await self.services.store.set_account_state(account.id, "syncing")
+        asked, begun = -1, -math.inf
+        clock = asyncio.get_running_loop().time
+        while True:
+            before, asked = asked, await self.services.store.asked_at(account.id)
+            if before != asked or clock() - begun >= RECHECK_S:
+                await one.begin()
+                begun = clock()
+            listening = asyncio.create_task(self._wait_for_changes(provider))
+            try:
+                await self._run_pass(one, is_requested=before != asked)
+                await self._push_until_changed(one, listening, asked)
+            finally:
+                listening.cancel()
+                with suppress(asyncio.CancelledError):
+                    await listening
+
+    async def _run_pass(self, one: SyncPass, *, is_requested: bool) -> None:
+        """Run a pass; a requested sync reads all, not only what the provider reported."""
+        is_complete = await one.run(is_requested=is_requested)
+        while is_requested and not is_complete:
+            is_complete = await one.run()
+        if is_complete:
+            await self.services.store.set_account_state(
+                one.account.id, "ready", synced_at=self.services.clock()
+            )
+
+    async def _wait_for_changes(self, provider: Provider) -> None:
+        """Return when the provider reports a change; one that cannot is polled."""
+        if isinstance(provider, SupportsPush):
+            await provider.wait()
+        else:
+            await asyncio.sleep(self.poll_s)
+
+    async def _push_until_changed(
+        self, one: SyncPass, listening: asyncio.Task[None], asked: int
+    ) -> None:
+        """Push local changes while we wait for remote changes."""
+        store = self.services.store
+        while not listening.done():
+            position = store.notifier.position("accounts")
+            await one.push()
+            if await store.asked_at(one.account.id) != asked:
+                return
+            notifier = asyncio.ensure_future(store.notifier.wait("accounts", position))
+            try:
+                await asyncio.wait(
+                    [notifier, listening],
+                    timeout=await self._until_next_push(one.account.id),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            finally:
+                notifier.cancel()
+        await listening
+
+    async def _until_next_push(self, account_id: str) -> float:
+        next_at = await self.services.store.next_push_at(account_id)
+        if next_at is None:
+            return MAX_WAIT_S
+        ahead = (next_at - self.services.clock()).total_seconds()
+        return min(max(ahead, 0.2), MAX_WAIT_S)
+
+
+async def sync_once(services: Services, account: Account) -> bool:
+    """Run one pass in this process; False if another process holds the lease."""
+    holder = services.new_id("proc")
+    name = sync_lease(account.id)
+    if not await services.store.claim(name, holder, now=services.clock(), lasting=LEASE):
+        return False
+    renewing = asyncio.create_task(_renew_lease(services, name, holder))
+    try:
+        async with services.providers.open(account) as provider:
+            one = SyncPass(services, account, provider)
+            await one.begin()
+            await one.run(is_requested=True)
+        await services.store.set_account_state(account.id, "ready", synced_at=services.clock())
+    except ProviderAuthFailed as error:
+        if services.providers.has_secret(account.id):
+            detail = sign_in_advice(account, str(error))
+            await services.store.set_account_state(account.id, "needs_reauth", detail)
+        raise
+    finally:
+        renewing.cancel()
+        await services.store.release(name, holder)
+    return True
+
+
+async def _renew_lease(services: Services, name: str, holder: str) -> None:
+    while True:
+        await asyncio.sleep(RENEW_S)
+        with suppress(MailError):
+            await services.store.claim(name, holder, now=services.clock(), lasting=LEASE)

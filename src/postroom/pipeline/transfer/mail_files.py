@@ -1,0 +1,232 @@
+"""Files and folders with mail, compressed or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from postroom.errors import InvalidInput
+from postroom.model.inbox import EVERY_MAILBOX, INBOX, TRASH
+from postroom.pipeline.transfer.maildir import flags_in, is_trashed, mailbox_in
+from postroom.pipeline.transfer.mbox import Quoting, split_mbox
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """The file on disk and its content, decompressed if its name ends in .xz or .gz.
+
+    Raises:
+        OSError: it cannot be read, or is damaged; also in the middle of reading.
+    """
+    with path.open("rb") as disk:
+        if path.suffix not in (".xz", ".gz"):
+            yield disk, disk
+            return
+        with _decompression_errors(path), _compressed_file(path.suffix, disk, "rb") as content:
+            yield disk, content
+
+
+@contextmanager
+def compressing(suffix: str, disk: IO[bytes]) -> Iterator[IO[bytes]]:
+    """A file to write to, compressed if the suffix says so."""
+    if suffix not in (".xz", ".gz"):
+        yield disk
+        return
+    with _compressed_file(suffix, disk, "wb") as content:
+        yield content
+
+
+def _compressed_file(suffix: str, disk: IO[bytes], mode: str) -> Any:
+    if suffix == ".xz":
+        import lzma
+
+        return lzma.open(disk, mode)
+    import gzip
+
+    return gzip.open(disk, mode)
+
+
+@contextmanager
+def _decompression_errors(path: Path) -> Iterator[None]:
+    import lzma
+    import zlib
+
+    try:
+        yield
+    except (EOFError, lzma.LZMAError, zlib.error) as error:
+        raise OSError(f"the {path.suffix} file is damaged: {error}") from error
+
+
+Kind = Literal["mbox", "maildir", "eml"]
+_CHUNK_BYTES = 1 << 18
+_MAIL_FOLDERS = ("cur", "new")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMail:
+    """A mail in a file, with the mailbox and flags that its path gives."""
+
+    place: str
+    raw: bytes
+    mailbox: str = INBOX
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A path without readable mail, and the problem."""
+
+    place: str
+    problem: str
+
+
+@dataclass(slots=True)
+class Source:
+    """A file or a folder with mail. `done_bytes` moves towards `total_bytes` as it is read."""
+
+    path: Path
+    kind: Kind
+    mailbox: str
+    most_bytes: int
+    quoting: Quoting = "mboxrd"
+    total_bytes: int = 0
+    done_bytes: int = 0
+
+    def __iter__(self) -> Iterator[SourceMail | Unreadable]:
+        if self.kind == "mbox":
+            return self._mbox()
+        return self._maildir() if self.kind == "maildir" else self._files()
+
+    def _mbox(self) -> Iterator[SourceMail | Unreadable]:
+        number = 0
+        try:
+            with opened(self.path) as (disk, file):
+                chunks = self._chunks(disk, file)
+                entries = split_mbox(chunks, most_bytes=self.most_bytes, quoting=self.quoting)
+                for number, entry in enumerate(entries, start=1):
+                    place = f"{self.path}: mail {number} at byte {entry.offset}"
+                    if entry.raw is None:
+                        yield Unreadable(
+                            place, f"{entry.size} bytes that are not a mail, or too large"
+                        )
+                    else:
+                        yield SourceMail(place, entry.raw, self.mailbox)
+        except OSError as error:
+            yield Unreadable(f"{self.path}: after mail {number}", _reason(error))
+
+    def _chunks(self, disk: IO[bytes], file: IO[bytes]) -> Iterator[bytes]:
+        for chunk in iter(partial(file.read, _CHUNK_BYTES), b""):
+            self.done_bytes = disk.tell()
+            yield chunk
+
+    def _maildir(self) -> Iterator[SourceMail | Unreadable]:
+        for folder in _maildirs(self.path):
+            mailbox = _mailbox(folder.relative_to(self.path)) or self.mailbox
+            for name in _MAIL_FOLDERS:
+                for path in _plain_files(folder / name):
+                    place = TRASH if is_trashed(path.name) else mailbox
+                    yield self._file(path, place, flags_in(path.name))
+
+    def _files(self) -> Iterator[SourceMail | Unreadable]:
+        for path in _mail_files(self.path):
+            yield self._file(path, self.mailbox, ())
+
+    def _file(self, path: Path, mailbox: str, flags: tuple[str, ...]) -> SourceMail | Unreadable:
+        try:
+            with path.open("rb") as file:
+                raw = file.read(self.most_bytes + 1)
+                self.done_bytes += os.fstat(file.fileno()).st_size
+        except OSError as error:
+            return Unreadable(str(path), _reason(error))
+        return SourceMail(str(path), raw, mailbox, flags)
+
+
+def open_source(
+    path: Path, *, kind: Kind | None, mailbox: str, most_bytes: int, quoting: Quoting = "mboxrd"
+) -> Source:
+    """Detect the format of a path. Raises InvalidInput if it holds no mail."""
+    if not is_mailbox_name(mailbox):
+        raise InvalidInput("mailbox: give a name of 1 to 256 printable characters other than *")
+    try:
+        kind = kind or _kind_of(path)
+        source = Source(path, kind, mailbox, most_bytes, quoting)
+        source.total_bytes = _size_of(source)
+    except OSError as error:
+        raise InvalidInput(f"{path}: {_reason(error)}") from None
+    return source
+
+
+def _kind_of(path: Path) -> Kind:
+    if path.is_dir():
+        if any((path / name).is_dir() for name in _MAIL_FOLDERS):
+            return "maildir"
+        if any(_mail_files(path)):
+            return "eml"
+        raise InvalidInput(
+            f"{path}: neither a Maildir nor a folder with .eml files; "
+            "to import other files, name each of them"
+        )
+    with opened(path) as (_, file):
+        is_mbox = file.read(5) == b"From "
+    return "mbox" if is_mbox or path.suffix == ".mbox" else "eml"
+
+
+def _size_of(source: Source) -> int:
+    if source.path.is_file():
+        return source.path.stat().st_size
+    if source.kind == "mbox":
+        raise InvalidInput(f"{source.path}: a folder, not an mbox")
+    if source.kind == "eml":
+        return sum(path.stat().st_size for path in _mail_files(source.path))
+    return sum(
+        path.stat().st_size
+        for folder in _maildirs(source.path)
+        for name in _MAIL_FOLDERS
+        for path in _plain_files(folder / name)
+    )
+
+
+def _maildirs(path: Path) -> Iterator[Path]:
+    """The Maildir and those inside it; links to folders are not followed."""
+    if any((path / name).is_dir() for name in _MAIL_FOLDERS):
+        yield path
+    for child in sorted(path.iterdir()):
+        if child.is_dir() and not child.is_symlink() and child.name not in (*_MAIL_FOLDERS, "tmp"):
+            yield from _maildirs(child)
+
+
+def _plain_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def _mail_files(path: Path) -> Iterator[Path]:
+    """The file itself, or all .eml files below a folder by name."""
+    if not path.is_dir():
+        yield path
+        return
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        for name in sorted(names):
+            if name.lower().endswith(".eml"):
+                yield Path(folder, name)
+
+
+def _mailbox(relative: Path) -> str:
+    name = mailbox_in(relative.parts)
+    return name if is_mailbox_name(name) else ""
+
+
+def is_mailbox_name(name: str) -> bool:
+    """Whether a mailbox can have this name."""
+    return 1 <= len(name) <= 256 and name.isprintable() and name != EVERY_MAILBOX
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

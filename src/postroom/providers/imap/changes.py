@@ -1,0 +1,373 @@
+"""Reads the changes of the mailboxes of an account, newest first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from postroom.errors import ProviderError
+from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
+from postroom.model.inbox import DRAFTS, INBOX
+from postroom.ports.provider import Known
+from postroom.providers.imap.errors import imap_errors
+from postroom.providers.imap.idle import IdleListener, InboxEvents
+from postroom.providers.imap.mailboxes import (
+    MAX_UIDS,
+    ImapMailboxes,
+    RemoteMailbox,
+    key_of,
+    scope_of,
+)
+from postroom.providers.imap.responses import Position, Row
+from postroom.providers.imap.sync_commands import fetch_changed
+from postroom.providers.keywords import Labels, flags_in
+
+PAGE = 500
+NEW_MAIL_S = 15.0
+"""How often new mail is requested during a first pass."""
+
+FULL_PASS_S = 120.0
+"""How often other mailboxes are read while IDLE reports the changes of Inbox."""
+
+_ITEMS = b"UID FLAGS INTERNALDATE RFC822.SIZE"
+
+_Listed = tuple[tuple[RemoteMessage, ...], int]
+"""Messages, and the UID below which none are listed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxCheckpoint:
+    """How far one mailbox was read.
+
+    Messages from `low` on were listed by the first pass, which reads from the newest to the oldest;
+    0 means that it is complete. The rest is what SELECT said then.
+    """
+
+    uidvalidity: int
+    low: int
+    uidnext: int
+    modseq: int
+    exists: int
+
+    @classmethod
+    def new(cls, position: Position) -> Self:
+        """The checkpoint of a mailbox of which nothing was read yet."""
+        return cls.at(position, low=position.uidnext or 2**32 - 1)
+
+    @classmethod
+    def at(cls, position: Position, *, low: int = 0) -> Self:
+        """The checkpoint of a mailbox that was read up to this position."""
+        return cls(position.uidvalidity, low, position.uidnext, position.modseq, position.exists)
+
+    def is_unchanged(self, position: Position) -> bool:
+        """Whether nothing can have changed; without CONDSTORE that is never known."""
+        has_same = (self.uidnext, self.exists) == (position.uidnext, position.exists)
+        return has_same and not self.low and 0 < position.modseq == self.modseq
+
+
+@dataclass(slots=True)
+class ImapCheckpoint:
+    """How far the mailboxes of an account were read, by the key of each; stored as JSON."""
+
+    boxes: dict[str, MailboxCheckpoint]
+
+    @classmethod
+    def from_json(cls, stored: Checkpoint | None) -> Self:
+        boxes: dict[str, dict[str, Any]] = (stored or {}).get("boxes", {})
+        return cls(
+            {
+                name: MailboxCheckpoint(at["v"], at["low"], at["next"], at["modseq"], at["count"])
+                for name, at in boxes.items()
+            }
+        )
+
+    def to_json(self) -> Checkpoint:
+        return {
+            "boxes": {
+                name: {
+                    "v": at.uidvalidity,
+                    "low": at.low,
+                    "next": at.uidnext,
+                    "modseq": at.modseq,
+                    "count": at.exists,
+                }
+                for name, at in self.boxes.items()
+            }
+        }
+
+    def update(self, name: str, **changes: int) -> None:
+        """Change the checkpoint of one mailbox."""
+        self.boxes[name] = replace(self.boxes[name], **changes)
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Drop the mailboxes that are gone."""
+        present = set(names)
+        self.boxes = {name: at for name, at in self.boxes.items() if name in present}
+
+
+@dataclass(eq=False)
+class ImapReader:
+    """Reads an account; `inbox_position` is that of Inbox after the last read."""
+
+    boxes: ImapMailboxes
+    listener: IdleListener
+    takes_keywords: bool = False
+    inbox_position: tuple[int, int, int] | None = None
+    labels: Labels = field(default_factory=Labels)
+    _flags: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    _next_check: float = 0.0
+    _next_full_pass: float = 0.0
+
+    async def changes(
+        self, since: Checkpoint | None, known: Known
+    ) -> AsyncGenerator[RemoteChanges, None]:
+        """The changes; only those of Inbox if IDLE reported them and no full pass is due."""
+        self.labels.add(await known.labels())
+        state = ImapCheckpoint.from_json(since)
+        with imap_errors(self.boxes.account):
+            reported = await self._reported(self.listener.take_events(), state)
+        is_partial = reported is not None and self._now() < self._next_full_pass
+        if reported is not None:
+            yield RemoteChanges(state.to_json(), reported, is_partial=is_partial)
+        if not is_partial:
+            self._next_full_pass = self._now() + FULL_PASS_S
+            async for changes in self._all_changes(state, known):
+                yield changes
+
+    async def look(self, ref: RemoteRef) -> tuple[RemoteMessage, ...]:
+        """The message at a place, if it is there."""
+        wire = ref.scope.partition("/")[2]
+        box = next((box for box in self.boxes.all if key_of(box) == wire), None)
+        return () if box is None else await self._describe(box, ref.scope, [int(ref.key)])
+
+    async def _reported(
+        self, events: InboxEvents, state: ImapCheckpoint
+    ) -> tuple[RemoteMessage, ...] | None:
+        """The messages that IDLE reported; None if a full pass is needed."""
+        inbox = self.boxes.get(INBOX) if events.is_complete else None
+        at = state.boxes.get(key_of(inbox)) if inbox else None
+        if inbox is None or at is None or at.low or at.uidvalidity != events.uidvalidity:
+            return None
+        scope = scope_of(inbox, at.uidvalidity)
+        client = await self.boxes.select_fresh(scope)
+        rows: list[Row] = []
+        if events.has_new:
+            await client.fetch_from(at.uidnext, _ITEMS, rows.append)
+        await client.fetch(sorted(events.uids), _ITEMS, rows.append)
+        rows = [r for r in rows if r.uid >= at.uidnext or r.uid in events.uids]
+        newest = max((row.uid for row in rows), default=0)
+        if events.has_new and newest < at.uidnext:
+            return None
+        state.update(key_of(inbox), uidnext=max(newest + 1, at.uidnext))
+        return self._messages(inbox, scope, rows)
+
+    async def _all_changes(
+        self, state: ImapCheckpoint, known: Known
+    ) -> AsyncIterator[RemoteChanges]:
+        with imap_errors(self.boxes.account):
+            await self.boxes.load()
+            found = await self.boxes.positions([b for b in self.boxes.all if b.name != DRAFTS])
+        now = [(box, position) for box, position in found if position is not None]
+        total = sum(position.exists for _, position in now)
+        for box, position in now:
+            with imap_errors(self.boxes.account):
+                async for part in self._mailbox_changes(box, position, state, known):
+                    yield RemoteChanges(
+                        part.checkpoint, part.messages, part.gone, part.dropped, total
+                    )
+        there = {key_of(box) for box, _ in found}
+        closed = there - {key_of(box) for box, _ in now}
+        scopes = {scope_of(box, position.uidvalidity) for box, position in now}
+        left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
+        state.keep_only(there)
+        yield RemoteChanges(state.to_json(), dropped=tuple(sorted(left)), total=total)
+
+    async def _mailbox_changes(
+        self, box: RemoteMailbox, status: Position, state: ImapCheckpoint, known: Known
+    ) -> AsyncIterator[RemoteChanges]:
+        name = key_of(box)
+        at = state.boxes.get(name)
+        if at is not None and at.uidvalidity == status.uidvalidity and at.is_unchanged(status):
+            self._set_inbox_position(box, status)
+            return
+        position = await self.boxes.open_for_read(box, status)
+        if status.exists and not position.exists:
+            raise ProviderError(f"{box.name}: the server counts {status.exists} messages, then 0")
+        self._set_inbox_position(box, position)
+        scope = scope_of(box, position.uidvalidity)
+        if at is None or at.uidvalidity != position.uidvalidity:
+            at = MailboxCheckpoint.new(position)
+            self._flags.pop(scope, None)
+            self._schedule_check(0.0)
+        elif not at.low:
+            async for part in self._since(box, scope, at, position, known):
+                yield RemoteChanges(state.to_json(), *part)
+            at = MailboxCheckpoint.at(position)
+        state.boxes[name] = at
+        if at.low:
+            older = self._older(box, scope, at.low)
+            async for changes in self._with_new_mail(state, older, name):
+                yield changes
+        state.update(name, low=0)
+        yield RemoteChanges(state.to_json())
+
+    async def _with_new_mail(
+        self, state: ImapCheckpoint, older: AsyncIterator[_Listed], name: str
+    ) -> AsyncIterator[RemoteChanges]:
+        """Older mail of a mailbox, and between its pages the new mail of Inbox.
+
+        A first pass may take hours; new mail must not wait for it.
+        """
+        async for part in self._new_in_inbox(state):
+            yield part
+        async for messages, low in older:
+            state.update(name, low=low)
+            yield RemoteChanges(state.to_json(), messages)
+            async for part in self._new_in_inbox(state):
+                yield part
+
+    async def _new_in_inbox(self, state: ImapCheckpoint) -> AsyncIterator[RemoteChanges]:
+        """New mail in Inbox; other changes there are read later."""
+        if self._now() < self._next_check:
+            return
+        inbox = self.boxes.get(INBOX)
+        at = state.boxes.get(key_of(inbox))
+        began = self._now()
+        position = await self.boxes.open_for_read(inbox)
+        self._schedule_check(self._now() - began)
+        if at is None or at.uidvalidity != position.uidvalidity:
+            return
+        scope = scope_of(inbox, position.uidvalidity)
+        async for messages in self._new(inbox, scope, at, position):
+            yield RemoteChanges(state.to_json(), messages)
+        state.update(key_of(inbox), uidnext=position.uidnext)
+
+    def _schedule_check(self, took_s: float) -> None:
+        """Schedule the next request for new mail; at most a tenth of the time is spent on them."""
+        self._next_check = self._now() + max(NEW_MAIL_S, min(10 * took_s, 20 * NEW_MAIL_S))
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    def has_changed(self, position: Position) -> bool:
+        """Whether Inbox changed since it was read; values that are not reported are ignored."""
+        now = (position.uidnext, position.modseq, position.exists)
+        if self.inbox_position is None:
+            return True
+        return any(a != b for a, b in zip(now, self.inbox_position, strict=True) if a and b)
+
+    def _set_inbox_position(self, box: RemoteMailbox, position: Position) -> None:
+        if box.name == INBOX:
+            self.inbox_position = (position.uidnext, position.modseq, position.exists)
+
+    async def _older(self, box: RemoteMailbox, scope: str, below: int) -> AsyncIterator[_Listed]:
+        """The messages below a UID, newest first."""
+        has_more = True
+        while below > 1 and has_more:
+            uids = await self.boxes.uids_between(scope, 1, below)
+            has_more = len(uids) == MAX_UIDS
+            for start in range(0, len(uids), PAGE):
+                chunk = uids[start : start + PAGE]
+                messages = await self._describe(box, scope, chunk)
+                below = chunk[-1]
+                yield messages, below
+
+    async def _since(
+        self,
+        box: RemoteMailbox,
+        scope: str,
+        at: MailboxCheckpoint,
+        position: Position,
+        known: Known,
+    ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], tuple[RemoteRef, ...]]]:
+        """New, changed and deleted messages."""
+        async for messages in self._new(box, scope, at, position):
+            yield messages, ()
+        client = await self.boxes.select(scope)
+        if at.modseq and position.modseq:
+            rows: list[Row] = []
+            vanished = await fetch_changed(
+                client,
+                at.uidnext,
+                _ITEMS,
+                at.modseq,
+                rows.append,
+                with_vanished=self.boxes.has_qresync,
+            )
+            yield self._messages(box, scope, rows), ()
+            if self.boxes.has_qresync:
+                gone = vanished.uids()
+                if gone is None:
+                    gone = vanished.among(map(int, await known.keys(scope)))
+                yield (), tuple(ref_of(scope, uid) for uid in gone)
+                return
+            if (at.uidnext, at.exists) == (position.uidnext, position.exists):
+                return
+        present = await self.boxes.uids_between(scope, 1, 2**32)
+        missing = await known.keys(scope) - {str(uid) for uid in present}
+        yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
+        if not (at.modseq and position.modseq):
+            before = [uid for uid in present if uid < at.uidnext]
+            for start in range(0, len(before), PAGE):
+                yield await self._changed_flags(box, scope, before[start:][:PAGE]), ()
+
+    async def _new(
+        self, box: RemoteMailbox, scope: str, at: MailboxCheckpoint, position: Position
+    ) -> AsyncIterator[tuple[RemoteMessage, ...]]:
+        if position.uidnext == at.uidnext:
+            return
+        uids = await self.boxes.uids_between(scope, at.uidnext, 2**32)
+        for start in range(0, len(uids), PAGE):
+            yield await self._describe(box, scope, uids[start : start + PAGE])
+
+    async def _changed_flags(
+        self, box: RemoteMailbox, scope: str, uids: Sequence[int]
+    ) -> tuple[RemoteMessage, ...]:
+        """The messages whose flags changed since the last pass."""
+        before = self._flags.setdefault(scope, {})
+        found = await self._describe(box, scope, uids, remember=False)
+        changed = []
+        for message in found:
+            standing = (*message.flags, *(message.labels or ()))
+            if before.get(int(message.ref.key)) != standing:
+                before[int(message.ref.key)] = standing
+                changed.append(message)
+        return tuple(changed)
+
+    async def _describe(
+        self, box: RemoteMailbox, scope: str, uids: Sequence[int], *, remember: bool = True
+    ) -> tuple[RemoteMessage, ...]:
+        client = await self.boxes.select(scope)
+        rows: list[Row] = []
+        await client.fetch(uids, _ITEMS, rows.append)
+        requested = set(uids)
+        return self._messages(box, scope, [row for row in rows if row.uid in requested])
+
+    def _messages(
+        self, box: RemoteMailbox, scope: str, rows: Sequence[Row]
+    ) -> tuple[RemoteMessage, ...]:
+        # Unsolicited responses have flags only.
+        whole = [row for row in rows if row.uid and b"RFC822.SIZE" in row.items]
+        found = {row.uid: row for row in whole if row.flags is not None}
+        return tuple(
+            RemoteMessage(
+                ref=ref_of(scope, uid),
+                mailboxes=(box.name,),
+                flags=flags_in(found[uid].flags or ()),
+                labels=self.labels.labels_in(found[uid].flags or ())
+                if self.takes_keywords
+                else None,
+                arrived_at=found[uid].arrived_at,
+                size_bytes=found[uid].number(b"RFC822.SIZE"),
+            )
+            for uid in sorted(found, reverse=True)
+            if r"\deleted" not in {flag.lower() for flag in found[uid].flags or ()}
+        )
+
+
+def ref_of(scope: str, uid: int) -> RemoteRef:
+    """The reference of a message."""
+    return RemoteRef(scope, str(uid))

@@ -1,0 +1,239 @@
+"""The syntax of commands and responses: values, quoted arguments, mailbox names."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from itertools import pairwise
+from typing import TypeAlias
+
+from postroom.providers.imap.errors import InvalidResponse
+from postroom.providers.imap.stream import Frame
+
+Value: TypeAlias = "int | bytes | list[Value] | None"
+
+MAX_VALUES = 50_000
+MAX_DEPTH = 100
+_TOKEN = re.compile(
+    rb' *+(?:(?P<open>\()|(?P<close>\))|"(?P<quoted>(?:[^"\\]|\\.)*+)"|\0(?P<literal>\d++)\0'
+    rb'|(?P<atom>(?:BODY\[[^\]]*+\](?:<\d++>)?+|[^ ()"\0]++)))',
+    re.IGNORECASE,
+)
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+
+
+def parse_values(frame: Frame, start: int) -> list[Value]:
+    """Parse the values of a frame from an offset in its line. Raises InvalidResponse."""
+    line, end = frame.line, len(frame.line.rstrip(b" "))
+    values: list[Value] = []
+    outer: list[list[Value]] = []
+    at = start
+    for _ in range(MAX_VALUES):
+        if at >= end:
+            if outer:
+                raise InvalidResponse("a list in a response has no end")
+            return values
+        token = _TOKEN.match(line, at)
+        if token is None:
+            raise InvalidResponse("a response has invalid values")
+        at = token.end()
+        kind = token.lastgroup
+        if kind == "open":
+            outer.append(values)
+            values = []
+            if len(outer) > MAX_DEPTH:
+                raise InvalidResponse(f"lists in a response are nested over {MAX_DEPTH} levels")
+        elif kind == "close":
+            if not outer:
+                raise InvalidResponse("a list in a response has no start")
+            outer[-1].append(values)
+            values = outer.pop()
+        else:
+            values.append(_plain(token, frame))
+    raise InvalidResponse(f"a response has more than {MAX_VALUES} values")
+
+
+def _plain(token: re.Match[bytes], frame: Frame) -> Value:
+    if (quoted := token["quoted"]) is not None:
+        return _ESCAPED.sub(rb"\1", quoted) if b"\\" in quoted else quoted
+    if (number := token["literal"]) is not None:
+        return frame.literals[int(number)]
+    atom = token["atom"]
+    if atom.isdigit() and len(atom) <= 20:
+        return int(atom)
+    return None if atom.upper() == b"NIL" else atom
+
+
+_PLAIN_NAME = re.compile(rb"[A-Za-z0-9_./&+,=@$#!:;<>?^|~-]+")
+_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
+_FLAG = re.compile(r"""\\?[A-Za-z0-9_.$+/:;<>=@!#&'|~^?,`\[}-]{1,100}""", re.ASCII)
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_SET_BYTES = 2_000
+_MINUS_BYTES = 4_096
+_LINE_END = re.compile(rb"[\r\n\0]")
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """An argument that is sent as a literal.
+
+    One that `is_synchronizing` waits for the continuation of the server even if it supports other
+    literals: it may refuse a large message before that is sent.
+    """
+
+    data: bytes = field(repr=False)
+    is_synchronizing: bool = False
+
+
+Piece: TypeAlias = bytes | Literal
+
+
+def refuse_controls(data: bytes) -> bytes:
+    """Return the data unless it has control characters. Raises ValueError."""
+    if _CONTROLS.search(data):
+        raise ValueError("control characters cannot be sent to a mail server")
+    return data
+
+
+def quoted(data: bytes) -> bytes:
+    """A quoted string of ASCII. Raises ValueError."""
+    if not data.isascii():
+        raise ValueError("only ASCII can be quoted")
+    return b'"' + refuse_controls(data).replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
+
+
+def mailbox(name: bytes) -> Piece:
+    """A mailbox name as atom, quoted string or literal.
+
+    QUIRK: Office 365 hangs on a quoted name that could be an atom.
+    """
+    refuse_controls(name)
+    if _PLAIN_NAME.fullmatch(name) and name.upper() != b"NIL":
+        return name
+    return quoted(name) if name.isascii() else Literal(name)
+
+
+def search_text(text: str) -> Piece:
+    """A search text as quoted string or literal."""
+    data = refuse_controls(text.encode())
+    return quoted(data) if data.isascii() else Literal(data)
+
+
+def is_flag(text: str) -> bool:
+    """Whether a text is a valid flag; some servers list flags that are not."""
+    return _FLAG.fullmatch(text) is not None
+
+
+def flag_list(flags: Iterable[str]) -> bytes:
+    """Flags in parentheses. Raises ValueError for an invalid flag."""
+    flags = list(flags)
+    for flag in flags:
+        if not is_flag(flag):
+            raise ValueError(f"{flag!r} is not a valid flag")
+    return b"(" + " ".join(flags).encode("ascii") + b")"
+
+
+def search_date(day: date) -> bytes:
+    """A date in the form of SEARCH, independent of the locale."""
+    return f"{day.day}-{MONTHS[day.month - 1]}-{day.year:04}".encode()
+
+
+def append_time(moment: datetime) -> bytes:
+    """A time in the form of APPEND."""
+    utc = moment.astimezone(UTC)
+    month = MONTHS[utc.month - 1]
+    return f'"{utc.day:2}-{month}-{utc.year:04} {utc:%H:%M:%S} +0000"'.encode()
+
+
+def uid_sets(uids: Sequence[int]) -> Iterator[bytes]:
+    """UIDs as sets with ranges, each short enough for a command.
+
+    QUIRK: Stalwart refuses commands over 4,096 bytes.
+    """
+    chunk = b""
+    for part in _ranges(sorted(set(uids))):
+        if len(chunk) + len(part) >= _SET_BYTES:
+            yield chunk
+            chunk = b""
+        chunk += b"," + part if chunk else part
+    if chunk:
+        yield chunk
+
+
+def _ranges(uids: list[int]) -> Iterator[bytes]:
+    if not uids:
+        return
+    start = uids[0]
+    for one, following in pairwise([*uids, uids[-1] + 2]):
+        if following != one + 1:
+            yield b"%d" % one if start == one else b"%d:%d" % (start, one)
+            start = following
+
+
+def command_segments(pieces: Sequence[Piece], literals: str) -> list[bytes]:
+    """The segments of a command; the server sends a continuation before each but the first."""
+    segments = [b""]
+    for number, piece in enumerate(pieces):
+        space = b" " if number else b""
+        if isinstance(piece, bytes):
+            if _LINE_END.search(piece):
+                raise ValueError("a command must stay one line")
+            segments[-1] += space + piece
+            continue
+        size = len(piece.data)
+        may_go = literals == "+" or (literals == "-" and size <= _MINUS_BYTES)
+        if may_go and not piece.is_synchronizing:
+            segments[-1] += space + b"{%d+}\r\n" % size + piece.data
+        else:
+            segments[-1] += space + b"{%d}\r\n" % size
+            segments.append(piece.data)
+    segments[-1] += b"\r\n"
+    return segments
+
+
+_SHIFTED = re.compile(r"[^\x20-\x7e]+")
+_ENCODED = re.compile(r"&([A-Za-z0-9+,]*)-")
+
+
+def encode_name(name: str) -> str:
+    """A mailbox name in modified UTF-7 (RFC 3501 §5.1.3)."""
+    return _SHIFTED.sub(lambda run: _shift(run[0]), name.replace("&", "&-"))
+
+
+def _shift(run: str) -> str:
+    data = b64encode(run.encode("utf-16-be")).decode()
+    return f"&{data.rstrip('=').replace('/', ',')}-"
+
+
+def decode_name(data: bytes) -> str:
+    """A mailbox name from modified UTF-7, or as it is if that is invalid; see `name_encodings`."""
+    text = data.decode("utf-8", "replace")
+    if "&" not in text:
+        return text
+    try:
+        name = _ENCODED.sub(_unshift, text)
+    except ValueError:
+        return text
+    return name if encode_name(name) == text else text
+
+
+def _unshift(run: re.Match[str]) -> str:
+    if not run[1]:
+        return "&"
+    data = run[1].replace(",", "/")
+    return b64decode(data + "=" * (-len(data) % 4), validate=True).decode("utf-16-be")
+
+
+def name_encodings(name: str, *, is_utf8: bool) -> list[bytes]:
+    """The encodings of a mailbox name that a server may use, the right one first.
+
+    Raises ValueError for control characters.
+    """
+    raw, encoded = refuse_controls(name.encode()), encode_name(name).encode()
+    if is_utf8 or raw == encoded:
+        return [raw]
+    # QUIRK: some servers list names in plain UTF-8, or with an unencoded "&".
+    return [encoded, raw]

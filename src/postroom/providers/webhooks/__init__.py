@@ -1,1 +1,0 @@
-"""Events told to programs elsewhere, over HTTP."""

@@ -1,0 +1,242 @@
+"""A YAML document as a tree of plain data with line and column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import yaml
+
+from postroom.rules.definition import closest
+
+MAX_BYTES = 65_536
+MAX_DEPTH = 20
+MAX_NODES = 5_000
+MAX_DOCUMENTS = 200
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
+_CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+
+class Place(NamedTuple):
+    """A line and a column, counted from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem at one place, what was expected there, and a suggestion."""
+
+    place: Place
+    message: str
+    expected: str = ""
+    suggestion: str = ""
+
+    def __str__(self) -> str:
+        hint = f"; did you mean `{self.suggestion}`?" if self.suggestion else ""
+        expected = f"; expected {self.expected}" if self.expected else ""
+        return f"line {self.place.line}, column {self.place.column}: {self.message}{expected}{hint}"
+
+
+MAX_PROBLEMS = 20
+
+
+@dataclass(slots=True)
+class Problems:
+    """The problems of a document, up to a limit."""
+
+    found: list[Problem] = field(default_factory=list)
+
+    def add(self, place: Place, message: str, expected: str = "", suggestion: str = "") -> None:
+        """Add a problem."""
+        if len(self.found) < MAX_PROBLEMS:
+            self.found.append(Problem(place, message, expected, suggestion))
+
+    def add_unknown(
+        self, place: Place, message: str, name: str, known: Iterable[str], more: Iterable[str] = ()
+    ) -> None:
+        """Add an unknown word; *more* words can be suggested, but are not listed."""
+        names = list(known)
+        expected = "one of " + ", ".join(names)
+        self.add(place, f"{message} `{name[:50]}`", expected, closest(name, (*names, *more)))
+
+
+class Invalid(Exception):
+    """A value that is not valid."""
+
+    def __init__(
+        self, message: str, expected: str, *, place: Place | None = None, suggestion: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.message, self.expected = message, expected
+        self.place, self.suggestion = place, suggestion
+
+
+class BadDocument(Exception):
+    """A document that cannot be parsed."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A word, a number, true, false or nothing. Quoted, it is always text."""
+
+    place: Place
+    text: str
+    is_quoted: bool
+
+    @property
+    def value(self) -> str | int | bool | None:
+        """The value as number or constant; `no` and `0644` are text."""
+        if self.is_quoted:
+            return self.text
+        if self.text.lower() in _CONSTANTS:
+            return _CONSTANTS[self.text.lower()]
+        return int(self.text) if _NUMBER.fullmatch(self.text) else self.text
+
+
+@dataclass(slots=True)
+class Sequence:
+    """A list."""
+
+    place: Place
+    items: list[Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Mapping:
+    """Keys with values, in order; each key once."""
+
+    place: Place
+    items: dict[str, tuple[Place, Node]] = field(default_factory=dict)
+
+
+Node = Scalar | Sequence | Mapping
+
+
+class _Loader(yaml.SafeLoader):
+    """A scanner that refuses deep nesting before it scans it.
+
+    It overrides `fetch_flow_collection_start`, which PyYAML does not document;
+    `tests/test_library_internals.py` fails if a version lacks it.
+    """
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        if self.flow_level >= MAX_DEPTH:
+            mark = self.get_mark()
+            raise _bad(Place(mark.line + 1, mark.column + 1), _TOO_DEEP, "less")
+        super().fetch_flow_collection_start(token)
+
+
+_TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
+
+
+def read_documents(text: str) -> list[Node]:
+    """Every document of a text. Raises BadDocument.
+
+    The tree is built from parser events: no tag is resolved, and no alias is followed.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise _bad(Place(1, 1), f"it has more than {MAX_BYTES} bytes", "a shorter document")
+    try:
+        return _build(yaml.parse(text, Loader=_Loader))
+    except yaml.MarkedYAMLError as error:
+        raise _bad(_marked(error), _message_of(error), "YAML") from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position] if isinstance(error.position, int) else ""
+        place = Place(before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise _bad(place, "a character that YAML does not allow", "text") from None
+    except (yaml.YAMLError, ValueError, OverflowError):
+        # QUIRK: the scanner accepts \U00110000, which is not a character.
+        raise _bad(Place(1, 1), "this is not YAML", "YAML") from None
+
+
+def _message_of(error: yaml.MarkedYAMLError) -> str:
+    words = " ".join(part for part in (error.context, error.problem) if part)
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", words)[:200] or "this is not YAML"
+
+
+def _marked(error: yaml.MarkedYAMLError) -> Place:
+    mark = error.problem_mark or error.context_mark
+    return Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+
+
+def _bad(place: Place, message: str, expected: str = "") -> BadDocument:
+    return BadDocument(Problem(place, message, expected))
+
+
+def _place(event: yaml.Event) -> Place:
+    mark = event.start_mark
+    return Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+
+
+def _build(events: Iterator[yaml.Event]) -> list[Node]:
+    documents: list[Node] = []
+    open_nodes: list[_OpenNode] = []
+    for count, event in enumerate(events):
+        if count > MAX_NODES:
+            raise _bad(_place(event), f"there are more than {MAX_NODES} values", "fewer values")
+        if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            _attach(open_nodes.pop().node, open_nodes, documents)
+        elif isinstance(event, yaml.NodeEvent):
+            node = _node(event)
+            if isinstance(node, Scalar):
+                _attach(node, open_nodes, documents)
+                continue
+            if len(open_nodes) >= MAX_DEPTH:
+                raise _bad(node.place, _TOO_DEEP, "less")
+            open_nodes.append(_OpenNode(node))
+    return documents
+
+
+@dataclass(slots=True)
+class _OpenNode:
+    """A list or mapping that is being read, with the key of the next value."""
+
+    node: Sequence | Mapping
+    key: Scalar | None = None
+
+
+def _node(event: yaml.NodeEvent) -> Node:
+    place = _place(event)
+    if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+        raise _bad(place, "anchors (&) and aliases (*) are not allowed", "the value itself")
+    if getattr(event, "tag", None) is not None:
+        raise _bad(place, "tags (!) are not allowed", "the value without its tag")
+    if isinstance(event, yaml.ScalarEvent):
+        return Scalar(place, event.value, event.style is not None)
+    return Sequence(place) if isinstance(event, yaml.SequenceStartEvent) else Mapping(place)
+
+
+def _attach(node: Node, open_nodes: list[_OpenNode], documents: list[Node]) -> None:
+    if not open_nodes:
+        if len(documents) >= MAX_DOCUMENTS:
+            raise _bad(node.place, f"there are more than {MAX_DOCUMENTS} documents", "fewer")
+        documents.append(node)
+        return
+    parent = open_nodes[-1]
+    if isinstance(parent.node, Sequence):
+        parent.node.items.append(node)
+    elif parent.key is None:
+        parent.key = _key(node, parent.node)
+    else:
+        parent.node.items[parent.key.text] = (parent.key.place, node)
+        parent.key = None
+
+
+def _key(node: Node, mapping: Mapping) -> Scalar:
+    if not isinstance(node, Scalar):
+        raise _bad(node.place, "a key must be a word", "a word")
+    if node.text == "<<" and not node.is_quoted:
+        raise _bad(node.place, "merge keys (<<) are not allowed", "the keys themselves")
+    if node.text in mapping.items:
+        first = mapping.items[node.text][0]
+        raise _bad(node.place, f"duplicate key `{node.text[:50]}`, first in line {first.line}")
+    return node

@@ -1,0 +1,1 @@
+"""Sending: from an outgoing mail to a stored message with an outbox entry."""

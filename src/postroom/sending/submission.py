@@ -1,0 +1,307 @@
+"""Submission: a mail is composed, checked and stored with its outbox entry, exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Annotated, TypeVar
+
+from postroom.admission.spool import release
+from postroom.blocking import in_thread
+from postroom.calls.context import RequestContext
+from postroom.calls.request import Request, argument
+from postroom.errors import InvalidInput
+from postroom.mail.composing.compose import Outgoing, compose
+from postroom.model.event import Event
+from postroom.model.inbox import SENT, Inbox
+from postroom.model.memory import TiedMemory
+from postroom.model.message import AddressLine, Recipient
+from postroom.model.sending import Sent, StoredDraft, overall_status
+from postroom.model.storage import NewMessage, NewSend
+from postroom.pipeline.ingest import (
+    Arrival,
+    ParsedMail,
+    arrived_messages,
+    authenticate_mails,
+    build_message,
+    check_size,
+    parse_mails,
+    restore_blobs,
+    write_blobs,
+)
+from postroom.pipeline.routing import inboxes_for, route_all
+from postroom.pipeline.services import Services
+from postroom.sending.attachment_inputs import collect
+from postroom.sending.outgoing_mail import OutgoingMail, outgoing_of, recipients_of, refuse_oversize
+from postroom.sending.replies import reply_limit
+from postroom.sending.sender_resolution import (
+    identity_of,
+    origin_of,
+    refuse_undraftable,
+    refuse_unsendable,
+)
+
+_MAX_NAMED = 3
+"""Addresses that a warning names."""
+
+S = TypeVar("S", bound="Sending")
+
+
+IdempotencyKey = Annotated[
+    str | None,
+    argument(
+        "Your key for this send: repeated, the mail goes out once.",
+        "order-1042",
+        min_length=1,
+        max_length=256,
+    ),
+]
+
+
+class Sending(Request):
+    """Arguments that every send has."""
+
+    idempotency_key: IdempotencyKey = None
+    allow_duplicate: Annotated[bool, argument("Send again what was sent minutes ago.", True)] = (
+        False
+    )
+    wait_s: Annotated[int, argument("Wait so long for the relay's answer.", 10, ge=0, le=30)] = 0
+
+
+async def send_once(
+    ctx: RequestContext, request: S, write: Callable[[RequestContext, S], Awaitable[OutgoingMail]]
+) -> Sent:
+    """Send the mail that *write* makes of a request, exactly once; it is on disk on return.
+
+    An earlier send with the same idempotency key or arguments is looked up first: when a call is
+    repeated, the thread may have grown and the answered message may be gone.
+
+    Raises:
+        InvalidInput, TooLarge, NotFound: the mail is not valid; nothing was sent.
+        Conflict: the idempotency key was used for another mail.
+        RateLimited: the caller has sent too much in this hour.
+    """
+    payload = _payload(request)
+    earlier = await ctx.store.earlier_send(
+        ctx.caller.key_id,
+        payload,
+        idempotency_key=request.idempotency_key,
+        allow_duplicate=request.allow_duplicate,
+        now=ctx.clock(),
+    )
+    sent = earlier or await _send(ctx, await write(ctx, request), request, payload)
+    return await _outcome(ctx, sent, request.wait_s) if request.wait_s else sent
+
+
+async def was_sent_by(ctx: RequestContext, caller: str, request: Sending) -> bool:
+    """Whether a request was already sent under this caller id."""
+    earlier = await ctx.store.earlier_send(
+        caller,
+        _payload(request),
+        idempotency_key=request.idempotency_key,
+        allow_duplicate=True,
+        now=ctx.clock(),
+    )
+    return earlier is not None
+
+
+async def _outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
+    """Wait until the relay has answered for every recipient, or the time is over."""
+
+    def is_about_message(event: Event) -> bool:
+        return event.message_id == sent.message_id
+
+    release()
+    with ctx.watch.subscribe(ctx.store, is_about_message, ctx.visible) as subscription:
+        newest = await ctx.store.newest_event(ctx.visible)
+        events = aiter(ctx.watch.after(subscription, newest))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while _is_pending(sent := await _current(ctx, sent)):
+                    await anext(events)
+    return sent
+
+
+def _is_pending(sent: Sent) -> bool:
+    return any(r.status == "queued" and r.detail is None for r in sent.recipients)
+
+
+async def _current(ctx: RequestContext, sent: Sent) -> Sent:
+    message = await ctx.store.message(sent.message_id, ctx.visible)
+    recipients = (message.recipients if message else None) or sent.recipients
+    return replace(sent, status=overall_status(recipients), recipients=recipients)
+
+
+async def sent_with_key(ctx: RequestContext, draft_id: str, key: str) -> Sent | None:
+    """The earlier send of a draft with this idempotency key, even if it is a draft again.
+
+    Raises Conflict if the key was used for another mail.
+    """
+    earlier = await ctx.store.earlier_send(
+        ctx.caller.key_id,
+        _draft_payload(draft_id),
+        idempotency_key=key,
+        allow_duplicate=False,
+        now=ctx.clock(),
+    )
+    return None if earlier is None else await _current(ctx, earlier)
+
+
+async def send_draft_once(
+    ctx: RequestContext, outgoing_mail: OutgoingMail, draft: StoredDraft, key: str | None = None
+) -> Sent:
+    """Send a draft, exactly once.
+
+    Raises what `send_once` raises, and Conflict if the draft was changed meanwhile.
+    """
+    request = Sending(idempotency_key=key)
+    return await _send(ctx, outgoing_mail, request, _draft_payload(draft.id), draft)
+
+
+def _draft_payload(draft_id: str) -> bytes:
+    return hashlib.sha256(f"draft {draft_id}".encode()).digest()
+
+
+async def _send(
+    ctx: RequestContext,
+    outgoing_mail: OutgoingMail,
+    request: Sending,
+    payload: bytes,
+    draft: StoredDraft | None = None,
+) -> Sent:
+    _check_recipients(ctx, outgoing_mail)
+    inbox, parent = await origin_of(ctx, outgoing_mail)
+    await refuse_unsendable(ctx, inbox)
+    sender = await identity_of(ctx, outgoing_mail, inbox, parent)
+    outgoing = outgoing_of(
+        ctx, outgoing_mail, sender, parent, await collect(ctx, outgoing_mail.attachments_in)
+    )
+    raw = await in_thread(compose, outgoing)
+    local = await inboxes_for(ctx, recipients_of(outgoing))
+    await _check_size(ctx, inbox, outgoing, raw, local)
+    (mail,) = await parse_mails(ctx, [raw])
+    warnings = await warn_of_disclosure(
+        ctx, f"{mail.parsed.subject}\n{mail.parsed.text}", recipients_of(outgoing)
+    )
+    recipients = tuple(
+        [Recipient(address, "scheduled") for address in recipients_of(outgoing)]
+        if outgoing_mail.send_at
+        else (await route_all(ctx, recipients_of(outgoing), local, inbox.account_id)).values()
+    )
+    now_local = () if outgoing_mail.send_at else dict.fromkeys(i.id for i in local.values())
+    (mail,) = await write_blobs(ctx, [mail])
+    message = await build_sent_message(
+        ctx, mail, inbox.id, [address for _, address in outgoing.bcc]
+    )
+    answered = dict.fromkeys(a.lower() for a in parent.senders if a and outgoing_mail.is_automatic)
+    arrivals = [Arrival(raw, inbox_id) for inbox_id in now_local]
+    deliveries = await arrived_messages(ctx, arrivals, [mail] * len(arrivals))
+    sent = await ctx.store.record_send(
+        NewSend(
+            message=replace(
+                message,
+                recipients=recipients,
+                thread_id=parent.thread_id,
+                auto_answered=tuple(answered),
+            ),
+            deliveries=tuple(deliveries),
+            caller=ctx.caller.key_id,
+            payload=payload,
+            idempotency_key=request.idempotency_key,
+            allow_duplicate=request.allow_duplicate,
+            most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
+            answered=None if outgoing_mail.is_forward else parent.message_id,
+            send_at=outgoing_mail.send_at,
+            warnings=warnings,
+            draft_id=draft.id if draft else None,
+            draft_revision=draft.revision if draft else 0,
+            reply_limit=reply_limit(ctx, outgoing_mail),
+        )
+    )
+    await restore_blobs(ctx, [mail])
+    return sent
+
+
+async def check_mail(ctx: RequestContext, outgoing_mail: OutgoingMail) -> Inbox:
+    """Check a mail without sending it; returns its inbox. Raises what `send_once` raises."""
+    _check_recipients(ctx, outgoing_mail)
+    inbox, parent = await origin_of(ctx, outgoing_mail)
+    await refuse_undraftable(ctx, inbox)
+    sender = await identity_of(ctx, outgoing_mail, inbox, parent)
+    outgoing = outgoing_of(
+        ctx, outgoing_mail, sender, parent, await collect(ctx, outgoing_mail.attachments_in)
+    )
+    raw = await in_thread(compose, outgoing)
+    await _check_size(ctx, inbox, outgoing, raw, await inboxes_for(ctx, recipients_of(outgoing)))
+    return inbox
+
+
+async def _check_size(
+    ctx: RequestContext, inbox: Inbox, outgoing: Outgoing, raw: bytes, local: Collection[str]
+) -> None:
+    """Refuse a mail that is too large for us, or for the provider if it sends the mail."""
+    check_size(raw, ctx.limits.message_bytes)
+    leaves = any(address.lower() not in local for address in recipients_of(outgoing))
+    if inbox.account_id is not None and leaves:
+        await refuse_oversize(ctx, inbox.account_id, outgoing, raw)
+
+
+def _check_recipients(ctx: RequestContext, outgoing_mail: OutgoingMail) -> None:
+    count = len(outgoing_mail.to) + len(outgoing_mail.cc) + len(outgoing_mail.bcc)
+    if not count:
+        raise InvalidInput("to: at least one recipient is required")
+    if count > ctx.limits.recipients:
+        raise InvalidInput(f"to: {count} recipients; the limit is {ctx.limits.recipients}")
+
+
+async def build_sent_message(
+    ctx: Services, mail: ParsedMail, inbox_id: str, bcc: Sequence[str]
+) -> NewMessage:
+    """The sender's copy: in Sent, seen, and the only message with the bcc addresses."""
+    (auth,) = await authenticate_mails(ctx, [mail])
+    message = build_message(ctx, mail, inbox_id, auth=auth, received_at=ctx.clock())
+    hidden = tuple(AddressLine("bcc", "", address) for address in bcc)
+    return replace(
+        message,
+        direction="outbound",
+        mailboxes=(SENT,),
+        flags=("seen",),
+        addresses=message.addresses + hidden,
+    )
+
+
+def _payload(request: Sending) -> bytes:
+    """A digest of the arguments, without those that control repetition."""
+    content = request.model_dump_json(
+        exclude={"idempotency_key", "allow_duplicate", "wait_s"}, exclude_defaults=True
+    )
+    return hashlib.sha256(f"{type(request).__name__}{content}".encode()).digest()
+
+
+async def warn_of_disclosure(
+    ctx: RequestContext, text: str, recipients: Sequence[str]
+) -> tuple[str, ...]:
+    """A warning for each memory whose text the mail would disclose to someone else."""
+    tied = await ctx.store.tied_memories(
+        text, recipients, ctx.caller.namespaces, visible=ctx.visible, now=ctx.clock()
+    )
+    return tuple(_sentence(memory) for memory in tied)
+
+
+def _sentence(memory: TiedMemory) -> str:
+    whose = f"is about {_names(memory.about)}"
+    if not memory.about:
+        whose = f"comes from {_names(memory.sources)}"
+    return (
+        f"this mail repeats the memory {memory.key} ({memory.namespace}), which {whose}, "
+        f"to {_names(memory.others)}; check that they may know it"
+    )
+
+
+def _names(addresses: Sequence[str]) -> str:
+    more = len(addresses) - _MAX_NAMED
+    named = ", ".join(addresses[:_MAX_NAMED])
+    return f"{named} and {more} more" if more > 0 else named

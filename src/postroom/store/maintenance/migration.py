@@ -1,0 +1,232 @@
+"""Copies all rows of one database to another, table by table, in the order of their keys.
+
+A migration can be interrupted and run again: rows that are there are not copied again, and the
+target cannot be opened before it is complete. At the end the rows of both sides are hashed, and a
+table that differs, because the source was written to, is copied again. Source and target can never
+both be opened, unless one of them is a backup.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+from postroom.errors import Conflict
+from postroom.store.maintenance.lifecycle import (
+    INCOMPLETE,
+    LEASE_LOST,
+    Kind,
+    MigrationLease,
+    has_migrated_to,
+    mark_backup,
+    mark_migrated,
+    refuse_migrated,
+    state_of,
+    unmark_migrated,
+)
+from postroom.store.maintenance.tables import (
+    Table,
+    clear,
+    count_rows,
+    digest_rows,
+    insert_rows,
+    last_key,
+    read_page,
+    tables,
+)
+from postroom.store.sql.outbox.queue import restore_backup
+from postroom.store.transaction import Engine, Transaction
+
+T = TypeVar("T")
+_ROUNDS = 4
+_TOKEN_BYTES = 16
+_APPENDED = frozenset({"audit"})
+"""Triggers keep rows from being removed from these tables."""
+
+Report = Callable[[int, float], None]
+"""Called with the number of rows that are done, and their share of all."""
+
+BEGUN = "SELECT value FROM metadata WHERE name = 'migrating'"
+BEGIN = "INSERT INTO metadata (name, value) VALUES ('migrating', :mark)"
+FACTS = """
+    SELECT name, value FROM metadata
+     WHERE name NOT IN ('migrating', 'migrated', 'backup', 'installation')
+"""
+PUT_FACT = "INSERT INTO metadata (name, value) VALUES (:name, :value)"
+
+
+class Migration:
+    """A migration from one database to another, or a copy that is a backup."""
+
+    def __init__(self, source: Engine, target: Engine, to: Kind, *, is_copy: bool = False) -> None:
+        self._source, self._target = source, target
+        self._to, self._is_copy = to, is_copy
+        self._tables = tables()
+        self._unequal: list[Table] | None = None
+        self._lease = MigrationLease(target)
+        self._mark = self._token = b""
+
+    async def check(self) -> None:
+        """Check that the target is empty, or partly filled from the same source.
+
+        Raises:
+            Conflict: it has other rows, or the source was migrated to another target.
+        """
+        origin = await self._source.read(state_of)
+        await self._target.read(partial(self._earlier_mark, origin=origin))
+
+    async def is_from_backup(self) -> bool:
+        """Whether the source is a backup, so that its installation may have sent mail since."""
+        return "backup" in await self._source.read(state_of)
+
+    @asynccontextmanager
+    async def target_lock(self) -> AsyncIterator[None]:
+        """Mark the target with its source, and hold the lease on it.
+
+        Raises:
+            Conflict: like `check`, or another run has the lease.
+        """
+        origin = await self._source.read(state_of)
+        new = origin["secret"] + secrets.token_bytes(_TOKEN_BYTES)
+
+        def begin(tx: Transaction) -> bytes:
+            self._lease.renew(tx)
+            mark = self._earlier_mark(tx, origin)
+            if mark is None:
+                tx.run(BEGIN, mark=new)
+            return mark or new
+
+        async with self._lease:
+            self._mark = await self._target.write(begin)
+            self._token = self._mark.removeprefix(origin["secret"])
+            yield
+
+    def _earlier_mark(self, tx: Transaction, origin: dict[str, bytes]) -> bytes | None:
+        """The mark of an earlier run in the target: the secret of the source, and a token."""
+        row = tx.one(BEGUN)
+        mark = bytes(row[0]) if row else None
+        is_ours = mark is not None and mark.startswith(origin["secret"])
+        is_last_step = is_ours and has_migrated_to(
+            origin, (mark or b"").removeprefix(origin["secret"])
+        )
+        if is_last_step and self._is_copy:
+            raise Conflict(INCOMPLETE)
+        if not is_last_step and not self._is_copy:
+            refuse_migrated(origin)
+        if not is_ours and (mark is not None or any(count_rows(tx, t) for t in self._tables)):
+            raise Conflict("the target is in use; name one that is empty")
+        return mark
+
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        """Write to the target, if the mark and the lease are still ours."""
+
+        def ours(tx: Transaction) -> T:
+            row = tx.one(BEGUN)
+            if row is None or bytes(row[0]) != self._mark:
+                raise Conflict(LEASE_LOST)
+            self._lease.renew(tx)
+            return work(tx)
+
+        return await self._target.write(ours)
+
+    async def copy_until_equal(
+        self, between: Callable[[], Awaitable[T]], report: Report
+    ) -> tuple[int, T]:
+        """Copy until both sides are equal; return the number of rows, and the result of *between*.
+
+        *between* copies the blobs of the rows; rows that arrive meanwhile need another round.
+
+        Raises:
+            Conflict: they still differ after several rounds.
+        """
+        for _ in range(_ROUNDS):
+            rows, result = await self.copy(report), await between()
+            if await self.is_equal():
+                return rows, result
+        names = ", ".join(table.name for table in self._unequal or ())
+        raise Conflict(
+            f"the source is being written to ({names} still differ); stop its servers and run this "
+            "again. If none is running, the target was written to: begin again with an empty one"
+        )
+
+    async def copy(self, report: Report) -> int:
+        """Copy the missing rows; return how many rows the target has.
+
+        In later rounds, tables that differ are copied again; one that only grows is continued.
+        """
+        for table in self._unequal or ():
+            if table.name not in _APPENDED:
+                await self._write(partial(clear, table=table))
+        counts = [await self._source.read(partial(count_rows, table=t)) for t in self._tables]
+        total, done = sum(counts), 0
+        for table in self._tables:
+            done += await self._copy(
+                table, lambda count: report(count, count / max(total, count)), done
+            )
+        return done
+
+    async def _copy(self, table: Table, report: Callable[[int], None], before: int) -> int:
+        """Copy the missing rows of a table; return how many the target has."""
+        last = await self._target.read(partial(last_key, table=table))
+        count = await self._target.read(partial(count_rows, table=table))
+        while rows := await self._source.read(partial(read_page, table=table, after=last)):
+            await self._write(partial(insert_rows, table=table, rows=rows))
+            last = table.key_of(rows[-1])
+            count += len(rows)
+            report(before + count)
+        return count
+
+    async def is_equal(self) -> bool:
+        """Whether all tables are equal on both sides."""
+        self._unequal = [
+            table
+            for table in self._tables
+            if await digest_rows(self._source, table) != await digest_rows(self._target, table)
+        ]
+        return not self._unequal
+
+    async def finish(self) -> int:
+        """Activate the target: copy counters and metadata.
+
+        The source cannot be opened any more, unless it is a backup or this is a copy, which becomes
+        a backup. Returns how many mails of a backup may have been sent since: they are held.
+
+        Raises:
+            Conflict: the source was migrated elsewhere or written to since it was compared, or
+                another run has the target.
+        """
+        is_backup = await self.is_from_backup()
+        if not self._is_copy and not is_backup:
+            # Before the target can be opened, so that never both can.
+            await self._source.write(self._mark_source)
+            await self._check_equal()
+        counters = await self._source.read(self._last_numbers)
+        facts = await self._source.read(lambda tx: tx.all(FACTS))
+
+        def take_over(tx: Transaction) -> int:
+            self._target.set_counters(tx, counters)
+            tx.run("DELETE FROM metadata")
+            tx.many(PUT_FACT, [{"name": name, "value": value} for name, value in facts])
+            if self._is_copy:
+                return mark_backup(tx)
+            return restore_backup(tx) if is_backup else 0
+
+        return await self._write(take_over)
+
+    def _mark_source(self, tx: Transaction) -> None:
+        mark_migrated(tx, state_of(tx), self._token, self._to)
+
+    async def _check_equal(self) -> None:
+        """Compare once more, now that the source cannot be written to. Raises Conflict."""
+        if not await self.is_equal():
+            await self._source.write(lambda tx: unmark_migrated(tx, state_of(tx), self._token))
+            raise Conflict("the source was written to; stop its servers and run this again")
+
+    def _last_numbers(self, tx: Transaction) -> dict[str, int]:
+        counted = [table.name for table in self._tables if table.key == ("number",)]
+        highest = {name: tx.one(f"SELECT max(number) FROM {name}") for name in counted}
+        present = {name: int(row[0]) for name, row in highest.items() if row and row[0]}
+        return present | self._source.counters(tx, counted)

@@ -1,0 +1,104 @@
+"""Opens a store: its database must be complete, active, and use our audit key."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from postroom.blocking import in_thread
+from postroom.errors import Conflict
+from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditHmac, load_key, read_key
+from postroom.store.maintenance.lifecycle import refuse_incomplete, refuse_migrated, state_of
+from postroom.store.store import SqlStore
+from postroom.store.transaction import Engine, Transaction
+from postroom.store.webhook_secrets import has_secrets_in_clear, seal_all
+
+PUT_SEAL = """
+    INSERT INTO metadata (name, value) VALUES ('audit_key', :value) ON CONFLICT (name) DO NOTHING
+"""
+OTHER_KEY = (
+    "the audit log of this installation uses another key; set POSTROOM_AUDIT_KEY to the one that "
+    "its other machines have, or restore its audit.key (docs/operations.md)"
+)
+NO_KEY = (
+    "the key of the audit log is missing; restore audit.key from a backup or another machine, or "
+    "set it as POSTROOM_AUDIT_KEY (docs/operations.md)"
+)
+
+
+async def open_on(engine: Engine, folder: Path, key: bytes | None) -> SqlStore:
+    """The store on an open database; without *key*, the one in a file of the folder.
+
+    Raises:
+        Conflict: a migration is incomplete, it was migrated away, or it uses another key. The
+            database is closed then.
+    """
+    try:
+        key = await _our_key(engine, folder, key)
+    except BaseException:
+        await engine.close()
+        raise
+    seal = AuditHmac(key, folder / MARK_FILE)
+    try:
+        await seal_secrets(engine, seal)
+    except BaseException:
+        await engine.close()
+        raise
+    engine.guard()
+    return SqlStore(engine, seal)
+
+
+async def seal_secrets(engine: Engine, seal: AuditHmac) -> None:
+    """Encrypt the webhook secrets that an earlier version stored in the clear."""
+    if await engine.read(has_secrets_in_clear):
+        await engine.write(partial(_seal_secrets, engine, seal))
+
+
+def _seal_secrets(engine: Engine, seal: AuditHmac, tx: Transaction) -> None:
+    if seal_all(tx, seal):
+        engine.clear_unused(tx, "webhooks")
+
+
+async def _our_key(engine: Engine, folder: Path, key: bytes | None) -> bytes:
+    facts = await engine.read(state_of)
+    refuse_incomplete(facts)
+    refuse_migrated(facts)
+    if key is None:
+        # No new key for a log that already has one.
+        find = read_key if "audit_key" in facts else load_key
+        key = await in_thread(find, folder / KEY_FILE)
+    if "audit_key" not in facts and key is not None:
+        facts = await engine.write(partial(_seal_first, seal=AuditHmac(key)))
+    check_seal(facts, key)
+    assert key is not None
+    return key
+
+
+def _seal_first(tx: Transaction, seal: AuditHmac) -> dict[str, bytes]:
+    """Store the fingerprint of the key, unless another process was first."""
+    tx.put(PUT_SEAL, value=seal.fingerprint)
+    return state_of(tx)
+
+
+def check_seal(facts: Mapping[str, bytes], key: bytes | None) -> None:
+    """Raise Conflict if the log uses another key, or one that is missing."""
+    sealed = facts.get("audit_key")
+    if sealed is not None and key is None:
+        raise Conflict(NO_KEY)
+    if sealed and key and not hmac.compare_digest(sealed, AuditHmac(key).fingerprint):
+        raise Conflict(OTHER_KEY)
+
+
+async def check_source(engine: Engine, folder: Path, key: bytes | None) -> bytes | None:
+    """The key of the audit log of a source; None if it has none yet.
+
+    Raises:
+        Conflict: a migration is incomplete, or the key is missing.
+    """
+    facts = await engine.read(state_of)
+    refuse_incomplete(facts)
+    found = key or await in_thread(read_key, folder / KEY_FILE)
+    check_seal(facts, found)
+    return found

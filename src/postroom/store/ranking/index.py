@@ -1,0 +1,49 @@
+"""The way in to the ranking index for searches; `documents` is the way in for changes.
+
+All other modules of this package are private to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from postroom.model.memory import Vector
+
+if TYPE_CHECKING:
+    from postroom.store.ranking.collection_reader import CollectionCache
+    from postroom.store.ranking.mail_search import MailSearcher
+    from postroom.store.ranking.memory_search import MemorySearcher
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The terms of a query, and its vector if there is a model."""
+
+    terms: Sequence[str]
+    vector: Vector | None = None
+    model: str = ""
+
+
+class RankingIndex:
+    """The searchers of memories and mail, which share a cache. The first use imports numpy."""
+
+    @cached_property
+    def _cache(self) -> CollectionCache:
+        from postroom.store.ranking.collection_reader import CollectionCache
+
+        return CollectionCache()
+
+    @cached_property
+    def memories(self) -> MemorySearcher:
+        from postroom.store.ranking.memory_search import MemorySearcher
+
+        return MemorySearcher(self._cache)
+
+    @cached_property
+    def mail(self) -> MailSearcher:
+        from postroom.store.ranking.mail_search import MailSearcher
+
+        return MailSearcher(self._cache)

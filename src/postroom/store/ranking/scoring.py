@@ -1,0 +1,268 @@
+"""Scoring: which documents answer a query, and in which order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from postroom.errors import InvalidInput
+from postroom.model.page import Place, Slice
+from postroom.store.ranking.index import Question
+from postroom.store.ranking.statistics import (
+    CURSOR_OUTDATED,
+    Entries,
+    Floats,
+    Mask,
+    RankingState,
+    View,
+    resume,
+)
+from postroom.store.ranking.vectors import Reach
+from postroom.store.transaction import Transaction
+
+TERM_WEIGHT, VECTOR_WEIGHT = 0.5, 0.5
+"""Reciprocal ranks, and BM25 divided by the best score, gave worse results than terms alone."""
+
+_BEST_BY_TERMS = 500
+"""The best documents by terms are always compared by vector."""
+
+_SAMPLED = 16
+
+_STEPS = 10_000
+"""Relevance is rounded to four digits, so that equal values are equal in a sort."""
+
+_NAME_BITS = 48
+"""The low bits of a sort key; the others hold the relevance."""
+
+_EQUAL_WITHIN = 3 / _STEPS
+"""Squared shares that differ by less can be rounded to the same relevance."""
+
+_TERMS_ONLY = (-1, 0)
+"""The thresholds of a list without vectors; otherwise the largest distance of sketches, and the
+lowest score by terms that is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One page of documents, best first, by their names: their numbers, or those of messages."""
+
+    names: tuple[int, ...]
+    relevances: tuple[float, ...]
+    total: int
+    offset: int
+    next: Place | None
+
+
+def rank(
+    tx: Transaction,
+    view: View,
+    question: Question,
+    allowed: Mask | None,
+    page: Slice,
+    names: NDArray[np.int64] | None = None,
+) -> Ranked:
+    """Find the documents that match the terms or the vector of a question.
+
+    *allowed* restricts the documents. *names* maps documents to the numbers that are returned and
+    that break ties; without it, they are document numbers.
+
+    Raises:
+        InvalidInput: the cursor cannot be continued.
+    """
+    resumed = resume(page.after, question.terms)
+    scores, state = _score_terms(tx, view, question.terms, resumed)
+    hits = scores > 0
+    if allowed is not None:
+        hits &= allowed
+    total = int(np.count_nonzero(hits))
+    if not _uses_vectors(question, resumed):
+        documents = _best(scores, hits, _needed(page, total), state.max_score)
+        relevance = _relevance(scores[documents], state.max_score)
+        return _page(_named(documents, names), relevance, total, page, state)
+    best = _compared(scores, hits, resumed, state.max_score)
+    vectors, is_live = view.collection.vectors, view.collection.is_live
+    vectors.refresh(tx, question.model)
+    before = None if resumed is None else Reach(resumed.last_embedded, resumed.thresholds[0])
+    near, cosines, reach = vectors.near(question.vector or b"", best, view.visible, before)
+    threshold = _float_bits(scores[best])
+    state = resumed or replace(
+        state, thresholds=(reach.distance, threshold), last_embedded=reach.last_embedded
+    )
+    counts = is_live[near] if allowed is None else is_live[near] & allowed[near]
+    near, cosines = near[counts], cosines[counts]
+    total += int(np.count_nonzero(~hits[near]))
+    hits[near] = False
+    if _needed(page, total) > _BEST_BY_TERMS:
+        best = _best(scores, hits, _needed(page, total), state.max_score)
+    documents = np.concatenate([near, best[hits[best]]])
+    relevance = np.float32(TERM_WEIGHT) * _relevance(scores[documents], state.max_score)
+    relevance[: len(near)] += np.float32(VECTOR_WEIGHT) * cosines
+    return _page(_named(documents, names), relevance, total, page, state)
+
+
+def _named(documents: NDArray[np.intp], names: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    return documents if names is None else names[documents]
+
+
+def _score_terms(
+    tx: Transaction, view: View, terms: Sequence[str], resumed: RankingState | None
+) -> tuple[Floats, RankingState]:
+    scores = np.zeros(view.size, np.float32)
+    entries = view.entries(tx, terms, resumed)
+    for documents, weights in entries.values():
+        np.add.at(scores, documents, weights)
+    return scores, resumed or RankingState(view.statistics, _counts(entries, terms), _TERMS_ONLY)
+
+
+def _counts(entries: Mapping[str, Entries], terms: Sequence[str]) -> tuple[int, ...]:
+    """The number of documents of each term."""
+    return tuple(len(entries[term][0]) if term in entries else 0 for term in terms)
+
+
+def _uses_vectors(question: Question, resumed: RankingState | None) -> bool:
+    """Whether vectors count. Raises InvalidInput if they did on the first page and cannot now."""
+    if resumed is None:
+        return question.vector is not None
+    if resumed.thresholds != _TERMS_ONLY and question.vector is None:
+        raise InvalidInput(CURSOR_OUTDATED)
+    return resumed.thresholds != _TERMS_ONLY
+
+
+def _compared(
+    scores: Floats, hits: Mask, resumed: RankingState | None, max_score: float
+) -> NDArray[np.intp]:
+    """The documents to compare by vector: the best by terms, or those above the threshold."""
+    if resumed is None:
+        return _best(scores, hits, _BEST_BY_TERMS, max_score)
+    return np.flatnonzero(hits & (scores >= _from_bits(resumed.thresholds[1])))
+
+
+def _float_bits(scores: Floats) -> int:
+    """The bits of the lowest score, as an integer."""
+    return int(scores.min(initial=np.float32(np.inf)).view(np.int32))
+
+
+def _from_bits(threshold: int) -> np.float32:
+    return np.float32(np.int32(threshold).view(np.float32))
+
+
+def _relevance(scores: Floats, max_score: float) -> Floats:
+    """Scores as relevance, from 0 to 1.
+
+    Squared, because most queries share a few words with unrelated texts.
+    """
+    share: Floats = np.minimum(scores / np.float32(max_score), 1)
+    return share * share
+
+
+def rank_keywords(
+    tx: Transaction,
+    view: View,
+    keywords: Sequence[Sequence[str]],
+    *,
+    needs_all: bool,
+    allowed: Sequence[Mask | None],
+    page: Slice,
+) -> Ranked:
+    """Find documents with all or any of some keywords; a keyword of several terms needs all of
+    them.
+
+    *allowed* restricts each keyword to some documents.
+
+    Raises:
+        InvalidInput: the cursor cannot be continued.
+    """
+    all_terms = list(dict.fromkeys(t for terms in keywords for t in terms))
+    resumed = resume(page.after, all_terms)
+    entries = view.entries(tx, all_terms, resumed)
+    scores = np.zeros(view.size, np.float32)
+    counts = np.zeros(view.size, np.uint16)
+    for terms, mask in zip(keywords, allowed, strict=True):
+        found, has_all = _keyword(view.size, entries, terms)
+        if mask is not None:
+            has_all &= mask
+        scores += np.where(has_all, found, np.float32(0))
+        counts += has_all
+    hits = counts == len(keywords) if needs_all else counts > 0
+    total = int(np.count_nonzero(hits))
+    best_score = scores.max(where=hits, initial=np.float32(1e-6))
+    state = resumed or RankingState(
+        view.statistics, _counts(entries, all_terms), (_float_bits(best_score), 0)
+    )
+    max_score = _from_bits(state.thresholds[0])
+    documents = _best(scores, hits, _needed(page, total), float(max_score))
+    return _page(documents, scores[documents] / max_score, total, page, state)
+
+
+def _keyword(size: int, entries: dict[str, Entries], terms: Sequence[str]) -> tuple[Floats, Mask]:
+    scores = np.zeros(size, np.float32)
+    counts = np.zeros(size, np.uint16)
+    for term in terms:
+        if term not in entries:
+            return scores, np.zeros(size, np.bool_)
+        documents, weights = entries[term]
+        scores[documents] += weights
+        counts[documents] += 1
+    return scores, counts == len(terms)
+
+
+def _needed(page: Slice, total: int) -> int:
+    """How many of the best documents fill the page."""
+    return page.offset + page.limit if page.after is None else total
+
+
+def _page(
+    names: NDArray[np.int64], relevance: Floats, total: int, page: Slice, state: RankingState
+) -> Ranked:
+    """One page, best first; the highest name first among equals."""
+    steps = np.clip(np.rint(relevance * _STEPS), 1, _STEPS).astype(np.int64)
+    # One sort key for each: relevance, then name.
+    keys = np.sort(steps << _NAME_BITS | names)[::-1]
+    offset = page.offset
+    if page.after is not None:
+        last = int(page.after[0]) << _NAME_BITS | int(page.after[1])
+        offset = int(np.count_nonzero(keys >= last))
+    shown = keys[offset : offset + page.limit].tolist()
+    numbers = tuple(key & (1 << _NAME_BITS) - 1 for key in shown)
+    steps_shown = [key >> _NAME_BITS for key in shown]
+    has_more = len(shown) > 0 and offset + len(shown) < total
+    return Ranked(
+        numbers,
+        tuple(step / _STEPS for step in steps_shown),
+        total,
+        offset,
+        (steps_shown[-1], numbers[-1], *state.place) if has_more else None,
+    )
+
+
+def _best(scores: Floats, hits: Mask, count: int, max_score: float) -> NDArray[np.intp]:
+    """The best *count* hits, and all that can be equal to the last of them, unsorted."""
+    documents = _candidates(scores, hits, count, max_score)
+    found = scores[documents]
+    if count >= len(found):
+        return documents
+    last = np.partition(found, len(found) - count)[len(found) - count]
+    best: NDArray[np.intp] = documents[found >= _least_equal(last, max_score)]
+    return best
+
+
+def _candidates(scores: Floats, hits: Mask, count: int, max_score: float) -> NDArray[np.intp]:
+    """A superset of the best *count* hits; a sample of the scores gives the bound."""
+    some = scores[::_SAMPLED][hits[::_SAMPLED]]
+    for rank in (2 * count // _SAMPLED + _SAMPLED, count):
+        if rank < min(count + 1, len(some)):
+            last = np.partition(some, len(some) - rank)[len(some) - rank]
+            documents = np.flatnonzero(hits & (scores >= _least_equal(last, max_score)))
+            if np.count_nonzero(scores[documents] >= last) >= count:
+                return documents
+    return np.flatnonzero(hits)
+
+
+def _least_equal(score: np.float32, max_score: float) -> np.float32:
+    """The lowest score that can be rounded to the same relevance."""
+    share = min(float(score) / max_score, 1.0)
+    return np.float32(max_score * math.sqrt(max(share * share - _EQUAL_WITHIN, 0.0)))

@@ -1,0 +1,1 @@
+"""Compaction: merging the buffer and segments in the background."""

@@ -1,0 +1,1 @@
+"""Postings: which messages contain a string, by term and by token boundary."""

@@ -1,0 +1,1 @@
+"""Queries: scanning, searching segments and the buffer, paging."""

@@ -1,0 +1,238 @@
+"""Searching the segments: which messages of a snapshot match, as a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from postroom.model.view import Everything, Numbers, Only, View
+from postroom.store.search.postings.boundary_postings import find_boundary_postings
+from postroom.store.search.postings.masks import (
+    Mask,
+    MaskBuilder,
+    keep_range,
+    positions_of,
+    set_bits,
+)
+from postroom.store.search.postings.term_postings import find_terms
+from postroom.store.search.query.buffer import Buffer
+from postroom.store.search.query.paging import Pager
+from postroom.store.search.query.search_query import EVERYWHERE, SearchQuery, SearchResult
+from postroom.store.search.query.snapshot import DocValuesCache, Snapshot
+from postroom.store.search.segments import message_sets
+from postroom.store.search.segments.segment import COLUMNS, MAX_WHOLE_BYTES, Segment
+from postroom.store.search.tokens.boundaries import has_longer_token, later_windows, split_query
+from postroom.store.sql.conditions import within
+from postroom.store.sql.values import CONTAINS, any_of, is_storable, padded, pattern
+from postroom.store.transaction import Transaction, remembered
+
+SETS = "SELECT name, segment, value FROM search_sets WHERE name {among}"
+TEXTS = """
+    SELECT message FROM search_texts
+     WHERE {within} AND message {among} AND {column} {contains}
+"""
+_BATCH = 200
+_DENSE_RATIO = 1.5
+"""Up to this ratio, a range of message numbers is read instead of a list."""
+
+_FEW_CANDIDATES = 100
+"""Reading this many texts is faster than another lookup of postings."""
+
+
+@dataclass(slots=True)
+class _SetNames:
+    """A message must be in one of the inboxes, in all of `all_of`, and in none of `none_of`."""
+
+    inboxes: View
+    all_of: list[str] = field(default_factory=list)
+    none_of: list[str] = field(default_factory=lambda: [message_sets.REMOVED])
+
+
+class IndexSearch:
+    """One query on a snapshot."""
+
+    def __init__(
+        self, tx: Transaction, query: SearchQuery, snapshot: Snapshot, doc_values: DocValuesCache
+    ) -> None:
+        self._tx = tx
+        self._query = query
+        self._snapshot = snapshot
+        self._doc_values = doc_values
+
+    def mask(self) -> Mask:
+        """The messages that match."""
+        query = self._query
+        scope = (IndexSearch, query.inboxes, query.labels, query.mailbox, query.has_attachment)
+        mask, segments = remembered(self._tx, scope, self._scope)
+        if query.since is not None or query.before is not None:
+            mask = self._within_dates(mask)
+            segments = self._snapshot.segments_in(mask)
+        for number, (stream, text) in enumerate(query.texts()):
+            if number:
+                segments = self._snapshot.segments_in(mask)
+            mask = mask & self._with_text(stream, text, mask, segments)
+        return mask
+
+    def _scope(self) -> tuple[Mask, list[int]]:
+        """The messages that match all but texts and dates, and their segments."""
+        inboxes = self._names.inboxes
+        mask = (
+            self._snapshot.all() if isinstance(inboxes, Everything) else self._union(inboxes.named)
+        )
+        for name in self._names.all_of:
+            mask &= self._union([name])
+        for name in self._names.none_of:
+            if name in self._sets:
+                mask &= ~self._union([name])
+        return mask, self._snapshot.segments_in(mask)
+
+    @cached_property
+    def _names(self) -> _SetNames:
+        query = self._query
+        names = _SetNames(_inbox_sets(query.inboxes))
+        names.all_of += [message_sets.label_set(label) for label in query.labels]
+        if query.mailbox is None:
+            names.none_of.append(message_sets.HIDDEN)
+        elif query.mailbox != EVERYWHERE:
+            names.all_of.append(message_sets.mailbox_set(query.mailbox))
+        if query.has_attachment is not None:
+            chosen = names.all_of if query.has_attachment else names.none_of
+            chosen.append(message_sets.HAS_ATTACHMENT)
+        return names
+
+    @cached_property
+    def _sets(self) -> dict[str, list[tuple[int, bytes]]]:
+        """All sets that the query needs, read with as few statements as possible."""
+        truncated = [message_sets.truncated_set(stream) for stream, _ in self._query.texts()]
+        inboxes = self._names.inboxes
+        inbox_names = () if isinstance(inboxes, Everything) else inboxes.named
+        names = [*inbox_names, *self._names.all_of, *self._names.none_of, *truncated]
+        sets: dict[str, list[tuple[int, bytes]]] = {}
+        for first in range(0, len(names), _BATCH):
+            among, params = any_of("name", names[first : first + _BATCH])
+            for name, segment, value in self._tx.all(SETS.format(among=among), **params):
+                sets.setdefault(name, []).append((segment, value))
+        return sets
+
+    def _union(self, names: Sequence[str]) -> Mask:
+        union = MaskBuilder(self._snapshot)
+        for name in names:
+            for segment, value in self._sets.get(name, ()):
+                union.add(segment, value)
+        return union.mask()
+
+    def _within_dates(self, scope: Mask) -> Mask:
+        """Remove messages outside the dates; only segments that cross a bound are read."""
+        since, before = self._query.since, self._query.before
+        mask = scope.copy()
+        for segment in self._snapshot.segments:
+            first, last = 0, segment.size
+            if since is not None and segment.oldest < since:
+                first = int(self._doc_values.of(self._tx, segment).dates.searchsorted(since))
+            if before is not None and segment.newest >= before:
+                last = int(self._doc_values.of(self._tx, segment).dates.searchsorted(before))
+            if (first, last) != (0, segment.size):
+                keep_range(self._snapshot.part(mask, segment.number), first, last)
+        return mask
+
+    def _with_text(self, stream: int, text: str, scope: Mask, segments: Sequence[int]) -> Mask:
+        """A superset of the messages of the scope that contain a text; exact within the scope."""
+        if not segments:
+            return self._snapshot.none()
+        first, rest = split_query(text)
+        truncated = self._truncated(stream, text)
+        candidates = None if truncated is None else truncated & scope
+        if rest:
+            found = find_boundary_postings(self._tx, self._snapshot, stream, first, rest, segments)
+            matches = found.matches.mask()
+            if found.candidates:
+                unverified = found.candidates.mask() & scope & ~matches
+                unverified = self._narrow(stream, rest, unverified)
+                candidates = unverified if candidates is None else candidates | unverified
+        else:
+            matches = find_terms(self._tx, self._snapshot, stream, first, segments)
+        if truncated is not None:
+            matches &= ~truncated
+        if candidates is not None and candidates.any():
+            matches |= self._verify(stream, text, candidates)
+        return matches
+
+    def _truncated(self, stream: int, text: str) -> Mask | None:
+        """The messages with a token that is not indexed whole, if that matters for this text."""
+        is_long, name = has_longer_token(text, MAX_WHOLE_BYTES), message_sets.truncated_set(stream)
+
+        def union() -> Mask | None:
+            truncated = MaskBuilder(self._snapshot)
+            for segment, value in self._sets.get(name, ()):
+                if segment in self._snapshot and (
+                    is_long or not self._snapshot.format_of(segment).has_chunks
+                ):
+                    truncated.add(segment, value)
+            return truncated.mask() if truncated else None
+
+        return remembered(self._tx, (IndexSearch, name, is_long), union)
+
+    def _narrow(self, stream: int, rest: str, candidates: Mask) -> Mask:
+        """The candidates that also contain the later tokens of a long text."""
+        for first, window in later_windows(rest, self._snapshot.min_lookahead(stream)):
+            if np.bitwise_count(candidates).sum() <= _FEW_CANDIDATES:
+                break
+            segments = self._snapshot.segments_in(candidates)
+            found = find_boundary_postings(
+                self._tx, self._snapshot, stream, first, window, segments
+            )
+            candidates &= found.matches.mask() | found.candidates.mask()
+        return candidates
+
+    def _verify(self, stream: int, text: str, candidates: Mask) -> Mask:
+        """The candidates whose text contains the query."""
+        positions = positions_of(candidates)
+        numbers = self._doc_values.joined(self._tx, self._snapshot).numbers[positions].tolist()
+        containing = set(self._containing(stream, text, sorted(numbers)))
+        verified = self._snapshot.none()
+        set_bits(verified, positions[[number in containing for number in numbers]])
+        return verified
+
+    def _containing(self, stream: int, text: str, numbers: Sequence[int]) -> list[int]:
+        """Message numbers whose text contains the query; may include others between them."""
+        found = list[int]()
+        column, contains = COLUMNS[stream], CONTAINS.format(name="text")
+        where, scope = within("inbox", self._query.inboxes)
+        for first in range(0, len(numbers) if is_storable(text) else 0, _BATCH):
+            among, params = _among(numbers[first : first + _BATCH])
+            sql = TEXTS.format(within=where, column=column, among=among, contains=contains)
+            rows = self._tx.all(sql, **params, **scope, text=pattern(text))
+            found += (row[0] for row in rows)
+        return found
+
+
+def _inbox_sets(inboxes: Numbers) -> View:
+    if isinstance(inboxes, Everything):
+        return inboxes
+    return Only(tuple(message_sets.inbox_set(inbox) for inbox in inboxes.named))
+
+
+def _among(numbers: Sequence[int]) -> tuple[str, dict[str, object]]:
+    """A condition for sorted message numbers; a range if they are dense."""
+    first, last = numbers[0], numbers[-1]
+    if last - first < _DENSE_RATIO * len(numbers):
+        return "BETWEEN :first AND :last", {"first": first, "last": last}
+    return any_of("message", padded(numbers))
+
+
+class SegmentSearcher:
+    """Searches segments and buffer, with caches of what never changes."""
+
+    def __init__(self) -> None:
+        self._doc_values = DocValuesCache()
+        self._buffer = Buffer()
+
+    def search(self, tx: Transaction, query: SearchQuery, segments: list[Segment]) -> SearchResult:
+        """One page of the matches in segments and buffer."""
+        snapshot = remembered(tx, Snapshot, lambda: Snapshot(segments))
+        mask = IndexSearch(tx, query, snapshot, self._doc_values).mask()
+        buffered = self._buffer.matches(tx, query)
+        return Pager(tx, snapshot, self._doc_values, mask, buffered).page(query)

@@ -1,0 +1,1 @@
+"""Segments: rows, sets of messages, building and verification."""

@@ -1,0 +1,185 @@
+"""Segments: format versions, kinds of rows, checksum, and where the messages are. See README.md."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from hashlib import blake2b
+from typing import NamedTuple
+
+from postroom.model.values import dataclass
+from postroom.store.transaction import Transaction
+
+
+class Kind(IntEnum):
+    """Kinds of rows. Those below 100 exist once for each stream of text, `STREAM` apart."""
+
+    CACHED = 0
+    SUFFIX = 1
+    SMALL_POSTINGS = 2
+    LARGE_POSTINGS = 3
+    ENDING = 4
+    BOUNDARY = 5
+    HOT_BIGRAM = 6
+    DOC_VALUES = 100
+    DOC_IDS = 101
+    CHECKSUM = 102
+
+
+STREAM = 10
+COLUMNS = ("searchable", "senders", "recipients")
+"""The folded texts of a message, one stream each."""
+
+ADJACENT, AFTER_SPACE = b"\0", b"\1"
+"""Precedes each following token in a boundary key: is there a space before it?"""
+
+
+class SegmentRow(NamedTuple):
+    kind: int
+    key: bytes
+    part: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What a segment stores.
+
+    `lookahead` is, for each stream, the number of tokens stored after a token boundary. A long
+    token is stored in overlapping chunks, or else only its end.
+    """
+
+    lookahead: tuple[int, int, int]
+    has_chunks: bool
+    has_checksum: bool
+
+
+FORMATS = {
+    1: Format((4, 4, 4), has_chunks=False, has_checksum=False),
+    2: Format((4, 12, 12), has_chunks=True, has_checksum=True),
+}
+"""All formats that can be read. Addresses have many tokens, so format 2 looks further ahead."""
+
+CURRENT_FORMAT = max(FORMATS)
+
+MAX_WHOLE_BYTES = 40
+"""A string of at most this many bytes inside a token is inside one of its chunks."""
+
+_CHECKSUM_BYTES = 16
+
+
+class Checksum:
+    """A sum over all rows of a segment, in any order.
+
+    It detects damage where a segment cannot be rebuilt for comparison, because the text of a
+    deleted message is gone.
+    """
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, row: SegmentRow) -> None:
+        kind, key, part, value = row
+        own = blake2b(b"%d %d %d " % (kind, part, len(key)), digest_size=_CHECKSUM_BYTES)
+        own.update(key)
+        own.update(value)
+        self._sum += int.from_bytes(own.digest(), "big")
+
+    def row(self) -> SegmentRow:
+        """The row that stores the checksum."""
+        value = (self._sum % (1 << 8 * _CHECKSUM_BYTES)).to_bytes(_CHECKSUM_BYTES, "big")
+        return SegmentRow(Kind.CHECKSUM, b"", 0, value)
+
+
+def with_checksum(rows: Iterable[SegmentRow]) -> Iterator[SegmentRow]:
+    checksum = Checksum()
+    for row in rows:
+        checksum.add(row)
+        yield row
+    yield checksum.row()
+
+
+BUILDING, LIVE, DROPPED = range(3)
+"""Only live segments are searched; the rows of dropped ones are being deleted."""
+
+LIVE_SEGMENTS = """
+    SELECT number, size, oldest, newest, format FROM search_segments
+     WHERE state = 1 ORDER BY newest DESC
+"""
+WITH_MESSAGES = """
+    SELECT number, size, merging, first, last FROM search_segments
+     WHERE state = 1 AND first <= :last AND last >= :first
+"""
+DOC_ID_ROW = """
+    SELECT value FROM search_rows
+     WHERE segment = :segment AND kind = :kind AND key <= :key ORDER BY key DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Messages sorted by date; a message is identified by its doc id, its index in that order."""
+
+    number: int
+    size: int
+    oldest: int
+    newest: int
+    format: int
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltSegment:
+    """The description of a finished segment."""
+
+    size: int
+    text_bytes: int
+    first: int
+    last: int
+    oldest: int
+    newest: int
+    format: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocLocation:
+    """Where a message is: its segment, its doc id there, and what that segment is merged into."""
+
+    segment: int
+    size: int
+    doc_id: int
+    merging: int | None
+
+
+def live_segments(tx: Transaction) -> list[Segment]:
+    """All live segments, those with the newest mail first."""
+    return [Segment(*row) for row in tx.all(LIVE_SEGMENTS)]
+
+
+def locate_messages(tx: Transaction, messages: Sequence[int]) -> Iterator[tuple[int, DocLocation]]:
+    """Find sorted messages; one that was indexed again is in more than one segment."""
+    if not messages:
+        return
+    rows = tx.all(WITH_MESSAGES, first=messages[0], last=messages[-1])
+    for number, size, merging, first, last in rows:
+        own = messages[bisect_left(messages, first) : bisect_right(messages, last)]
+        for message, doc_id in find_doc_ids(tx, number, own):
+            yield message, DocLocation(number, size, doc_id, merging)
+
+
+def find_doc_ids(
+    tx: Transaction, segment: int, messages: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Those of some sorted messages that are in a segment, with their doc ids."""
+    known, doc_ids = array("q"), array("H")
+    for message in messages:
+        if not known or message > known[-1]:
+            key = message.to_bytes(8, "big")
+            row = tx.one(DOC_ID_ROW, segment=segment, kind=Kind.DOC_IDS, key=key)
+            value = row[0] if row else b""
+            end = 8 * (len(value) // 10)
+            known, doc_ids = array("q", value[:end]), array("H", value[end:])
+        found = bisect_left(known, message)
+        if found < len(known) and known[found] == message:
+            yield message, doc_ids[found]

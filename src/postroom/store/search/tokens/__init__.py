@@ -1,0 +1,1 @@
+"""Tokens: boundaries, tokenizer and term dictionary."""

@@ -1,0 +1,200 @@
+"""Accounts: create, find, and the state of their synchronisation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from postroom.errors import Conflict, NotFound, no_such
+from postroom.model.account import Account, AccountState, RefusedChange, RemoteRef, Unfetched
+from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox, Visible
+from postroom.model.page import Found, Slice
+from postroom.store.sql.conditions import Conditions, Listing
+from postroom.store.sql.inboxes import add_inbox
+from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+_COLUMNS = """a.id, a.provider, a.address, i.id, a.state, a.detail,
+    (SELECT count(*) FROM messages m WHERE m.inbox = a.inbox), a.total, a.synced_at, a.created_at,
+    a.options, a.refusal, a.number"""
+_TABLES = "accounts a JOIN inboxes i ON i.number = a.inbox"
+_LISTING = Listing(_COLUMNS, _TABLES, "a.number", position=-1)
+INSERT = """
+    INSERT INTO accounts (id, provider, address, inbox, options, state, detail, created_at)
+    VALUES (:id, :provider, :address, :inbox, :options, :state, :detail, :created_at)
+"""
+
+
+def _account(row: Row) -> Account:
+    return Account(
+        id=row[0],
+        provider=row[1],
+        address=row[2],
+        inbox_id=row[3],
+        state=row[4],
+        detail=row[5],
+        synced=row[6],
+        total=row[7] if row[8] is None else None,
+        synced_at=moment(row[8]) if row[8] is not None else None,
+        created_at=moment(row[9]),
+        last_refusal=_refusal(row[11]),
+        options=from_text(row[10]),
+    )
+
+
+def _refusal(text: str | None) -> RefusedChange | None:
+    if text is None:
+        return None
+    at, message_id, change, detail = from_text(text)
+    return RefusedChange(moment(at), message_id, change, detail)
+
+
+def set_refusal(tx: Transaction, account: int, refused: RefusedChange) -> None:
+    """Record the last change that a provider refused."""
+    row = [seconds(refused.at), refused.message_id, refused.change, refused.detail]
+    tx.run(
+        "UPDATE accounts SET refusal = :refusal WHERE number = :n", refusal=dumps(row), n=account
+    )
+
+
+def add_account(
+    tx: Transaction, account: Account, name: str, rights: AddressRights = OWNERS_RIGHTS
+) -> None:
+    """Insert an account and its inbox. Raises Conflict and Forbidden."""
+    if tx.one("SELECT 1 FROM accounts WHERE id = :id", id=account.id):
+        raise Conflict(f"there is an account {account.id} already; choose another name")
+    inbox = Inbox(account.inbox_id, account.address, name, account.id, account.created_at)
+    add_inbox(tx, inbox, None, b"", rights)
+    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox.id)
+    tx.run(
+        INSERT,
+        id=account.id,
+        provider=account.provider,
+        address=account.address,
+        inbox=row[0] if row else 0,
+        options=dumps(account.options),
+        state=account.state,
+        detail=account.detail,
+        created_at=seconds(account.created_at),
+    )
+    tx.announce("accounts")
+
+
+def list_accounts(tx: Transaction, visible: Visible, page: Slice) -> Found[Account]:
+    """One page of accounts, oldest first."""
+    where = Conditions()
+    where.within("i.id", visible)
+    return _LISTING.page(tx, where, page, _account)
+
+
+def get_account(tx: Transaction, account_id: str, visible: Visible) -> Account | None:
+    """The account, if the caller can see its inbox."""
+    row = tx.one(f"SELECT {_COLUMNS} FROM {_TABLES} WHERE a.id = :id", id=account_id)
+    if row is None or not visible.sees(row[3]):
+        return None
+    return _account(row)
+
+
+def inboxes_of(tx: Transaction, account_ids: Collection[str]) -> frozenset[str]:
+    """The inboxes of these accounts; unknown accounts are ignored."""
+    among, params = any_of("id", sorted(account_ids))
+    rows = tx.all(f"SELECT i.id FROM {_TABLES} WHERE a.id {among}", **params)
+    return frozenset(row[0] for row in rows)
+
+
+def change_account(tx: Transaction, account_id: str, options: dict[str, Any]) -> None:
+    """Set the options of an account and its state to `new`, after another sign-in."""
+    tx.run(
+        "UPDATE accounts SET options = :options, state = 'new', detail = '' WHERE id = :id",
+        options=dumps(options),
+        id=account_id,
+    )
+    tx.announce("accounts")
+
+
+def set_account_state(
+    tx: Transaction,
+    account_id: str,
+    state: AccountState,
+    detail: str = "",
+    *,
+    synced_at: datetime | None = None,
+) -> None:
+    """Set the state of an account; the time is given when all of it was read."""
+    tx.run(
+        """UPDATE accounts SET state = :state, detail = :detail,
+                  synced_at = coalesce(:synced_at, synced_at) WHERE id = :id""",
+        state=state,
+        detail=detail[:1000],
+        synced_at=seconds(synced_at) if synced_at else None,
+        id=account_id,
+    )
+
+
+def set_capabilities(tx: Transaction, account_id: str, capabilities: dict[str, Any]) -> None:
+    """Store the capabilities that an account was found to have."""
+    tx.run(
+        "UPDATE accounts SET capabilities = :capabilities WHERE id = :id",
+        capabilities=dumps(capabilities),
+        id=account_id,
+    )
+
+
+def capabilities_of(tx: Transaction, account_id: str) -> dict[str, Any] | None:
+    """The stored capabilities of an account."""
+    row = tx.one("SELECT capabilities FROM accounts WHERE id = :id", id=account_id)
+    return from_text(row[0]) if row and row[0] is not None else None
+
+
+def request_sync(tx: Transaction, account_id: str, now: datetime) -> None:
+    """Request a sync pass of an account. Raises NotFound."""
+    changed = tx.run(
+        """UPDATE accounts SET sync_requested_at = CASE WHEN coalesce(sync_requested_at, 0) >= :now
+                  THEN sync_requested_at + 1 ELSE :now END WHERE id = :id""",
+        now=seconds(now),
+        id=account_id,
+    )
+    if not changed:
+        raise NotFound(no_such("account", account_id))
+    tx.announce("accounts")
+
+
+def asked_at(tx: Transaction, account_id: str) -> int:
+    """The time of the last request for a sync pass, in seconds; 0 if there was none."""
+    row = tx.one("SELECT sync_requested_at FROM accounts WHERE id = :id", id=account_id)
+    return int(row[0] or 0) if row else 0
+
+
+def checkpoint_of(tx: Transaction, account_id: str) -> dict[str, Any] | None:
+    """The checkpoint of the last sync pass."""
+    row = tx.one("SELECT checkpoint FROM accounts WHERE id = :id", id=account_id)
+    return from_text(row[0]) if row and row[0] is not None else None
+
+
+def unfetched_of(tx: Transaction, account_id: str) -> tuple[Unfetched, ...]:
+    """The messages that the provider listed but failed to return."""
+    row = tx.one("SELECT unfetched FROM accounts WHERE id = :id", id=account_id)
+    stored = from_text(row[0]) if row and row[0] is not None else []
+    return tuple(
+        Unfetched(RemoteRef(scope, key), attempts, moment(at))
+        for scope, key, attempts, at in stored
+    )
+
+
+def set_unfetched(tx: Transaction, account_id: str, unfetched: Sequence[Unfetched]) -> None:
+    """Store the messages that must be fetched again."""
+    rows = [[*one.ref, one.attempts, seconds(one.next_at)] for one in unfetched]
+    tx.run(
+        "UPDATE accounts SET unfetched = :rows WHERE id = :id",
+        rows=dumps(rows) if rows else None,
+        id=account_id,
+    )
+
+
+def account_number(tx: Transaction, account_id: str) -> tuple[int, int]:
+    """The numbers of an account and of its inbox. Raises NotFound when it was removed."""
+    row = tx.one("SELECT number, inbox FROM accounts WHERE id = :id", id=account_id)
+    if row is None:
+        raise NotFound(no_such("account", account_id))
+    return row[0], row[1]

@@ -1,0 +1,263 @@
+"""Pushes: local changes for a provider, written with the change and sent later."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from postroom.model.account import ProviderName, Push, RemoteRef
+from postroom.model.provider_traits import TRAITS, ProviderTraits
+from postroom.model.sending import OPEN
+from postroom.model.values import dataclass
+from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.transaction import Transaction
+
+INSERT = """
+    INSERT INTO pushes (account, message, message_id, kind, change, attempts, next_at)
+    VALUES (:account, :message, :message_id, :kind, :change, 0, :next_at)
+"""
+DUE = """
+    SELECT number, message, message_id, kind, change, attempts FROM pushes
+     WHERE account = :account AND next_at <= :now ORDER BY number LIMIT :limit
+"""
+PLACES = """
+    SELECT scope, key, mailboxes FROM remote_messages WHERE message = :message AND is_removed = 0
+     ORDER BY scope, key
+"""
+RAW = "SELECT raw, internet_id, details FROM messages WHERE inbox = :inbox AND number = :n"
+_DRAFT_FIELD = "move_to"
+"""The field with the Message-ID of a draft.
+
+Older versions read only the names of Delta, and ignore a push without a place.
+"""
+
+Places = Sequence[tuple[RemoteRef, tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The account that feeds an inbox."""
+
+    account: int
+    provider: ProviderName
+
+    @property
+    def traits(self) -> ProviderTraits:
+        """How the provider of the account treats mail."""
+        return TRAITS[self.provider]
+
+
+def origin_of(tx: Transaction, inbox: int) -> Origin | None:
+    """The account that feeds an inbox; None if it is local."""
+    if (Origin, inbox) not in tx.known:
+        row = tx.one("SELECT number, provider FROM accounts WHERE inbox = :inbox", inbox=inbox)
+        tx.known[Origin, inbox] = Origin(*row) if row else None
+    origin: Origin | None = tx.known[Origin, inbox]
+    return origin
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The difference that a change makes, which is pushed to the provider."""
+
+    add_flags: tuple[str, ...] = ()
+    remove_flags: tuple[str, ...] = ()
+    add_labels: tuple[str, ...] = ()
+    remove_labels: tuple[str, ...] = ()
+    move_to: str | None = None
+
+
+def insert_push(
+    tx: Transaction, origin: Origin, number: int | None, message_id: str, delta: Delta
+) -> None:
+    """Insert a push for a change, unless it changes nothing."""
+    if delta != Delta():
+        _insert(tx, origin.account, number, message_id, "change", asdict(delta))
+
+
+def insert_deletion_push(tx: Transaction, origin: Origin, number: int, message_id: str) -> None:
+    """Insert a push for a deleted message; its places stay known until the push is done."""
+    places = [list(row) for row in tx.all(PLACES, message=number)]
+    tx.run("DELETE FROM pushes WHERE message = :n", n=number)
+    tx.run("UPDATE remote_messages SET message = NULL WHERE message = :n", n=number)
+    if places:
+        _insert(tx, origin.account, None, message_id, "delete", {"places": places})
+
+
+def insert_removal_push(tx: Transaction, account: int, message_id: str, places: Places) -> None:
+    """Insert a push that removes messages at the provider."""
+    rows = [[*ref, dumps(list(mailboxes))] for ref, mailboxes in places]
+    _insert(tx, account, None, message_id, "delete", {"places": rows})
+
+
+def drop_draft(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
+    """Remove the draft of an unsent mail at a provider that sends from Drafts."""
+    origin = origin_of(tx, inbox)
+    row = tx.one(RAW, inbox=inbox, n=number)
+    if origin is None or not origin.traits.sends_from_drafts or row is None or row[1] is None:
+        return
+    cancel_draft_removal(tx, inbox, message_id)
+    _insert(tx, origin.account, None, message_id, "drop_draft", {_DRAFT_FIELD: row[1]})
+
+
+def cancel_draft_removal(tx: Transaction, inbox: int, message_id: str) -> None:
+    """Cancel the removal of a draft, because its mail is sent again."""
+    origin = origin_of(tx, inbox)
+    if origin is not None:
+        tx.run(
+            """DELETE FROM pushes
+                WHERE account = :account AND message_id = :id AND kind = 'drop_draft'""",
+            account=origin.account,
+            id=message_id,
+        )
+
+
+def insert_sent_copy(
+    tx: Transaction,
+    inbox: int,
+    number: int,
+    message_id: str,
+    *,
+    statuses: Collection[str],
+    at: int = 0,
+) -> None:
+    """Insert a push that stores a sent mail in Sent, unless the provider does so itself.
+
+    A provider may list a mail of status `unknown` only later, so that one is checked *at* a later
+    time.
+    """
+    origin = origin_of(tx, inbox)
+    if origin is None or not _needs_sent_copy(origin.traits, statuses):
+        return
+    known = tx.one(
+        """SELECT 1 FROM remote_messages WHERE message = :n
+           UNION ALL SELECT 1 FROM pushes WHERE message = :n AND kind = 'save_sent'""",
+        n=number,
+    )
+    if known is None:
+        next_at = at if "unknown" in statuses else 0
+        _insert(tx, origin.account, number, message_id, "save_sent", {}, next_at=next_at)
+
+
+def remove_sent_copy(
+    tx: Transaction, inbox: int, number: int, message_id: str, *, statuses: Collection[str]
+) -> None:
+    """Remove the stored copy of a mail that the provider sends again and stores itself.
+
+    Where the provider sends the copy itself, only the pending push is removed.
+    """
+    origin = origin_of(tx, inbox)
+    if origin is None or not origin.traits.copies_to_sent or "delivered" not in statuses:
+        return
+    if origin.traits.sends_sent_copy or "sent" in statuses:
+        tx.run("DELETE FROM pushes WHERE message = :n AND kind = 'save_sent'", n=number)
+    else:
+        insert_deletion_push(tx, origin, number, message_id)
+
+
+def _needs_sent_copy(traits: ProviderTraits, statuses: Collection[str]) -> bool:
+    """Whether Sent has no copy: a provider makes one only when it sends the mail, or never."""
+    if not traits.copies_to_sent:
+        return "delivered" in statuses or "sent" in statuses
+    return "delivered" in statuses and not any(s in statuses for s in ("sent", *OPEN))
+
+
+def _insert(
+    tx: Transaction,
+    account: int,
+    number: int | None,
+    message_id: str,
+    kind: str,
+    change: dict[str, object],
+    *,
+    next_at: int = 0,
+) -> None:
+    tx.run(
+        INSERT,
+        account=account,
+        message=number,
+        message_id=message_id,
+        kind=kind,
+        change=dumps(change),
+        next_at=next_at,
+    )
+    tx.announce("accounts")
+
+
+def due_pushes(tx: Transaction, account_id: str, now: datetime, limit: int) -> list[Push]:
+    """The next pushes in the order of their changes.
+
+    Other changes of a mail wait until its copy is stored, because only then it has a place.
+    """
+    row = tx.one("SELECT number, inbox FROM accounts WHERE id = :id", id=account_id)
+    if row is None:
+        return []
+    rows = tx.all(DUE, account=row[0], now=seconds(now), limit=limit)
+    copied = {message: number for number, message, _, kind, *_ in rows if kind == "save_sent"}
+    ready = (push for push in rows if push[0] <= copied.get(push[1], push[0]))
+    return [_push(tx, row[1], *push) for push in ready]
+
+
+def _push(
+    tx: Transaction,
+    inbox: int,
+    number: int,
+    message: int | None,
+    message_id: str,
+    kind: str,
+    text: str,
+    attempts: int,
+) -> Push:
+    change = from_text(text)
+    places = change.pop("places", None)
+    internet_id = change.pop(_DRAFT_FIELD) if kind == "drop_draft" else None
+    if places is None:
+        places = tx.all(PLACES, message=message)
+    found = tx.one(RAW, inbox=inbox, n=message)
+    delta = Delta(**{name: _as_tuple(value) for name, value in change.items()})
+    return Push(
+        number=number,
+        message_id=message_id,
+        kind=kind,  # type: ignore[arg-type]
+        refs=tuple((RemoteRef(p[0], p[1]), tuple(from_text(p[2]))) for p in places),
+        add_flags=delta.add_flags,
+        remove_flags=delta.remove_flags,
+        add_labels=delta.add_labels,
+        remove_labels=delta.remove_labels,
+        move_to=delta.move_to,
+        raw=found[0] if found else None,
+        internet_message_id=found[1] if found else internet_id,
+        recipients=_recipients(found[2]) if found and kind == "save_sent" else (),
+        attempts=attempts,
+    )
+
+
+def _recipients(details: str) -> tuple[str, ...]:
+    return tuple(recipient["address"] for recipient in from_text(details)["recipients"] or ())
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def defer_push(tx: Transaction, push: Push, next_at: datetime) -> None:
+    """Retry a push later; later pushes of the same message wait too."""
+    tx.run(
+        """UPDATE pushes SET attempts = attempts + 1, next_at = :next_at
+            WHERE number = :n OR (message_id = :message_id AND number > :n)""",
+        next_at=seconds(next_at),
+        n=push.number,
+        message_id=push.message_id,
+    )
+
+
+def next_push_at(tx: Transaction, account_id: str) -> datetime | None:
+    """When the next push is due; None if there is none."""
+    row = tx.one(
+        """SELECT min(p.next_at) FROM pushes p JOIN accounts a ON a.number = p.account
+            WHERE a.id = :id""",
+        id=account_id,
+    )
+    return moment(row[0]) if row and row[0] is not None else None

@@ -1,0 +1,178 @@
+"""Events: written in the transaction that causes them, and read in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from postroom.errors import NotFound
+from postroom.model.event import FIRST, Event, EventQuery, EventType
+from postroom.model.inbox import Visible
+from postroom.model.message import Recipient
+from postroom.model.page import Found, random_id
+from postroom.model.view import only
+from postroom.store.sql.conditions import Conditions, Listing, within
+from postroom.store.sql.events.webhooks import insert_deliveries
+from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.transaction import Row, Transaction
+
+_COLUMNS = "e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data"
+_TABLES = "events e JOIN inboxes i ON i.number = e.inbox"
+_LISTING = Listing(_COLUMNS, _TABLES, "e.number")
+INSERT_EVENT = """
+    INSERT INTO events (id, type, at, inbox, thread, message, data)
+    VALUES (:id, :type, :at, :inbox, :thread, :message, :data) RETURNING number
+"""
+NUMBER_QUERIES = (
+    "SELECT min(number) FROM events WHERE {within} AND id = :since",
+    "SELECT min(number) FROM events WHERE {within} AND message = :since",
+    "SELECT min(number) FROM removed_events WHERE {within} AND id = :since",
+)
+"""The number of an event, or of the first event of a message, including removed ones."""
+
+INSERT_REMOVED_EVENTS = """
+    INSERT INTO removed_events (id, inbox, number)
+    SELECT id, inbox, number FROM events WHERE {which}
+     UNION ALL
+    SELECT message, inbox, min(number) FROM events
+     WHERE {which} AND message IS NOT NULL GROUP BY message, inbox
+        ON CONFLICT DO NOTHING
+"""
+"""A message that was removed may have got another event since."""
+
+
+class About(NamedTuple):
+    """The message that an event is about."""
+
+    inbox: int
+    thread_id: str
+    message_id: str
+
+
+def add_event(
+    tx: Transaction, event: EventType, at: datetime, about: About, data: dict[str, object]
+) -> int:
+    """Insert an event and its webhook deliveries, and return its number."""
+    row = tx.one(
+        INSERT_EVENT,
+        id=random_id("evt"),
+        type=event,
+        at=seconds(at),
+        inbox=about.inbox,
+        thread=about.thread_id,
+        message=about.message_id,
+        data=dumps(data),
+    )
+    tx.announce("events")
+    if row is not None and not data.get("imported"):
+        insert_deliveries(tx, row[0], event, about.inbox, seconds(at))
+    return int(row[0]) if row else 0
+
+
+def find_events(tx: Transaction, query: EventQuery) -> Found[Event]:
+    """One page of events, oldest first."""
+    return _LISTING.page(tx, _conditions(tx, query), query.page, _event)
+
+
+def _conditions(tx: Transaction, query: EventQuery) -> Conditions:
+    where = Conditions()
+    inboxes = visible_numbers(tx, query.visible)
+    if query.inbox_id is not None:
+        inboxes = visible_numbers(tx, query.visible.narrowed_to([query.inbox_id]))
+    where.within("e.inbox" if query.message_id is None else "+e.inbox", inboxes)
+    if query.message_id is not None:
+        where.add("e.message = :message_id", message_id=query.message_id)
+    if query.types:
+        where.among("e.type", "type", query.types)
+    return where
+
+
+def _event(row: Row) -> Event:
+    number, event_id, kind, at, inbox_id, thread_id, message_id, data = row
+    return Event(
+        event_id, kind, moment(at), inbox_id, thread_id, message_id, from_text(data), number
+    )
+
+
+def events_after(tx: Transaction, after: int, *, limit: int, visible: Visible) -> list[Event]:
+    """The events of some inboxes after the event with this number."""
+    where, params = within("e.inbox", visible_numbers(tx, visible))
+    rows = tx.all(
+        f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where} AND e.number > :after
+             ORDER BY e.number LIMIT :limit""",
+        **params,
+        after=after,
+        limit=limit,
+    )
+    return [_event(row) for row in rows]
+
+
+def newest_event(tx: Transaction, visible: Visible) -> int:
+    """The number of the last event in some inboxes; 0 if there is none."""
+    where, params = within("inbox", visible_numbers(tx, visible))
+    row = tx.one(f"SELECT max(number) FROM events WHERE {where}", **params)
+    return int(row[0] or 0) if row else 0
+
+
+def last_event(tx: Transaction, inbox_id: str, until: int) -> str | None:
+    """The last event of an inbox up to a number."""
+    where, params = within("inbox", visible_numbers(tx, only(inbox_id)))
+    row = tx.one(
+        f"""SELECT id FROM events WHERE {where} AND number <= :until
+             ORDER BY number DESC LIMIT 1""",
+        **params,
+        until=until,
+    )
+    return str(row[0]) if row else None
+
+
+def event_number(tx: Transaction, since: str, visible: Visible) -> int:
+    """The number of an event, or of the first event of a message, also if it was removed.
+
+    Raises:
+        NotFound: there is none in these inboxes; events elsewhere are not disclosed.
+    """
+    if since == FIRST:
+        return 0
+    where, params = within("+inbox", visible_numbers(tx, visible))
+    for sql in NUMBER_QUERIES:
+        row = tx.one(sql.format(within=where), since=since, **params)
+        if row is not None and row[0] is not None:
+            return int(row[0])
+    raise NotFound(f"since: there is no {since}; leave it out to begin with the next event")
+
+
+def remove_events(tx: Transaction, which: str, **params: object) -> None:
+    """Remove the events of a message or an inbox; only their numbers stay, as cursors."""
+    tx.put(INSERT_REMOVED_EVENTS.format(which=which), **params)
+    tx.put(f"DELETE FROM events WHERE {which}", **params)
+
+
+def add_outcomes(
+    tx: Transaction, recipients: Iterable[Recipient], at: datetime, about: About
+) -> None:
+    """Insert one event per delivery status of a sent message, with its recipients."""
+    by_status: dict[str, list[Recipient]] = {}
+    for recipient in recipients:
+        by_status.setdefault(recipient.status, []).append(recipient)
+    for status, found in by_status.items():
+        add_event(tx, _OUTCOMES[status], at, about, {"recipients": _recipient_data(found)})
+
+
+def _recipient_data(recipients: Sequence[Recipient]) -> list[dict[str, str]]:
+    return [
+        {"address": r.address, **({"detail": r.detail} if r.detail else {})} for r in recipients
+    ]
+
+
+_OUTCOMES: dict[str, EventType] = {
+    "scheduled": "message.scheduled",
+    "queued": "message.queued",
+    "sent": "message.sent",
+    "delivered": "message.delivered",
+    "captured": "message.captured",
+    "bounced": "message.bounced",
+    "failed": "message.failed",
+    "unknown": "message.unknown",
+}

@@ -1,0 +1,97 @@
+"""The id of the installation, and leases on background work."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from postroom.store.sql.values import seconds
+from postroom.store.transaction import Transaction
+
+NAME = "SELECT value FROM metadata WHERE name = 'installation'"
+SET_NAME = """
+    INSERT INTO metadata (name, value) VALUES ('installation', :value) ON CONFLICT (name) DO NOTHING
+"""
+
+
+def name_of(tx: Transaction) -> str | None:
+    """The id; None if it has none yet."""
+    row = tx.one(NAME)
+    return bytes(row[0]).decode() if row else None
+
+
+def name(tx: Transaction, new: str) -> str:
+    """Set the id of the installation unless it has one; return the id it has."""
+    tx.put(SET_NAME, value=new.encode())
+    found = name_of(tx)
+    assert found is not None
+    return found
+
+
+def rename(tx: Transaction, new: str) -> None:
+    """Replace the id of the installation."""
+    tx.run("DELETE FROM metadata WHERE name = 'installation'")
+    tx.run(SET_NAME, value=new.encode())
+
+
+def secret_of(tx: Transaction) -> bytes:
+    """The random secret of this store."""
+    row = tx.one("SELECT value FROM metadata WHERE name = 'secret'")
+    return bytes(row[0]) if row else b""
+
+
+def ping(tx: Transaction) -> None:
+    """Write something: a store that can only be read is not ready."""
+    tx.run("DELETE FROM metadata WHERE name = 'ping'")
+    tx.run("INSERT INTO metadata (name, value) VALUES ('ping', :value)", value=b"\x01")
+
+
+CLAIM = """
+    INSERT INTO leases (name, holder, until) VALUES (:name, :holder, :until)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
+     WHERE leases.until <= :now OR leases.holder = excluded.holder
+"""
+
+OF_ROLE = "name > :role || ' ' AND name < :role || '!'"
+"""A name is the role, a space and the holder; "!" is the character after a space."""
+
+
+def claim(tx: Transaction, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
+    """Acquire or renew a lease; False while another holder has it."""
+    until = seconds(now + lasting)
+    return tx.run(CLAIM, name=name, holder=holder, now=seconds(now), until=until) > 0
+
+
+def release(tx: Transaction, name: str, holder: str) -> None:
+    """Release a lease before it expires."""
+    tx.run("DELETE FROM leases WHERE name = :name AND holder = :holder", name=name, holder=holder)
+
+
+def remove_expired_leases(tx: Transaction, now: datetime) -> None:
+    """Remove expired leases."""
+    tx.run("DELETE FROM leases WHERE until <= :now", now=seconds(now))
+
+
+def beat(tx: Transaction, role: str, holder: str, *, now: datetime, lasting: timedelta) -> None:
+    """Insert or renew a heartbeat; a new one also removes the expired heartbeats of its role."""
+    name = f"{role} {holder}"
+    known = tx.one("SELECT 1 FROM leases WHERE name = :name", name=name)
+    claim(tx, name, holder, now=now, lasting=lasting)
+    if known is None:
+        tx.run(f"DELETE FROM leases WHERE {OF_ROLE} AND until <= :now", role=role, now=seconds(now))
+        tx.announce("heartbeats")
+
+
+def leave(tx: Transaction, role: str, holder: str) -> None:
+    """Remove a heartbeat."""
+    release(tx, f"{role} {holder}", holder)
+    tx.announce("heartbeats")
+
+
+def is_alive(tx: Transaction, role: str, now: datetime) -> bool:
+    """Whether any process has a heartbeat for a role."""
+    found = tx.one(
+        f"SELECT 1 FROM leases WHERE {OF_ROLE} AND until > :now LIMIT 1",
+        role=role,
+        now=seconds(now),
+    )
+    return found is not None

@@ -1,0 +1,200 @@
+"""Memories by key and in lists, with their versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from postroom.model.memory import (
+    Link,
+    Memory,
+    MemoryQuery,
+    MemoryRow,
+    MemoryVersion,
+    Namespaces,
+    collection_of,
+    summary_of,
+)
+from postroom.model.page import Found, Slice
+from postroom.store.ranking.documents import find_collection
+from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.memories import memory_links
+from postroom.store.sql.values import from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+COLUMNS = """
+    m.number, s.name, m.key, m.summary, m.text, m.tags, m.trust, m.written_by_owner, m.version,
+    m.is_stale, m.expires_at, m.created_at, m.updated_at
+"""
+TABLES = "memories m JOIN ranking_collections s ON s.number = m.collection"
+FIND = f"SELECT {COLUMNS} FROM {TABLES} WHERE m.collection = :collection AND m.key = :key"
+HISTORY = """
+    SELECT version, summary, text, tags, trust, updated_at FROM memory_versions
+     WHERE memory = :memory ORDER BY version DESC LIMIT :limit
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A memory row.
+
+    A summary of None is derived from the text. `is_owners` is set if the owner wrote any version.
+    """
+
+    number: int
+    summary: str | None
+    text: str
+    tags: tuple[str, ...]
+    links: tuple[Link, ...]
+    is_owners: bool
+    memory: Memory
+
+
+def find_memory(tx: Transaction, collection: int, key: str) -> Stored | None:
+    """The memory under a key of a collection, even if it has expired."""
+    row = tx.one(FIND, collection=collection, key=key)
+    if row is None:
+        return None
+    links = memory_links.links_of(tx, row[0])
+    memory = memory_of(row, links)
+    return Stored(row[0], row[3], row[4], memory.tags, links, bool(row[7]), memory)
+
+
+def memory_of(row: Row, links: tuple[Link, ...]) -> Memory:
+    """Convert a row to a memory."""
+    return Memory(
+        namespace=row[1],
+        key=row[2],
+        summary=summary_of(row[4]) if row[3] is None else row[3],
+        text=row[4],
+        tags=tuple(from_text(row[5])),
+        links=links,
+        trust=row[6],
+        version=row[8],
+        expires_at=None if row[10] is None else moment(row[10]),
+        created_at=moment(row[11]),
+        updated_at=moment(row[12]),
+        stale=bool(row[9]) or None,
+    )
+
+
+def is_over(memory: Memory, now: datetime) -> bool:
+    """Whether a memory has expired."""
+    return memory.expires_at is not None and memory.expires_at <= now
+
+
+def get_memory(
+    tx: Transaction, namespace: str, key: str, now: datetime, *, history: int = 0
+) -> Memory | None:
+    """A memory by its key, with a number of its older versions."""
+    collection = find_collection(tx, collection_of(namespace))
+    stored = find_memory(tx, collection, key) if collection is not None else None
+    if stored is None or is_over(stored.memory, now):
+        return None
+    if not history:
+        return stored.memory
+    rows = tx.all(HISTORY, memory=stored.number, limit=history)
+    return replace(stored.memory, history=tuple(_version(row) for row in rows))
+
+
+def _version(row: Row) -> MemoryVersion:
+    summary = summary_of(row[2]) if row[1] is None else row[1]
+    tags = tuple(from_text(row[3]))
+    return MemoryVersion(row[0], summary, row[2], tags, row[4], moment(row[5]))
+
+
+def conditions_of(tx: Transaction, collection: int, query: MemoryQuery) -> Conditions:
+    """The filters of a list or a search, on the table `m`."""
+    where = Conditions()
+    where.add("m.collection = :collection", collection=collection)
+    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(query.now))
+    for position, tag in enumerate(query.tags):
+        where.add(
+            f"""EXISTS (SELECT 1 FROM memory_tags t
+                 WHERE t.memory = m.number AND t.tag = :tag{position})""",
+            **{f"tag{position}": tag},
+        )
+    if query.linked_to is not None:
+        where.add(
+            "m.number IN (SELECT memory FROM memory_links WHERE target = :target)",
+            target=memory_links.target_of(tx, query.linked_to),
+        )
+    if query.since is not None:
+        where.add("m.updated_at >= :since", since=seconds(query.since))
+    return where
+
+
+def list_memories(tx: Transaction, query: MemoryQuery) -> Found[MemoryRow]:
+    """One page of memories, most recently changed first."""
+    collection = find_collection(tx, collection_of(query.namespace))
+    if collection is None:
+        return Found((), 0, 0 if query.page.after else query.page.offset, None)
+    where = conditions_of(tx, collection, query)
+    total, before = _count(tx, where, query.page)
+    rows = _rows(tx, where, query.page)
+    offset = before if query.page.after else query.page.offset
+    has_more = rows and offset + len(rows) < total
+    return Found(
+        tuple(memory_row(row) for row in rows),
+        total,
+        offset,
+        (rows[-1][12], rows[-1][0]) if has_more else None,
+    )
+
+
+def _count(tx: Transaction, where: Conditions, page: Slice) -> tuple[int, int]:
+    date, number = page.after or (0, 0)
+    row = tx.one(
+        f"""SELECT count(*), coalesce(sum(CASE WHEN (m.updated_at, m.number) >= (:date, :number)
+                                           THEN 1 ELSE 0 END), 0)
+              FROM memories m WHERE {where.sql}""",
+        **where.params,
+        date=date,
+        number=number,
+    )
+    return (int(row[0]), int(row[1])) if row else (0, 0)
+
+
+def _rows(tx: Transaction, where: Conditions, page: Slice) -> list[Row]:
+    start = "(m.updated_at, m.number) < (:date, :number)" if page.after else "1 = 1"
+    date, number = page.after or (0, 0)
+    return tx.all(
+        f"""SELECT {COLUMNS} FROM {TABLES} WHERE {where.sql} AND {start}
+             ORDER BY m.updated_at DESC, m.number DESC LIMIT :limit OFFSET :offset""",
+        **where.params,
+        **({"date": date, "number": number} if page.after else {}),
+        limit=page.limit,
+        offset=page.offset,
+    )
+
+
+def memory_row(row: Row) -> MemoryRow:
+    """Convert a row to a list entry."""
+    memory = memory_of(row, ())
+    return MemoryRow(
+        namespace=memory.namespace,
+        key=memory.key,
+        summary=memory.summary,
+        tags=memory.tags,
+        trust=memory.trust,
+        version=memory.version,
+        updated_at=memory.updated_at,
+        expires_at=memory.expires_at,
+        stale=memory.stale,
+    )
+
+
+def memories_after(
+    tx: Transaction, namespaces: Namespaces, after: int, limit: int, now: datetime
+) -> list[tuple[int, Memory]]:
+    """The next memories in order of creation, for export."""
+    where = Conditions()
+    where.add("s.kind = 'memories' AND m.number > :after", after=after)
+    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
+    where.within("s.name", namespaces, "namespace")
+    rows = tx.all(
+        f"SELECT {COLUMNS} FROM {TABLES} WHERE {where.sql} ORDER BY m.number LIMIT :limit",
+        **where.params,
+        limit=limit,
+    )
+    return [(row[0], memory_of(row, memory_links.links_of(tx, row[0]))) for row in rows]

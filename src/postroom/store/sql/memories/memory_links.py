@@ -1,0 +1,318 @@
+"""Links and ties of memories to mail and people, and the shingles that recognise their text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+
+from postroom.errors import Forbidden, NotFound
+from postroom.model.inbox import Visible
+from postroom.model.memory import Link, Namespaces, RecalledMemory, summary_of
+from postroom.model.view import EVERYTHING, Everything
+from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.values import any_of, from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+_MIN_WORDS, _SHINGLE_WORDS = 2, 4
+_MAX_WORDS, _MAX_MAIL_WORDS = 16_000, 20_000
+"""The number of words compared: of a memory (more than 64 KB of prose) and of a mail."""
+
+
+def text_shingles(text: str) -> set[int]:
+    """Hash each run of four words of a text; a shorter text is one run, a single word is none."""
+    terms = _terms(text, _MAX_WORDS)
+    return _runs(terms, min(len(terms), _SHINGLE_WORDS)) if len(terms) >= _MIN_WORDS else set()
+
+
+def mail_shingles(text: str) -> set[int]:
+    """Hash each run of words of a mail by which a memory may be recognised."""
+    terms = _terms(text, _MAX_MAIL_WORDS)
+    lengths = range(_MIN_WORDS, _SHINGLE_WORDS + 1)
+    return set().union(*(_runs(terms, length) for length in lengths))
+
+
+def _terms(text: str, limit: int) -> list[str]:
+    from postroom.mail.text.terms import words
+
+    return list(islice((term for word in words(text) for term in word.terms), limit))
+
+
+def _runs(terms: Sequence[str], length: int) -> set[int]:
+    starts = range(len(terms) - length + 1)
+    return {_hash(run) for run in {"\x1f".join(terms[at : at + length]) for at in starts}}
+
+
+def _hash(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+_BATCH_SIZE = 500
+_MAX_MESSAGES = 50
+
+INSERT_LINK = """
+    INSERT INTO memory_links (memory, position, type, target, display_target, weight)
+    VALUES (:memory, :position, :type, :target, :display_target, :weight)
+"""
+LINKS = """
+    SELECT type, display_target, weight FROM memory_links WHERE memory = :memory ORDER BY position
+"""
+SEEN_MESSAGE = """
+    SELECT i.id FROM messages m JOIN inboxes i ON i.number = m.inbox WHERE m.id = :id
+"""
+NAMED_THREAD = """
+    SELECT number FROM threads WHERE id = :id UNION SELECT thread FROM thread_aliases WHERE id = :id
+"""
+SEEN_THREAD = f"""
+    SELECT i.id FROM threads t JOIN inboxes i ON i.number = t.inbox
+     WHERE t.number IN ({NAMED_THREAD})
+"""
+CURRENT_ID = f"SELECT id FROM threads WHERE number IN ({NAMED_THREAD})"
+PEOPLE_OF_MESSAGE = """
+    SELECT m.addresses, i.address FROM messages m JOIN inboxes i ON i.number = m.inbox
+     WHERE m.id = :id
+"""
+PEOPLE_OF_THREAD = f"""
+    SELECT m.addresses, i.address FROM messages m JOIN inboxes i ON i.number = m.inbox
+     WHERE m.thread IN ({NAMED_THREAD})
+     ORDER BY m.number DESC LIMIT :limit
+"""
+
+
+def target_of(tx: Transaction, to: str) -> str:
+    """The target of a link in the form in which it is compared.
+
+    Addresses are in lower case; a merged thread is replaced by the thread it is part of.
+    """
+    link = Link("", to)
+    if link.is_mail and not link.is_message:
+        row = tx.one(CURRENT_ID, id=to)
+        return str(row[0]) if row else to
+    return to.lower() if link.is_address else to
+
+
+def links_of(tx: Transaction, memory: int) -> tuple[Link, ...]:
+    """The links of a memory, in order."""
+    return tuple(Link(*row) for row in tx.all(LINKS, memory=memory))
+
+
+def check_links(
+    tx: Transaction, links: Sequence[Link], *, known: Sequence[Link], visible: Visible
+) -> None:
+    """Refuse a link to mail that the caller cannot see. Raises NotFound."""
+    held = {link.to for link in known}
+    for position, link in enumerate(links):
+        if not link.is_mail or link.to in held:
+            continue
+        if not is_seen(tx, link.to, visible):
+            kind = "message" if link.is_message else "thread"
+            raise NotFound(f"links[{position}].to: no {kind} {link.to}")
+
+
+def is_seen(tx: Transaction, mail: str, visible: Visible) -> bool:
+    """Whether a caller can see a message or a thread."""
+    row = tx.one(SEEN_MESSAGE if Link("", mail).is_message else SEEN_THREAD, id=mail)
+    return row is not None and visible.sees(row[0])
+
+
+def refuse_source_removal(tx: Transaction, links: Sequence[Link], *, known: Sequence[Link]) -> None:
+    """Refuse to remove links to mail. Raises Forbidden."""
+    given = {target_of(tx, link.to) for link in links}
+    for link in known:
+        if link.is_mail and target_of(tx, link.to) not in given:
+            raise Forbidden(
+                f"links: {link.to} is the source of this memory, which only the owner can "
+                "remove; include it in links, or leave links out"
+            )
+
+
+def has_removed_mail(tx: Transaction, links: Iterable[Link]) -> bool:
+    """Whether a link leads to mail that was removed."""
+    return any(link.is_mail and not _exists(tx, link) for link in links)
+
+
+def set_links(tx: Transaction, memory: int, links: Sequence[Link], text: str) -> None:
+    """Replace the links of a memory, and the ties that follow from them."""
+    for table in ("memory_links", "memory_ties", "memory_shingles"):
+        tx.run(f"DELETE FROM {table} WHERE memory = :memory", memory=memory)
+    if not links:
+        return
+    tx.many(
+        INSERT_LINK,
+        [
+            {
+                "memory": memory,
+                "position": position,
+                "type": link.type,
+                "target": target_of(tx, link.to),
+                "display_target": link.to,
+                "weight": link.weight,
+            }
+            for position, link in enumerate(links)
+        ],
+    )
+    ties = sorted({address for link in links for address in _contacts(tx, link)})
+    if ties:
+        tx.many(
+            "INSERT INTO memory_ties (memory, address) VALUES (:memory, :address)",
+            [{"memory": memory, "address": address} for address in ties],
+        )
+        tx.many(
+            "INSERT INTO memory_shingles (shingle, memory) VALUES (:shingle, :memory)",
+            [{"shingle": shingle, "memory": memory} for shingle in text_shingles(text)],
+        )
+
+
+def _contacts(tx: Transaction, link: Link) -> Iterator[str]:
+    """The people of a link: the address itself, or the other participants of the mail."""
+    if link.is_address:
+        yield link.to.lower()
+    if not link.is_mail:
+        return
+    if link.is_message:
+        rows = tx.all(PEOPLE_OF_MESSAGE, id=link.to)
+    else:
+        rows = tx.all(PEOPLE_OF_THREAD, id=link.to, limit=_MAX_MESSAGES)
+    for addresses, own in rows:
+        for _, _, address in from_text(addresses):
+            if address and address.lower() != own.lower():
+                yield address.lower()
+
+
+def ties_of(tx: Transaction, memory: int, visible: Visible) -> set[str]:
+    """The addresses that a memory is tied to, through mail that the caller can see."""
+    if isinstance(visible, Everything):
+        rows = tx.all("SELECT address FROM memory_ties WHERE memory = :m", m=memory)
+        return {row[0] for row in rows}
+    seen = (
+        link for link in links_of(tx, memory) if not link.is_mail or is_seen(tx, link.to, visible)
+    )
+    return {address for link in seen for address in _contacts(tx, link)}
+
+
+def learnt_from(tx: Transaction, which: str, **params: object) -> list[int]:
+    """The memories that link to some messages or to their threads.
+
+    Removed memories that came from this mail are included. *which* is a condition on the table
+    `messages`, of one `:inbox`.
+    """
+    rows = tx.all(
+        f"""WITH named AS (
+                SELECT id FROM messages WHERE {which}
+                UNION SELECT t.id FROM threads t
+                 WHERE +t.inbox = :inbox
+                   AND t.number IN (SELECT thread FROM messages WHERE {which}))
+            SELECT memory FROM memory_links WHERE target IN (SELECT id FROM named)
+             UNION
+            SELECT memory FROM mail_memory_sources WHERE source IN (SELECT id FROM named)""",
+        **params,
+    )
+    return sorted({row[0] for row in rows})
+
+
+def mark_stale(tx: Transaction, memories: Sequence[int]) -> list[tuple[int, int]]:
+    """Mark memories as stale if some of their mail was removed.
+
+    Returns collection and number of the memories to be removed: those without any mail left that
+    the owner did not write.
+    """
+    removed: list[tuple[int, int]] = []
+    for memory in memories:
+        row = tx.one(
+            "SELECT collection, written_by_owner FROM memories WHERE number = :n", n=memory
+        )
+        existing = [_exists(tx, link) for link in links_of(tx, memory) if link.is_mail]
+        if row is None or all(existing):
+            continue
+        if row[1] or any(existing):
+            tx.run("UPDATE memories SET is_stale = 1 WHERE number = :n", n=memory)
+        else:
+            removed.append((row[0], memory))
+    return removed
+
+
+def _exists(tx: Transaction, link: Link) -> bool:
+    return is_seen(tx, link.to, EVERYTHING)
+
+
+def follow_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
+    """Redirect links from merged threads to the thread they are part of."""
+    among, params = any_of("thread", others)
+    there = "SELECT id FROM threads WHERE +inbox = :inbox AND number"
+    tx.run(
+        f"""UPDATE memory_links SET target = ({there} = :into), display_target = ({there} = :into)
+             WHERE target IN ({there} {among})""",
+        inbox=inbox,
+        into=into,
+        **params,
+    )
+    tx.run(
+        f"""INSERT INTO mail_memory_sources (memory, source)
+            SELECT DISTINCT memory, ({there} = :into) FROM mail_memory_sources
+             WHERE source IN ({there} {among}) ON CONFLICT DO NOTHING""",
+        inbox=inbox,
+        into=into,
+        **params,
+    )
+    tx.run(
+        f"DELETE FROM mail_memory_sources WHERE source IN ({there} {among})",
+        inbox=inbox,
+        **params,
+    )
+
+
+RECALLED = """
+    SELECT s.name, m.key, m.summary, m.text, m.trust, m.is_stale, m.updated_at, x.target, m.number
+      FROM ({found}) x JOIN memories m ON m.number = x.memory
+       JOIN ranking_collections s ON s.number = m.collection
+     WHERE {where} ORDER BY m.updated_at DESC, m.number DESC, x.target LIMIT :limit
+"""
+
+
+def recall_about(
+    tx: Transaction,
+    addresses: Sequence[str],
+    mail: Sequence[str],
+    namespaces: Namespaces,
+    *,
+    visible: Visible,
+    now: datetime,
+    limit: int,
+) -> tuple[RecalledMemory, ...]:
+    """Memories that are tied to some people or linked to some mail, newest first.
+
+    Participants of mail that the caller cannot see do not count as ties.
+    """
+    people, params = any_of("address", sorted({a.lower() for a in addresses})[:_BATCH_SIZE])
+    targets, more = any_of("target", mail)
+    found = f"""SELECT memory, address AS target FROM memory_ties WHERE address {people}
+          UNION SELECT memory, target FROM memory_links WHERE target {targets}"""
+    where = Conditions()
+    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
+    where.within("s.name", namespaces, "namespace")
+    sql = RECALLED.format(found=found, where=where.sql)
+    rows = tx.all(sql, **params, **more, **where.params, limit=limit * _BATCH_SIZE)
+    shown: dict[int, Row] = {}
+    for row in rows:
+        if len(shown) == limit:
+            break
+        number, target = row[8], row[7]
+        if number in shown:
+            continue
+        if visible == EVERYTHING or target in mail or target in ties_of(tx, number, visible):
+            shown[number] = row
+    return tuple(map(_recalled, shown.values()))
+
+
+def _recalled(row: Row) -> RecalledMemory:
+    return RecalledMemory(
+        namespace=row[0],
+        key=row[1],
+        summary=summary_of(row[3]) if row[2] is None else row[2],
+        about=row[7],
+        trust=row[4],
+        updated_at=moment(row[6]),
+        stale=bool(row[5]) or None,
+    )

@@ -1,0 +1,352 @@
+"""Changing messages within what their provider allows: flags, labels, mailboxes, removal."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from postroom.errors import InvalidInput, MailError, NotFound, no_such
+from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, SENT, STANDARD_MAILBOXES, Visible
+from postroom.model.message import ActionResult, BlobKey, FailedAction
+from postroom.model.provider_traits import ProviderTraits
+from postroom.model.storage import Change
+from postroom.store.ranking.documents import unindex_mail
+from postroom.store.search.index import (
+    SetChange,
+    mutable_sets,
+    unindex_message,
+    update_message_sets,
+)
+from postroom.store.sql.accounts.pushes import (
+    Delta,
+    Origin,
+    insert_deletion_push,
+    insert_push,
+    origin_of,
+)
+from postroom.store.sql.blobs import unused_of
+from postroom.store.sql.events.events import remove_events
+from postroom.store.sql.memories.memory_links import learnt_from
+from postroom.store.sql.memories.memory_writes import remove_without_mail
+from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
+from postroom.store.sql.messages.thread_choice import recount
+from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome
+from postroom.store.sql.values import any_of, caseless, flag_bits, flag_names, from_text
+from postroom.store.transaction import Row, Transaction
+
+_STANDARD = {caseless(name): name for name in STANDARD_MAILBOXES}
+_UNPRINTABLE = ("Cc", "Zl", "Zp")
+
+
+def provider_change(origin: Origin, change: Change) -> Change:
+    """The change as the provider makes it: some have labels in place of other mailboxes."""
+    destination = change.move_to
+    if destination is None:
+        return change
+    standard = _STANDARD.get(caseless(destination))
+    if standard is not None:
+        return replace(change, move_to=standard)
+    _refuse_name(destination)
+    if not origin.traits.mailboxes_are_labels:
+        return change
+    labels = (*change.add_labels, destination)
+    return replace(change, add_labels=labels, move_to=ARCHIVE)
+
+
+def after_move(origin: Origin, present: Sequence[str], destination: str) -> tuple[str, ...]:
+    """The mailboxes of a message after a move; with labels, sent mail stays in Sent as well."""
+    stays_in_sent = origin.traits.mailboxes_are_labels and SENT in present
+    if stays_in_sent and destination in (ARCHIVE, INBOX, SENT):
+        return (INBOX, SENT) if destination == INBOX else (SENT,)
+    return (destination,)
+
+
+def _refuse_name(name: str) -> None:
+    """Refuse a name that no mailbox can have. Raises InvalidInput."""
+    if not all(part.strip() for part in name.split("/")):
+        raise InvalidInput(f"no mailbox can be called {name!r}: / stands between two names")
+    if any(unicodedata.category(character) in _UNPRINTABLE for character in name):
+        raise InvalidInput(f"no mailbox can be called {name!r}: take out the control characters")
+
+
+def refuse_unsupported(origin: Origin, delta: Delta) -> None:
+    """Refuse a change that the provider rejects, or that would lose the message.
+
+    Raises:
+        InvalidInput: with what to do instead.
+    """
+    if delta.move_to == DRAFTS:
+        raise InvalidInput(
+            "messages cannot be moved to Drafts; "
+            "choose another mailbox, or write a new mail with create_draft"
+        )
+    traits = origin.traits
+    if not traits.has_draft_flag and "draft" in delta.add_flags:
+        raise InvalidInput(f"{traits.title} does not store the flag draft; leave it out")
+    if traits.mailboxes_are_labels:
+        _refuse_with_labels(traits, delta)
+
+
+def _refuse_with_labels(traits: ProviderTraits, delta: Delta) -> None:
+    if delta.move_to == SENT:
+        raise InvalidInput(
+            f"{traits.title} does not move mail to Sent; sent mail is there already. To take a "
+            "message out of Inbox, move it to Archive"
+        )
+    for label in delta.add_labels:
+        folded = caseless(label)
+        if folded in traits.reserved_labels or folded.startswith(traits.reserved_label_prefixes):
+            raise InvalidInput(
+                f"{label} is a system label of {traits.title}; choose another name, or use "
+                "move_message (Inbox, Junk, Trash) or the flags (seen, flagged)"
+            )
+        if not all(part.strip() for part in label.split("/")):
+            raise InvalidInput(f"{label!r} is not a valid label at {traits.title}: / nests labels")
+
+
+_MAX_LABELS = 100
+_BATCH_SIZE = 500
+
+_STATE_COLUMNS = "m.inbox, m.number, m.thread, m.is_hidden, m.flags, m.labels, m.mailboxes"
+FIND = f"""
+    SELECT {_STATE_COLUMNS}, m.id, i.id FROM messages m JOIN inboxes i ON i.number = m.inbox
+     WHERE m.id {{among}}
+"""
+STATE = f"SELECT {_STATE_COLUMNS} FROM messages m WHERE m.inbox = :inbox AND m.number = :n"
+HIDE = "UPDATE messages SET is_hidden = :hidden WHERE inbox = :inbox AND number = :n"
+FLAG = "UPDATE messages SET flags = :flags WHERE inbox = :inbox AND number = :n"
+OF_MESSAGES = (
+    "bodies",
+    "search_texts",
+    "message_labels",
+    "message_mailboxes",
+    "attachments",
+    "outbox",
+)
+"""The tables of rows that belong to a message."""
+
+_ROW_KEY = "inbox = :inbox AND number = :number"
+_MESSAGE_KEY = "inbox = :inbox AND message = :number"
+
+
+class MessageState(NamedTuple):
+    """The flags, labels and mailboxes of a message."""
+
+    flags: tuple[str, ...]
+    labels: tuple[str, ...]
+    mailboxes: tuple[str, ...]
+
+
+def change_messages(
+    tx: Transaction, message_ids: Sequence[str], change: Change, visible: Visible
+) -> ActionResult:
+    """Change each message; one that cannot be changed does not affect the others."""
+    return change_each(tx, [(message_id, change) for message_id in message_ids], visible)
+
+
+def change_each(
+    tx: Transaction, changes: Sequence[tuple[str, Change]], visible: Visible
+) -> ActionResult:
+    """Apply a separate change to each message."""
+    succeeded: list[str] = []
+    failed: list[FailedAction] = []
+    for first in range(0, len(changes), _BATCH_SIZE):
+        some = changes[first : first + _BATCH_SIZE]
+        found, moves = _find(tx, [message_id for message_id, _ in some], visible), list[SetChange]()
+        for message_id, change in some:
+            try:
+                # A message that is named twice is read again, because it has changed.
+                known = found.pop(message_id, None) or _one(tx, message_id, visible)
+                moves += _change(tx, message_id, known, change)
+                succeeded.append(message_id)
+            except MailError as error:
+                failed.append(FailedAction(message_id, error.code, str(error)))
+        update_message_sets(tx, moves)
+    return ActionResult.of(tuple(succeeded), tuple(failed))
+
+
+def _find(tx: Transaction, message_ids: Sequence[str], visible: Visible) -> dict[str, _Known]:
+    """The messages that exist and are visible."""
+    among, params = any_of("id", message_ids)
+    rows = tx.all(FIND.format(among=among), **params)
+    return {row[7]: _known(row) for row in rows if visible.sees(row[8])}
+
+
+def _one(tx: Transaction, message_id: str, visible: Visible) -> _Known:
+    known = _find(tx, [message_id], visible).get(message_id)
+    if known is None:
+        raise NotFound(no_such("message", message_id))
+    return known
+
+
+class _Known(NamedTuple):
+    """A message with its flags, labels and mailboxes."""
+
+    inbox: int
+    number: int
+    thread: int
+    is_hidden: bool
+    message_state: MessageState
+
+
+def _known(row: Row) -> _Known:
+    message_state = MessageState(
+        flag_names(row[4]), tuple(from_text(row[5])), tuple(from_text(row[6]))
+    )
+    return _Known(row[0], row[1], row[2], bool(row[3]), message_state)
+
+
+def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> list[SetChange]:
+    origin, before = origin_of(tx, known.inbox), known.message_state
+    if origin is not None:
+        change = provider_change(origin, change)
+        if change.move_to is not None and change.mailboxes is None:
+            there = after_move(origin, before.mailboxes, change.move_to)
+            change = replace(change, mailboxes=there)
+    labels = tuple(_labels(list(before.labels), change))
+    if len(labels) > _MAX_LABELS:
+        raise InvalidInput(f"a message can carry {_MAX_LABELS} labels at most")
+    after = MessageState(
+        before.flags if change.flags is None else change.flags,
+        labels,
+        tuple(_mailboxes(list(before.mailboxes), change)),
+    )
+    if origin is not None:
+        delta = _delta(before, after, change.move_to or after.mailboxes[0])
+        refuse_unsupported(origin, delta)
+        insert_push(tx, origin, known.number, message_id, delta)
+    return _set_state(tx, known, after)
+
+
+def _delta(before: MessageState, after: MessageState, destination: str) -> Delta:
+    moved = set(map(caseless, before.mailboxes)) != set(map(caseless, after.mailboxes))
+    return Delta(
+        add_flags=tuple(f for f in after.flags if f not in before.flags),
+        remove_flags=tuple(f for f in before.flags if f not in after.flags),
+        add_labels=_without(after.labels, before.labels),
+        remove_labels=_without(before.labels, after.labels),
+        move_to=destination if moved else None,
+    )
+
+
+def _without(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    removed = set(map(caseless, others))
+    return tuple(name for name in names if caseless(name) not in removed)
+
+
+def message_state(tx: Transaction, inbox: int, number: int) -> MessageState:
+    """The current flags, labels and mailboxes of a message."""
+    row = tx.one(STATE, inbox=inbox, n=number)
+    return MessageState((), (), ()) if row is None else _known(row).message_state
+
+
+def set_message_state(tx: Transaction, inbox: int, number: int, after: MessageState) -> None:
+    """Set the flags, labels and mailboxes of a message, and update the index."""
+    row = tx.one(STATE, inbox=inbox, n=number)
+    if row is not None:
+        update_message_sets(tx, _set_state(tx, _known(row), after))
+
+
+def _set_state(tx: Transaction, known: _Known, after: MessageState) -> list[SetChange]:
+    """Set the flags, labels and mailboxes of a message, and return the changes for the index."""
+    inbox, number, thread, was_hidden, before = known
+    if set(after.flags) != set(before.flags):
+        tx.put(FLAG, flags=flag_bits(after.flags), inbox=inbox, n=number)
+    if (after.labels, after.mailboxes) == (before.labels, before.mailboxes):
+        return []
+    _rename(tx, number, inbox, list(after.labels), list(after.mailboxes))
+    hidden = is_hidden(after.mailboxes)
+    if hidden != was_hidden:
+        tx.put(HIDE, hidden=int(hidden), inbox=inbox, n=number)
+        recount(tx, inbox, thread)
+    were = _sets(before.labels, before.mailboxes, is_hidden=was_hidden)
+    return [SetChange(number, inbox, were, _sets(after.labels, after.mailboxes, is_hidden=hidden))]
+
+
+def _sets(labels: Sequence[str], mailboxes: Sequence[str], *, is_hidden: bool) -> set[str]:
+    return mutable_sets(
+        is_hidden=is_hidden, mailboxes=map(caseless, mailboxes), labels=map(caseless, labels)
+    )
+
+
+def _mailboxes(present: list[str], change: Change) -> list[str]:
+    if change.mailboxes is not None:
+        return list(change.mailboxes)
+    return [change.move_to] if change.move_to else present
+
+
+def _labels(present: list[str], change: Change) -> list[str]:
+    """The labels after a change, compared without case; the existing spelling stays."""
+    labels = list(present) if change.labels is None else list(change.labels)
+    removed = {caseless(name) for name in change.remove_labels}
+    by_name: dict[str, str] = {}
+    for name in (*labels, *change.add_labels):
+        if caseless(name) not in removed:
+            by_name.setdefault(caseless(name), name)
+    return list(by_name.values())
+
+
+def _rename(
+    tx: Transaction, number: int, inbox: int, labels: list[str], mailboxes: list[str]
+) -> None:
+    for table in ("message_labels", "message_mailboxes"):
+        tx.put(f"DELETE FROM {table} WHERE inbox = :inbox AND message = :n", inbox=inbox, n=number)
+    insert_names(
+        tx,
+        inbox,
+        number,
+        mailboxes=[name_of(tx, "mailboxes", inbox, name) for name in mailboxes],
+        labels=[name_of(tx, "labels", inbox, name) for name in labels],
+    )
+
+
+def number_of(tx: Transaction, inbox: int, message_id: str) -> int:
+    """The number of a message, or 0."""
+    row = tx.one(
+        "SELECT number FROM messages WHERE +inbox = :inbox AND id = :id", inbox=inbox, id=message_id
+    )
+    return int(row[0]) if row else 0
+
+
+def remove_message(
+    tx: Transaction, message_id: str, visible: Visible
+) -> tuple[BlobKey, ...] | None:
+    """Remove a message permanently; return the blobs that nothing uses any more.
+
+    Raises:
+        Conflict: it is in the outbox.
+    """
+    known = _find(tx, [message_id], visible).get(message_id)
+    if known is None:
+        return None
+    refuse_unfinished(tx, known.inbox, known.number, message_id)
+    origin = origin_of(tx, known.inbox)
+    if origin is not None:
+        insert_deletion_push(tx, origin, known.number, message_id)
+    return remove_number(tx, known.inbox, known.number)
+
+
+def remove_number(tx: Transaction, inbox: int, number: int) -> tuple[BlobKey, ...]:
+    """Remove a message permanently, by its number; return the blobs that nothing uses any more."""
+    it = {"inbox": inbox, "number": number}
+    row = tx.one(f"SELECT id, thread, raw FROM messages WHERE {_ROW_KEY}", **it)
+    if row is None:
+        return ()
+    message_id, thread, raw = row
+    retain_send_outcome(tx, inbox, number)
+    memories = learnt_from(tx, _ROW_KEY, **it)
+    files = tx.all(f"SELECT sha256 FROM attachments WHERE {_MESSAGE_KEY}", **it)
+    for table in OF_MESSAGES:
+        tx.put(f"DELETE FROM {table} WHERE {_MESSAGE_KEY}", **it)
+    remove_events(tx, "+inbox = :inbox AND message = :id", inbox=inbox, id=message_id)
+    tx.put(
+        "DELETE FROM rule_jobs WHERE +inbox = :inbox AND message = :id", inbox=inbox, id=message_id
+    )
+    tx.put(f"DELETE FROM messages WHERE {_ROW_KEY}", **it)
+    unindex_message(tx, number, inbox)
+    recount(tx, inbox, thread)
+    unindex_mail(tx, [number])
+    remove_without_mail(tx, memories)
+    return unused_of(tx, [raw, *(file[0] for file in files)])

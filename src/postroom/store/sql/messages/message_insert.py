@@ -1,0 +1,422 @@
+"""Storing a message: duplicates, thread, contacts, index and events, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from postroom.errors import NotFound, no_such
+from postroom.mail.authentication.lookalikes import imitated, is_altered, shapes, site
+from postroom.mail.text.filters import folded_addresses
+from postroom.mail.text.fold import as_key
+from postroom.model.inbox import HIDDEN_MAILBOXES, Label, Visible
+from postroom.model.page import Found, Slice
+from postroom.model.storage import Added, NewMessage
+from postroom.model.view import Numbers
+from postroom.store.search.index import index_message
+from postroom.store.sql.conditions import within
+from postroom.store.sql.events.events import About, add_event, add_outcomes
+from postroom.store.sql.messages.thread_choice import choose_thread, count_in, insert_thread_ids
+from postroom.store.sql.outbox.queue import apply_report
+from postroom.store.sql.outbox.send_limits import auto_answered
+from postroom.store.sql.rules.rule_jobs import apply_rule_effects
+from postroom.store.sql.values import any_of, caseless, dumps, flag_bits, seconds, visible_numbers
+from postroom.store.transaction import Transaction
+
+Table = Literal["labels", "mailboxes"]
+_HIDDEN = frozenset(caseless(name) for name in HIDDEN_MAILBOXES)
+
+
+def is_hidden(mailboxes: Sequence[str]) -> bool:
+    """Whether a message in these mailboxes is left out of lists."""
+    return all(caseless(name) in _HIDDEN for name in mailboxes)
+
+
+def name_of(tx: Transaction, table: Table, inbox: int, name: str) -> tuple[int, str]:
+    """The number and the original spelling of a label or mailbox, which is created if it is new."""
+    folded = caseless(name)
+    known: tuple[int, str] | None = tx.known.get((table, inbox, folded))
+    if known is None:
+        known = tx.known[table, inbox, folded] = _look_up(tx, table, inbox, name, folded)
+    return known
+
+
+def _look_up(tx: Transaction, table: Table, inbox: int, name: str, folded: str) -> tuple[int, str]:
+    row = tx.one(
+        f"SELECT number, name FROM {table} WHERE inbox = :inbox AND folded = :folded",
+        inbox=inbox,
+        folded=folded,
+    )
+    if row is None:
+        row = tx.one(
+            f"""INSERT INTO {table} (inbox, name, folded) VALUES (:inbox, :name, :folded)
+                RETURNING number, name""",
+            inbox=inbox,
+            name=name,
+            folded=folded,
+        )
+    return (row[0], row[1]) if row else (0, name)
+
+
+def numbers_named(tx: Transaction, table: Table, name: str, inboxes: Numbers) -> list[int]:
+    """The numbers of a label or mailbox name, one per inbox that has it."""
+    where, params = within("inbox", inboxes)
+    rows = tx.all(
+        f"SELECT number FROM {table} WHERE folded = :folded AND {where}",
+        folded=caseless(name),
+        **params,
+    )
+    return [row[0] for row in rows]
+
+
+def list_labels(tx: Transaction, visible: Visible, page: Slice) -> Found[Label]:
+    """The labels of visible messages, by name."""
+    where, params = within("l.inbox", visible_numbers(tx, visible))
+    rows = tx.all(
+        f"""SELECT min(l.name), l.folded, count(*)
+              FROM labels l JOIN message_labels ml ON +ml.inbox = +l.inbox AND ml.label = l.number
+              JOIN messages m ON +m.inbox = +ml.inbox AND m.number = ml.message
+             WHERE {where} AND m.is_hidden = 0
+             GROUP BY l.folded ORDER BY l.folded""",
+        **params,
+    )
+    start = page.offset
+    if page.after:
+        start = sum(1 for row in rows if row[1] <= page.after[0])
+    shown = rows[start : start + page.limit]
+    has_more = start + len(shown) < len(rows)
+    return Found(
+        tuple(Label(row[0], row[2]) for row in shown),
+        len(rows),
+        start,
+        (shown[-1][1],) if has_more and shown else None,
+    )
+
+
+KNOWN_AFTER = 3
+
+FIND = "SELECT message_count, is_known FROM contacts WHERE inbox = :inbox AND address = :address"
+ADD = """
+    INSERT INTO contacts (inbox, address, message_count, is_known)
+    VALUES (:inbox, :address, :mails, 0)
+    ON CONFLICT (inbox, address) DO NOTHING
+"""
+COUNT = """
+    UPDATE contacts SET message_count = message_count + 1
+     WHERE inbox = :inbox AND address = :address
+"""
+MAKE_KNOWN = """
+    UPDATE contacts SET is_known = 1
+     WHERE inbox = :inbox AND address = :address AND is_known = 0
+"""
+ADD_SHAPE = """
+    INSERT INTO contact_skeletons (inbox, skeleton, domain) VALUES (:inbox, :skeleton, :domain)
+    ON CONFLICT (inbox, skeleton, domain) DO NOTHING
+"""
+SIMILAR = "SELECT DISTINCT domain FROM contact_skeletons WHERE inbox = :inbox AND skeleton {among}"
+
+ARRIVAL_FINDINGS = ("first_time_sender", "imitates")
+"""Findings about the sender that are made only on arrival."""
+
+
+def update_contacts(
+    tx: Transaction, message: NewMessage, inbox: int, own_address: str
+) -> NewMessage:
+    """Update the contacts of the inbox, and return the message with warnings about its sender."""
+    if message.direction == "outbound":
+        _add_recipients(tx, message, inbox)
+        return message
+    address = message.sender.address.lower() if message.sender else ""
+    if "@" not in address or is_hidden(message.mailboxes):
+        return message
+    if not _is_stranger(tx, message, inbox, address):
+        return message
+    noticed: dict[str, object] = {"first_time_sender": True}
+    if other := _imitated(tx, inbox, _domain(address), _domain(own_address)):
+        noticed["imitates"] = other
+    return replace(message, security={**message.security, **noticed})
+
+
+def _is_stranger(tx: Transaction, message: NewMessage, inbox: int, address: str) -> bool:
+    """Whether a sender is new; an address with hidden characters never becomes known."""
+    if message.sender and is_altered(message.sender.address, message.security):
+        return True
+    return _count_sender(tx, inbox, address)
+
+
+def _count_sender(tx: Transaction, inbox: int, address: str) -> bool:
+    """Count a mail of a sender who is not known yet; True if the sender is new."""
+    key = as_key(address)
+    row = tx.one(FIND, inbox=inbox, address=key)
+    if row is None:
+        tx.put(ADD, inbox=inbox, address=key, mails=1)
+        return True
+    mails, is_known = row
+    if not is_known:
+        tx.put(COUNT, inbox=inbox, address=key)
+        if mails + 1 >= KNOWN_AFTER:
+            _mark_known(tx, inbox, address)
+    return False
+
+
+def _add_recipients(tx: Transaction, message: NewMessage, inbox: int) -> None:
+    roles = ("to", "cc", "bcc")
+    for address in {a.address.lower() for a in message.addresses if a.role in roles}:
+        if "@" in address:
+            tx.put(ADD, inbox=inbox, address=as_key(address), mails=0)
+            _mark_known(tx, inbox, address)
+
+
+def _mark_known(tx: Transaction, inbox: int, address: str) -> None:
+    if tx.run(MAKE_KNOWN, inbox=inbox, address=as_key(address)):
+        domain = _domain(address)
+        known = as_key(site(domain))
+        rows = [{"inbox": inbox, "skeleton": s, "domain": known} for s in shapes(domain)]
+        tx.many(ADD_SHAPE, rows)
+
+
+def _imitated(tx: Transaction, inbox: int, domain: str, own_domain: str) -> str | None:
+    """The known domain that the domain of a new sender imitates."""
+    among, params = any_of("skeleton", sorted(shapes(domain)))
+    similar = [row[0] for row in tx.all(SIMILAR.format(among=among), inbox=inbox, **params)]
+    known = [site(own_domain), *sorted(similar)]
+    return None if as_key(site(domain)) in known else imitated(domain, known)
+
+
+def _domain(address: str) -> str:
+    return address.rpartition("@")[2].rstrip(".")
+
+
+SAME_MESSAGE_ID = """
+    SELECT m.id, t.id, m.fingerprint
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE m.inbox = :inbox AND m.internet_id = :internet_id AND m.is_outbound = :is_outbound
+     ORDER BY m.number
+"""
+SAME_BYTES = """
+    SELECT m.id, t.id
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE m.raw = :raw AND m.inbox = :inbox AND m.is_outbound = :is_outbound
+     ORDER BY m.number
+"""
+INSERT_MESSAGE = """
+    INSERT INTO messages (
+        id, inbox, thread, is_outbound, is_hidden, has_attachment, flags, date, received_at,
+        size_bytes, parser_version, subject, from_address, from_name, addresses, snippet, labels,
+        mailboxes, internet_id, raw, fingerprint, details
+    ) VALUES (
+        :id, :inbox, :thread, :is_outbound, :is_hidden, :has_attachment, :flags, :date,
+        :received_at, :size_bytes, :parser_version, :subject, :from_address, :from_name,
+        :addresses, :snippet, :labels, :mailboxes, :internet_id, :raw, :fingerprint, :details
+    ) RETURNING number
+"""
+INSERT_BODY = """
+    INSERT INTO bodies (message, inbox, text, new_text)
+    VALUES (:message, :inbox, :text, :new_text)
+"""
+INSERT_TEXTS = """
+    INSERT INTO search_texts (message, inbox, searchable, senders, recipients)
+    VALUES (:message, :inbox, :searchable, :senders, :recipients)
+"""
+INSERT_ATTACHMENT = """
+    INSERT INTO attachments (
+        id, message, inbox, position, is_inline, size, filename, content_type, sha256
+    ) VALUES (
+        :id, :message, :inbox, :position, :is_inline, :size, :filename, :content_type, :sha256
+    )
+"""
+INSERT_MESSAGE_MAILBOX = """
+    INSERT INTO message_mailboxes (mailbox, message, inbox) VALUES (:mailbox, :message, :inbox)
+"""
+INSERT_MESSAGE_LABEL = """
+    INSERT INTO message_labels (label, message, inbox) VALUES (:label, :message, :inbox)
+"""
+SET_NAMES = """
+    UPDATE messages SET mailboxes = :mailboxes, labels = :labels
+     WHERE inbox = :inbox AND number = :message
+"""
+
+
+def add_messages(tx: Transaction, messages: Sequence[NewMessage]) -> list[Added]:
+    """Store each message; duplicates are not stored."""
+    return [add_message(tx, message) for message in messages]
+
+
+def add_message(tx: Transaction, message: NewMessage) -> Added:
+    """Store one message. Raises NotFound when its inbox was removed."""
+    row = tx.one("SELECT number, address FROM inboxes WHERE id = :id", id=message.inbox_id)
+    if row is None:
+        raise NotFound(no_such("inbox", message.inbox_id))
+    inbox: int = row[0]
+    known, defects = _duplicate(tx, message, inbox)
+    if known is not None:
+        return known
+    message = update_contacts(tx, message, inbox, row[1])
+    thread, thread_id = choose_thread(tx, message, inbox)
+    hidden = is_hidden(message.mailboxes)
+    number = _insert(tx, message, inbox, thread, defects)
+    count_in(tx, inbox, thread, seconds(message.date), is_hidden=hidden)
+    insert_thread_ids(tx, message, inbox, thread)
+    _insert_parts(tx, message, inbox, number)
+    _add_events(tx, message, inbox, thread_id)
+    about = About(inbox, thread_id, message.id)
+    apply_rule_effects(tx, message.effects, about, message.inbox_id, message.received_at)
+    if message.report is not None and message.direction == "inbound":
+        apply_report(tx, inbox, message.report, message.received_at)
+    return Added(message.id, thread_id, is_duplicate=False)
+
+
+def _add_events(tx: Transaction, message: NewMessage, inbox: int, thread_id: str) -> None:
+    about = About(inbox, thread_id, message.id)
+    if message.direction == "outbound":
+        add_outcomes(tx, message.recipients or (), message.received_at, about)
+        return
+    data: dict[str, object] = {
+        "from_address": message.sender.address if message.sender else "",
+        "subject": message.subject[:250],
+        **({"imported": True} if message.is_imported else {}),
+    }
+    add_event(tx, "message.received", message.received_at, about, data)
+
+
+def _duplicate(
+    tx: Transaction, message: NewMessage, inbox: int
+) -> tuple[Added | None, tuple[str, ...]]:
+    """The message that this one duplicates, or its defects.
+
+    A sent mail and its received copy in the same inbox are two messages, so the direction is
+    compared.
+    """
+    outbound = int(message.direction == "outbound")
+    if message.internet_message_id is None:
+        row = tx.one(SAME_BYTES, raw=message.raw, inbox=inbox, is_outbound=outbound)
+        return (Added(row[0], row[1], is_duplicate=True) if row else None), message.defects
+    rows = tx.all(
+        SAME_MESSAGE_ID,
+        inbox=inbox,
+        internet_id=message.internet_message_id,
+        is_outbound=outbound,
+    )
+    for message_id, thread_id, fingerprint in rows:
+        if fingerprint == message.fingerprint:
+            return Added(message_id, thread_id, is_duplicate=True), ()
+    if not rows:
+        return None, message.defects
+    return None, (*message.defects, f"another mail here has this Message-ID: {rows[0][0]}")
+
+
+def _insert(
+    tx: Transaction, message: NewMessage, inbox: int, thread: int, defects: tuple[str, ...]
+) -> int:
+    sender = message.sender
+    row = tx.one(
+        INSERT_MESSAGE,
+        id=message.id,
+        inbox=inbox,
+        thread=thread,
+        is_outbound=int(message.direction == "outbound"),
+        is_hidden=int(is_hidden(message.mailboxes)),
+        has_attachment=int(message.has_attachment),
+        flags=flag_bits(message.flags),
+        date=seconds(message.date),
+        received_at=seconds(message.received_at),
+        size_bytes=message.size_bytes,
+        parser_version=message.parser_version,
+        subject=message.subject,
+        from_address=sender.address if sender else "",
+        from_name=sender.name if sender else "",
+        addresses=dumps([(a.role, a.name, a.address) for a in message.addresses]),
+        snippet=message.snippet,
+        labels="[]",
+        mailboxes="[]",
+        internet_id=message.internet_message_id,
+        raw=message.raw,
+        fingerprint=message.fingerprint,
+        details=dumps(details_of(message, defects)),
+    )
+    return int(row[0]) if row else 0
+
+
+def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, object]:
+    """The fields that are returned with a whole message only and cannot be searched."""
+    return {
+        "in_reply_to": message.in_reply_to,
+        "references": message.references,
+        "auth": message.auth,
+        "security": message.security,
+        "defects": defects,
+        "recipients": message.recipients,
+        **auto_answered(message),
+    }
+
+
+def _insert_parts(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
+    """Insert the texts, names and files of a message, and index it."""
+    insert_texts(tx, message, inbox, number)
+    _insert_message_names(tx, message, inbox, number)
+    index_message(tx, number, inbox)
+    insert_attachments(tx, message, inbox, number, [a.id for a in message.attachments])
+
+
+def insert_texts(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
+    """Insert the texts of a message, for display and for search."""
+    texts = {"text": message.text, "new_text": message.new_text}
+    tx.put(INSERT_BODY, message=number, inbox=inbox, **texts)
+    tx.put(
+        INSERT_TEXTS,
+        message=number,
+        inbox=inbox,
+        searchable=message.searchable,
+        senders=folded_addresses(message.addresses, ("from",)),
+        recipients=folded_addresses(message.addresses, ("to", "cc", "bcc")),
+    )
+
+
+def insert_attachments(
+    tx: Transaction, message: NewMessage, inbox: int, number: int, ids: Sequence[str]
+) -> None:
+    """Insert the attachments of a message, with these ids."""
+    rows = [
+        {
+            "id": attachment_id,
+            "message": number,
+            "inbox": inbox,
+            "position": position,
+            "is_inline": int(a.is_inline),
+            "size": a.size,
+            "filename": a.filename,
+            "content_type": a.content_type,
+            "sha256": a.sha256,
+        }
+        for position, (attachment_id, a) in enumerate(zip(ids, message.attachments, strict=True))
+    ]
+    if rows:
+        tx.many(INSERT_ATTACHMENT, rows)
+
+
+def _insert_message_names(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
+    mailboxes = [name_of(tx, "mailboxes", inbox, name) for name in message.mailboxes]
+    labels = [name_of(tx, "labels", inbox, name) for name in message.labels]
+    insert_names(tx, inbox, number, mailboxes=mailboxes, labels=labels)
+
+
+def insert_names(
+    tx: Transaction,
+    inbox: int,
+    number: int,
+    *,
+    mailboxes: Sequence[tuple[int, str]],
+    labels: Sequence[tuple[int, str]],
+) -> None:
+    """Insert the mailboxes and labels of a message, for filters and for display."""
+    message = {"inbox": inbox, "message": number}
+    tx.many(INSERT_MESSAGE_MAILBOX, [{"mailbox": mailbox, **message} for mailbox, _ in mailboxes])
+    if labels:
+        tx.many(INSERT_MESSAGE_LABEL, [{"label": label, **message} for label, _ in labels])
+    tx.put(
+        SET_NAMES,
+        mailboxes=dumps([name for _, name in mailboxes]),
+        labels=dumps([name for _, name in labels]),
+        **message,
+    )

@@ -1,0 +1,134 @@
+"""Parsing messages again: their content changes, their ids and mailboxes do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from postroom.model.storage import NewMessage, Outdated
+from postroom.store.search.index import reindex_message
+from postroom.store.sql.messages.message_insert import (
+    ARRIVAL_FINDINGS,
+    details_of,
+    insert_attachments,
+    insert_texts,
+)
+from postroom.store.sql.messages.message_search import direction
+from postroom.store.sql.messages.thread_choice import choose_thread, insert_thread_ids, recount
+from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+OUTDATED = """
+    SELECT m.number, m.id, i.id, t.id, m.is_outbound, m.received_at, m.addresses, m.raw
+      FROM messages m JOIN inboxes i ON i.number = +m.inbox
+      JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE m.number > :after AND m.parser_version < :version
+     ORDER BY m.number LIMIT :limit
+"""
+COUNT_OUTDATED = "SELECT count(*) FROM messages WHERE parser_version < :version"
+FIND = """
+    SELECT m.number, m.inbox, m.thread, m.details, t.is_pinned FROM messages m
+      JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread WHERE m.id = :id
+"""
+UPDATE_MESSAGE = """
+    UPDATE messages
+       SET thread = :thread, has_attachment = :has_attachment, date = :date,
+           parser_version = :parser_version, subject = :subject, from_address = :from_address,
+           from_name = :from_name, addresses = :addresses, snippet = :snippet,
+           internet_id = :internet_id, fingerprint = :fingerprint, details = :details
+     WHERE inbox = :inbox AND number = :number
+"""
+
+
+def count_outdated(tx: Transaction, version: int) -> int:
+    """The number of messages of an older parser version."""
+    row = tx.one(COUNT_OUTDATED, version=version)
+    return int(row[0]) if row else 0
+
+
+def outdated(tx: Transaction, version: int, after: int, limit: int) -> list[Outdated]:
+    """The next messages of an older parser version, in order of arrival."""
+    rows = tx.all(OUTDATED, version=version, after=after, limit=limit)
+    return [
+        Outdated(
+            number=row[0],
+            id=row[1],
+            inbox_id=row[2],
+            thread_id=row[3],
+            direction=direction(row[4]),
+            received_at=moment(row[5]),
+            bcc=tuple(line[2] for line in from_text(row[6]) if line[0] == "bcc"),
+            raw=row[7],
+        )
+        for row in rows
+    ]
+
+
+def reparse_messages(tx: Transaction, messages: Sequence[NewMessage]) -> None:
+    """Store the result of the current parser; messages that were removed meanwhile are skipped."""
+    for message in messages:
+        row = tx.one(FIND, id=message.id)
+        if row is not None:
+            _reread(tx, message, row)
+
+
+def _reread(tx: Transaction, message: NewMessage, row: Row) -> None:
+    number, inbox, old_thread = row[:3]
+    insert_thread_ids(tx, message, inbox, old_thread)
+    # a thread that was split by a caller stays as it is
+    thread = old_thread if row[4] else choose_thread(tx, message, inbox)[0]
+    _update(tx, message, (inbox, number), thread, from_text(row[3]))
+    for table in ("bodies", "search_texts"):
+        tx.run(f"DELETE FROM {table} WHERE inbox = :inbox AND message = :n", inbox=inbox, n=number)
+    insert_texts(tx, message, inbox, number)
+    _replace_attachments(tx, message, inbox, number)
+    reindex_message(tx, number, inbox)
+    for touched in {old_thread, thread}:
+        recount(tx, inbox, touched)
+
+
+def _update(
+    tx: Transaction, message: NewMessage, at: tuple[int, int], thread: int, old: dict[str, Any]
+) -> None:
+    sender = message.sender
+    security = {k: v for k, v in (old["security"] or {}).items() if k in ARRIVAL_FINDINGS}
+    kept = {
+        "recipients": old["recipients"],
+        "security": {**message.security, **security},
+        **{name: old[name] for name in ("auto_answered",) if name in old},
+    }
+    tx.run(
+        UPDATE_MESSAGE,
+        inbox=at[0],
+        number=at[1],
+        thread=thread,
+        has_attachment=int(message.has_attachment),
+        date=seconds(message.date),
+        parser_version=message.parser_version,
+        subject=message.subject,
+        from_address=sender.address if sender else "",
+        from_name=sender.name if sender else "",
+        addresses=dumps([(a.role, a.name, a.address) for a in message.addresses]),
+        snippet=message.snippet,
+        internet_id=message.internet_message_id,
+        fingerprint=message.fingerprint,
+        details=dumps({**details_of(message, message.defects), **kept}),
+    )
+
+
+def _replace_attachments(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
+    """Replace the attachments of a message; those with the same content keep their ids."""
+    rows = tx.all(
+        """SELECT sha256, id FROM attachments WHERE inbox = :inbox AND message = :message
+            ORDER BY position DESC""",
+        inbox=inbox,
+        message=number,
+    )
+    ids: dict[str, list[str]] = {}
+    for sha256, attachment_id in rows:
+        ids.setdefault(sha256, []).append(attachment_id)
+    tx.run("DELETE FROM attachments WHERE inbox = :inbox AND message = :n", inbox=inbox, n=number)
+    attachment_ids = [
+        ids[a.sha256].pop() if ids.get(a.sha256) else a.id for a in message.attachments
+    ]
+    insert_attachments(tx, message, inbox, number, attachment_ids)

@@ -1,0 +1,300 @@
+"""Claims on the outbox: due mail, claimed by one worker at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from postroom.model.message import Recipient
+from postroom.model.sending import (
+    GIVE_UP_AFTER,
+    OPEN,
+    TRANSPORTS,
+    Claimed,
+    Envelope,
+    OutboxJob,
+    Transport,
+)
+from postroom.store.sql.outbox.queue import (
+    ABOUT,
+    ROW_KEY,
+    copy_to_sent,
+    is_claimed,
+    is_paused,
+    requeue,
+    row_of,
+    set_outcomes,
+    set_recipients,
+)
+from postroom.store.sql.outbox.send_limits import RELEASE_DOMAIN, count_domains, domains_of
+from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+UNKNOWN = (
+    "it is not known whether the relay accepted it: the connection ended before its reply; ask the "
+    "recipient, then retry or ignore it"
+)
+_MAX_RETRY_S = int(timedelta(hours=25).total_seconds())
+"""A retry further ahead than any back-off was scheduled before the clock was set back."""
+
+PER_ACCOUNT = 4
+"""Concurrent submissions per account, so that a server that hangs does not block other accounts."""
+
+_LISTED_AFTER = timedelta(minutes=1)
+"""How long a provider may take to list a mail that it has sent."""
+
+STALE = """
+    SELECT inbox, message, state, pending FROM outbox
+     WHERE state IN ('claimed', 'handing_over') AND until <= :now
+"""
+DUE = """
+    SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
+           o.is_scheduled, i.account_id, o.inbox, o.first_attempt_at
+      FROM {source} JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
+      JOIN inboxes i ON i.number = +m.inbox
+     WHERE o.state = 'waiting' AND {which}
+       AND (o.next_at <= :now OR (+o.is_scheduled = 0 AND o.next_at > :beyond))
+     ORDER BY o.next_at, o.message LIMIT :limit
+"""
+_OF_ACCOUNTS = "SELECT number FROM inboxes WHERE account_id IS NOT NULL"
+LOCAL = ("outbox o", "o.is_scheduled = 1")
+RELAY = ("outbox o", f"o.is_scheduled = 0 AND o.inbox NOT IN ({_OF_ACCOUNTS})")
+ACCOUNT = (
+    f"({_OF_ACCOUNTS}) a CROSS JOIN outbox o",
+    "o.inbox = a.number AND +o.is_scheduled = 0",
+)
+SOURCES: Mapping[Transport, tuple[str, str]] = {"local": LOCAL, "relay": RELAY, "account": ACCOUNT}
+"""The outbox rows of each transport, so that a full transport does not block the others."""
+
+FREE = """
+    SELECT 1 FROM outbox o
+     WHERE o.inbox = :inbox AND o.message = :message AND o.state = 'waiting'
+"""
+"""Rows are locked one by one, by inbox, because a lock cannot span several machines."""
+
+CLAIM = """
+    UPDATE outbox SET state = 'claimed', holder = :holder, until = :until
+     WHERE inbox = :inbox AND message = :message
+"""
+NEXT = """
+    SELECT o.next_at FROM {source} WHERE o.state = 'waiting' AND {which}
+     ORDER BY o.next_at LIMIT 1
+"""
+NEXT_EXPIRY = "SELECT min(until) FROM outbox WHERE state IN ('claimed', 'handing_over')"
+
+
+def claim_mail(
+    tx: Transaction,
+    holder: str,
+    *,
+    now: datetime,
+    until: datetime,
+    free: Mapping[Transport, int],
+    max_per_domain: int,
+    active: Sequence[OutboxJob] = (),
+) -> Claimed:
+    """Claim due mail, renew the claims on *active* mail, and release expired claims."""
+    renew_mail(tx, active, until)
+    lost: dict[str, int] = {}
+    for inbox, number, state, pending in tx.all(STALE, now=seconds(now)):
+        lost |= _expire(tx, (inbox, number), state, pending, now)
+    if is_paused(tx):
+        return Claimed((), lost)
+    due = [
+        row for transport, limit in free.items() for row in _due(tx, transport, limit, now, active)
+    ]
+    found = [_job(row, holder) for row in due]
+    jobs = [job for job in found if tx.claimable(FREE, "o", **row_of(job))]
+    taken = [job for job in jobs if job.is_scheduled or count_domains(tx, job, now, max_per_domain)]
+    for job in taken:
+        tx.run(CLAIM, **row_of(job), holder=holder, until=seconds(until))
+    return Claimed(tuple(taken), lost)
+
+
+def _due(
+    tx: Transaction, transport: Transport, limit: int, now: datetime, active: Sequence[OutboxJob]
+) -> list[Row]:
+    """Due mail of one transport; per account at most `PER_ACCOUNT`, including active mail."""
+    source, which = SOURCES[transport]
+    busy = Counter(job.account_id for job in active if job.transport == transport == "account")
+    among, full = any_of("full", [account for account, n in busy.items() if n >= PER_ACCOUNT])
+    others = f"{which} AND i.account_id NOT {among}" if full else which
+    times = {"now": seconds(now), "beyond": seconds(now) + _MAX_RETRY_S}
+    rows = tx.all(DUE.format(source=source, which=others), **times, **full, limit=limit)
+    return rows if transport != "account" else [row for row in rows if _has_capacity(busy, row[8])]
+
+
+def _has_capacity(busy: Counter[str | None], account_id: str) -> bool:
+    busy[account_id] += 1
+    return busy[account_id] <= PER_ACCOUNT
+
+
+def _expire(
+    tx: Transaction, at: tuple[int, int], state: str, pending: str | None, now: datetime
+) -> dict[str, int]:
+    """Release an expired claim; return the number of `unknown` recipients by message."""
+    addresses = from_text(pending or "[]") if state == "handing_over" else []
+    lost = {address: Recipient(address, "unknown", UNKNOWN) for address in addresses}
+    count = set_outcomes(tx, *at, lost, now)
+    copy_to_sent(tx, *at, now + _LISTED_AFTER)
+    requeue(tx, *at, seconds(now))
+    about = tx.one(ABOUT, inbox=at[0], number=at[1]) if count else None
+    return {about[2]: count} if about else {}
+
+
+def _job(row: Row, holder: str) -> OutboxJob:
+    recipients = from_text(row[4])["recipients"]
+    addresses = tuple(r["address"] for r in recipients if r["status"] in OPEN)
+    return OutboxJob(
+        inbox=row[9],
+        number=row[0],
+        message_id=row[1],
+        envelope=Envelope(row[2], addresses),
+        raw=row[3],
+        attempts=row[5],
+        queued_at=moment(row[6]),
+        is_scheduled=bool(row[7]),
+        holder=holder,
+        account_id=row[8],
+        tried_since=_tried_since(row),
+    )
+
+
+def _tried_since(row: Row) -> datetime | None:
+    """The time of the first attempt; older versions recorded only the number of attempts."""
+    if row[10] is not None:
+        return moment(row[10])
+    return moment(row[6]) if row[5] else None
+
+
+def next_mail_at(
+    tx: Transaction, transports: Collection[Transport] = TRANSPORTS
+) -> datetime | None:
+    """When the next mail of these transports is due, or a claim may expire."""
+    if is_paused(tx):
+        return None
+    queries = [
+        NEXT.format(source=SOURCES[transport][0], which=SOURCES[transport][1])
+        for transport in transports
+    ]
+    asked = (*queries, NEXT_EXPIRY)
+    rows = [row for sql in asked if (row := tx.one(sql)) is not None]
+    return min((moment(row[0]) for row in rows if row[0] is not None), default=None)
+
+
+def renew_mail(tx: Transaction, jobs: Sequence[OutboxJob], until: datetime) -> None:
+    """Extend the claims of a worker on mail that it still works on."""
+    for job in jobs:
+        tx.run(
+            f"""UPDATE outbox SET until = :until
+                WHERE {ROW_KEY} AND holder = :holder AND state <> 'done'""",
+            **row_of(job),
+            holder=job.holder,
+            until=seconds(until),
+        )
+
+
+def begin_transmission(tx: Transaction, job: OutboxJob, accepted: Sequence[str]) -> bool:
+    """Record that the message data is sent now; False if the claim was lost."""
+    changed = tx.run(
+        f"""UPDATE outbox SET state = 'handing_over', pending = :pending
+            WHERE {ROW_KEY} AND holder = :holder AND state = 'claimed'""",
+        pending=dumps(list(accepted)),
+        **row_of(job),
+        holder=job.holder,
+    )
+    return changed > 0
+
+
+def release_mail(tx: Transaction, job: OutboxJob, next_at: datetime | None = None) -> None:
+    """Release a claim before any data was sent, without counting an attempt."""
+    if is_claimed(tx, job):
+        for domain in () if job.is_scheduled else domains_of(job):
+            tx.run(RELEASE_DOMAIN, domain=domain)
+        requeue(tx, job.inbox, job.number, seconds(next_at or job.queued_at))
+
+
+SLACK = timedelta(hours=4)
+"""Extra time for a worker that attempted the mail before, so that it makes the last attempt."""
+
+REPORT_AFTER = timedelta(minutes=1)
+"""How long other workers with the login may take before the mail is reported as waiting."""
+
+_BATCH_SIZE = 200
+UNRELAYED = """
+    SELECT o.inbox, o.message, o.first_attempt_at FROM {source}
+     WHERE o.state = 'waiting' AND {which} AND o.next_at <= :now
+       AND (o.first_attempt_at IS NULL OR (o.attempts = 0 AND o.first_attempt_at <= :long)
+            OR o.first_attempt_at <= :longer)
+     ORDER BY o.next_at, o.message LIMIT :limit
+"""
+SET_FIRST_ATTEMPT = (
+    f"UPDATE outbox SET first_attempt_at = coalesce(first_attempt_at, :now) WHERE {ROW_KEY}"
+)
+
+
+def defer_unrelayed(tx: Transaction, why: str, now: datetime) -> dict[str, int]:
+    """Record that no relay is configured; return the number of abandoned recipients per message.
+
+    The mail stays due for any worker with a relay until it is abandoned.
+    """
+    if is_paused(tx):
+        return {}
+    source, which = SOURCES["relay"]
+    long = seconds(now - GIVE_UP_AFTER)
+    times = {"now": seconds(now), "long": long, "longer": seconds(now - GIVE_UP_AFTER - SLACK)}
+    rows = tx.all(UNRELAYED.format(source=source, which=which), **times, limit=_BATCH_SIZE)
+    given_up: dict[str, int] = {}
+    for inbox, number, since in rows:
+        if not tx.claimable(FREE, "o", inbox=inbox, message=number):
+            continue
+        if since is None:
+            _set_open_recipients(tx, inbox, number, "queued", why, now)
+            tx.run(SET_FIRST_ATTEMPT, now=seconds(now), inbox=inbox, message=number)
+        else:
+            given_up |= _give_up(tx, inbox, number, why, now)
+    return given_up
+
+
+def defer_mail(
+    tx: Transaction, job: OutboxJob, why: str, *, now: datetime, next_at: datetime
+) -> dict[str, int]:
+    """Release a claim to workers that have the login, or abandon mail that waited too long for one.
+
+    Once attempted, a worker has the login, and the response of the provider stays as the reason.
+    """
+    if not is_claimed(tx, job):
+        return {}
+    waited = now - (job.tried_since or now)
+    release_mail(tx, job, next_at)
+    if waited >= GIVE_UP_AFTER + (SLACK if job.attempts else timedelta()):
+        return _give_up(tx, job.inbox, job.number, why, now)
+    tx.run(SET_FIRST_ATTEMPT, now=seconds(now), **row_of(job))
+    if waited >= REPORT_AFTER and not job.attempts:
+        _set_open_recipients(tx, job.inbox, job.number, "queued", why, now)
+    return {}
+
+
+def _give_up(tx: Transaction, inbox: int, number: int, why: str, now: datetime) -> dict[str, int]:
+    detail = f"given up after 48 hours: {why}"
+    count = _set_open_recipients(tx, inbox, number, "bounced", detail, now)
+    copy_to_sent(tx, inbox, number, now)
+    requeue(tx, inbox, number, seconds(now))
+    about = tx.one(ABOUT, inbox=inbox, number=number)
+    return {about[2]: count} if about else {}
+
+
+def _set_open_recipients(
+    tx: Transaction, inbox: int, number: int, status: str, why: str, now: datetime
+) -> int:
+    """Set status and detail of the open recipients that differ, and return their number."""
+    about = tx.one(ABOUT, inbox=inbox, number=number)
+    recipients = from_text(about[3])["recipients"] if about else ()
+    changes = {
+        r["address"]: Recipient(r["address"], status, why)
+        for r in recipients
+        if r["status"] in OPEN and (r["status"], r.get("detail")) != (status, why)
+    }
+    set_recipients(tx, inbox, number, changes, now)
+    return len(changes)

@@ -1,0 +1,164 @@
+"""Drafts: stored, changed, sent once; the message of a sent draft is recorded permanently."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from postroom.errors import Conflict, NotFound, no_such
+from postroom.model.inbox import Visible
+from postroom.model.page import Found, Slice
+from postroom.model.sending import StoredDraft
+from postroom.store.sql.conditions import Conditions, Listing
+from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.transaction import Row, Transaction
+
+CONTENT_RETENTION = timedelta(days=7)
+"""How long the content of a sent draft is kept, so that it can be restored."""
+
+_COLUMNS = """d.number, d.id, i.id, d.arguments, d.send_at, d.created_at, d.updated_at,
+    d.message_id, d.revision"""
+_TABLES = "drafts d JOIN inboxes i ON i.number = d.inbox"
+_LISTING = Listing(_COLUMNS, _TABLES, "d.number", is_newest_first=True)
+INSERT = """
+    INSERT INTO drafts (id, inbox, arguments, send_at, created_at, updated_at, revision)
+    VALUES (:id, :inbox, :arguments, :send_at, :created_at, :updated_at, 1)
+"""
+_AT_REVISION = "id = :id AND revision = :revision AND sent_at IS NULL"
+CHANGE = f"""
+    UPDATE drafts SET inbox = :inbox, arguments = :arguments, send_at = :send_at,
+           updated_at = :updated_at, revision = revision + 1
+     WHERE {_AT_REVISION}
+"""
+CLEAR_CONTENT = """
+    UPDATE drafts SET arguments = '{}'
+     WHERE sent_at <= :before AND arguments <> '{}' AND (send_at IS NULL OR send_at <= :before)
+"""
+
+
+def _draft(row: Row) -> StoredDraft:
+    number, draft_id, inbox_id, arguments, send_at, created_at, updated_at, *become = row
+    message_id, revision = become
+    when = None if send_at is None else moment(send_at)
+    times = (moment(created_at), moment(updated_at))
+    state = (message_id, number, revision)
+    return StoredDraft(draft_id, inbox_id, from_text(arguments), when, *times, *state)
+
+
+def save_draft(tx: Transaction, draft: StoredDraft) -> None:
+    """Insert a draft, or update one whose revision is unchanged."""
+    inbox = tx.one("SELECT number FROM inboxes WHERE id = :id", id=draft.inbox_id)
+    if inbox is None:
+        raise NotFound(no_such("inbox", draft.inbox_id))
+    tx.run(CLEAR_CONTENT, before=seconds(draft.updated_at - CONTENT_RETENTION))
+    values = {
+        "id": draft.id,
+        "inbox": inbox[0],
+        "arguments": dumps(draft.arguments),
+        "send_at": None if draft.send_at is None else seconds(draft.send_at),
+        "updated_at": seconds(draft.updated_at),
+    }
+    if not draft.revision:
+        tx.run(INSERT, **values, created_at=seconds(draft.created_at))
+    elif not tx.run(CHANGE, **values, revision=draft.revision):
+        message_id = sent_as(tx, draft.id, draft.revision)
+        became = message_id or "a message before an upgrade"
+        raise NotFound(f"no draft {draft.id}: it was sent as {became}")
+
+
+def get_draft(tx: Transaction, draft_id: str, visible: Visible) -> StoredDraft | None:
+    """A draft by its id, sent or not."""
+    row = tx.one(f"SELECT {_COLUMNS} FROM {_TABLES} WHERE d.id = :id", id=draft_id)
+    if row is None or not visible.sees(row[2]):
+        return None
+    return _draft(row)
+
+
+def list_drafts(
+    tx: Transaction, visible: Visible, inbox_id: str | None, page: Slice
+) -> Found[StoredDraft]:
+    """One page of drafts that are not sent, newest first."""
+    where = Conditions()
+    where.add("d.sent_at IS NULL")
+    where.within("d.inbox", visible_numbers(tx, visible))
+    if inbox_id is not None:
+        where.add("i.id = :inbox_id", inbox_id=inbox_id)
+    return _LISTING.page(tx, where, page, _draft)
+
+
+def sent_as(tx: Transaction, draft_id: str, revision: int) -> str | None:
+    """The message that a draft was sent as.
+
+    Raises:
+        NotFound: there is no draft.
+        Conflict: it was not sent, and its revision has changed.
+    """
+    row = tx.one("SELECT message_id, revision FROM drafts WHERE id = :id", id=draft_id)
+    if row is None:
+        raise NotFound(no_such("draft", draft_id))
+    if row[0] is None and row[1] != revision:
+        raise Conflict(f"the draft {draft_id} was changed meanwhile; read it again")
+    return None if row[0] is None else str(row[0])
+
+
+def mark_sent(
+    tx: Transaction, draft_id: str, revision: int, message_id: str, now: datetime
+) -> None:
+    """Mark a draft as sent, with its message.
+
+    Raises:
+        Conflict: its revision has changed.
+    """
+    marked = tx.run(
+        f"UPDATE drafts SET sent_at = :now, message_id = :message_id WHERE {_AT_REVISION}",
+        id=draft_id,
+        revision=revision,
+        message_id=message_id,
+        now=seconds(now),
+    )
+    if not marked:
+        raise Conflict(f"the draft {draft_id} was changed or sent meanwhile; read it again")
+
+
+def restore_draft(tx: Transaction, message_id: str) -> tuple[str, int] | None:
+    """Restore the draft of a message cancelled for everyone; return its id and revision."""
+    row = tx.one(
+        """SELECT id, revision + 1 FROM drafts
+            WHERE message_id = :message_id AND arguments <> '{}'""",
+        message_id=message_id,
+    )
+    if row is None:
+        return None
+    tx.run(
+        """UPDATE drafts SET sent_at = NULL, message_id = NULL, revision = :revision
+            WHERE id = :id""",
+        id=row[0],
+        revision=row[1],
+    )
+    return row[0], row[1]
+
+
+def mark_sent_again(
+    tx: Transaction, draft_id: str, revision: int, message_id: str, now: datetime
+) -> None:
+    """Mark the draft of a cancelled message as sent again, if it still exists.
+
+    Raises:
+        Conflict: the draft was changed or sent since.
+    """
+    row = tx.one("SELECT message_id, revision FROM drafts WHERE id = :id", id=draft_id)
+    if row is None:
+        return
+    since = f"{message_id} was cancelled, and its draft {draft_id} was"
+    if row[0] is not None:
+        raise Conflict(f"{since} sent as {row[0]} since; write a new mail to send it once more")
+    if row[1] != revision:
+        raise Conflict(f"{since} changed since; send_draft sends it as it is now")
+    mark_sent(tx, draft_id, revision, message_id, now)
+
+
+def remove_draft(tx: Transaction, draft_id: str, visible: Visible) -> bool:
+    """Remove a draft that was not sent; False if there is none."""
+    draft = get_draft(tx, draft_id, visible)
+    if draft is None or draft.message_id is not None:
+        return False
+    return tx.run("DELETE FROM drafts WHERE id = :id AND sent_at IS NULL", id=draft_id) > 0

@@ -1,0 +1,309 @@
+"""The outbox: waiting mail, its status per recipient, its list, and restored backups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from postroom.model.message import Recipient
+from postroom.model.page import Found
+from postroom.model.sending import (
+    NOT_OUT,
+    OPEN,
+    OutboxEntry,
+    OutboxJob,
+    OutboxQuery,
+    OutboxState,
+    overall_status,
+)
+from postroom.model.storage import DeliveryReport, Fate
+from postroom.store.maintenance.lifecycle import FORGET, refuse_sending
+from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
+from postroom.store.sql.conditions import Conditions, Listing
+from postroom.store.sql.events.events import About, add_event, add_outcomes
+from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.transaction import Row, Transaction
+
+ABOUT = """
+    SELECT m.inbox, t.id, m.id, m.details
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE m.inbox = :inbox AND m.number = :number
+"""
+REPORTED = """
+    SELECT number, details FROM messages
+     WHERE inbox = :inbox AND internet_id = :internet_id AND is_outbound = 1
+     ORDER BY number DESC LIMIT 1
+"""
+HANDED_OVER = """
+    SELECT pending FROM outbox
+     WHERE inbox = :inbox AND message = :number AND state = 'handing_over'
+"""
+_REPORTABLE = ("sent", "unknown")
+_BY_REPORT = ("bounced", "delivered")
+"""Statuses that only a delivery report sets while a mail is being submitted."""
+
+
+def set_outcomes(
+    tx: Transaction, inbox: int, number: int, outcomes: Mapping[str, Recipient], now: datetime
+) -> int:
+    """Record the outcome for recipients of a submission, and return how many were set.
+
+    A status from a delivery report is kept: it is later information than that of the relay.
+    """
+    row = tx.one(ABOUT, inbox=inbox, number=number)
+    recipients = from_text(row[3])["recipients"] if row else ()
+    reported = {r["address"] for r in recipients if r["status"] in _BY_REPORT}
+    new = {address: r for address, r in outcomes.items() if address not in reported}
+    set_recipients(tx, inbox, number, new, now)
+    return len(new)
+
+
+def set_recipients(
+    tx: Transaction, inbox: int, number: int, changes: Mapping[str, Recipient], now: datetime
+) -> None:
+    """Set the status of some recipients, and add events."""
+    row = tx.one(ABOUT, inbox=inbox, number=number)
+    if row is None or not changes:
+        return
+    about, details = About(*row[:3]), from_text(row[3])
+    before = {r["address"]: r["status"] for r in details["recipients"]}
+    after = tuple(changes.get(r["address"], Recipient(**r)) for r in details["recipients"])
+    details["recipients"] = after
+    it = {"inbox": inbox, "n": number}
+    tx.run(
+        "UPDATE messages SET details = :d WHERE inbox = :inbox AND number = :n",
+        d=dumps(details),
+        **it,
+    )
+    tx.run(
+        "UPDATE outbox SET status = :status WHERE inbox = :inbox AND message = :n",
+        status=overall_status(after),
+        **it,
+    )
+    moved = [r for r in changes.values() if before.get(r.address) not in (None, r.status)]
+    add_outcomes(tx, moved, now, about)
+    delayed = [
+        r
+        for r in changes.values()
+        if r.detail and r.status == "queued" and before.get(r.address) == "queued"
+    ]
+    if delayed:
+        recipients = [{"address": r.address, "detail": r.detail} for r in delayed]
+        add_event(tx, "message.deferred", now, about, {"recipients": recipients})
+
+
+def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datetime) -> None:
+    """Apply a delivery report to the sent message that it refers to.
+
+    It may arrive before the relay has acknowledged the mail, or without that acknowledgement.
+    """
+    row = tx.one(REPORTED, inbox=inbox, internet_id=report.internet_message_id)
+    if row is None:
+        return
+    pending = tx.one(HANDED_OVER, inbox=inbox, number=row[0])
+    handed_over = from_text(pending[0] or "[]") if pending else ()
+    recipients = {r["address"].lower(): r for r in from_text(row[1])["recipients"] or ()}
+    changes = {
+        r["address"]: Recipient(r["address"], fate.status, fate.detail)
+        for fate in report.fates
+        if (r := _recipient_of(recipients, fate, report))
+        and (r["status"] in _REPORTABLE or r["address"] in handed_over)
+    }
+    set_recipients(tx, inbox, row[0], changes, now)
+
+
+def _recipient_of(
+    recipients: Mapping[str, dict[str, Any]], fate: Fate, report: DeliveryReport
+) -> dict[str, Any] | None:
+    """The recipient of a report entry: by address, or the only recipient."""
+    for address in fate.addresses:
+        if found := recipients.get(address.lower()):
+            return found
+    is_clear = fate.addresses and len(recipients) == len(report.fates) == 1
+    return next(iter(recipients.values())) if is_clear else None
+
+
+INSERT = """
+    INSERT INTO outbox (message, inbox, state, status, attempts, queued_at, next_at, is_scheduled)
+    VALUES (:message, :inbox, :state, :status, 0, :start, :start, :is_scheduled)
+"""
+PAUSE = """
+    INSERT INTO metadata (name, value) VALUES ('outbox_paused', :value)
+     ON CONFLICT (name) DO NOTHING
+"""
+IS_PAUSED = "SELECT 1 FROM metadata WHERE name IN ('outbox_paused', 'migrated', 'backup')"
+"""An installation that was migrated away and a backup never send: another installation does."""
+
+COUNT_WAITING = """
+    SELECT count(*) FROM outbox WHERE state IN ('waiting', 'claimed', 'handing_over')
+"""
+_NOT_SENT = {"failed", "bounced"}
+_MAY_BE_SENT = {"unknown", *OPEN}
+ROW_KEY = "inbox = :inbox AND message = :message"
+"""The condition for one row; `row_of` has its parameters."""
+
+
+def insert_outbox_entry(
+    tx: Transaction,
+    inbox: int,
+    number: int,
+    recipients: tuple[Recipient, ...],
+    start: int,
+    *,
+    is_scheduled: bool,
+) -> None:
+    """Insert a stored message into the outbox, as `done` if nothing is to be sent."""
+    statuses = {recipient.status for recipient in recipients}
+    if statuses.isdisjoint((*NOT_OUT, "captured")):
+        return
+    tx.run(
+        INSERT,
+        inbox=inbox,
+        message=number,
+        state="done" if statuses.isdisjoint(OPEN) else "waiting",
+        status=overall_status(recipients),
+        start=start,
+        is_scheduled=int(is_scheduled),
+    )
+    tx.announce("outbox")
+
+
+def row_of(job: OutboxJob) -> dict[str, object]:
+    """The parameters of the row of a job."""
+    return {"inbox": job.inbox, "message": job.number}
+
+
+def is_claimed(tx: Transaction, job: OutboxJob) -> bool:
+    """Whether the worker still has the claim and has not sent any data."""
+    row = tx.one(
+        f"SELECT 1 FROM outbox WHERE {ROW_KEY} AND holder = :h AND state = 'claimed'",
+        **row_of(job),
+        h=job.holder,
+    )
+    return row is not None
+
+
+def copy_to_sent(tx: Transaction, inbox: int, number: int, at: datetime) -> None:
+    """Store a copy in Sent unless the provider does, and remove the draft of a failed mail."""
+    row = tx.one(ABOUT, inbox=inbox, number=number)
+    if row is not None:
+        statuses = {r["status"] for r in from_text(row[3])["recipients"]}
+        insert_sent_copy(tx, inbox, number, row[2], statuses=statuses, at=seconds(at))
+        if statuses & _NOT_SENT and statuses.isdisjoint(_MAY_BE_SENT):
+            drop_draft(tx, inbox, number, row[2])
+
+
+def requeue(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
+    """Make a message wait until *next_at*, or mark it as done if no recipient is open."""
+    row = tx.one(ABOUT, inbox=inbox, number=number)
+    recipients = from_text(row[3])["recipients"] if row else []
+    is_open = any(recipient["status"] in OPEN for recipient in recipients)
+    tx.run(
+        f"""UPDATE outbox SET state = :state, next_at = :next_at, holder = NULL, until = NULL,
+                  pending = NULL WHERE {ROW_KEY}""",
+        state="waiting" if is_open else "done",
+        next_at=next_at,
+        inbox=inbox,
+        message=number,
+    )
+    if is_open:
+        tx.announce("outbox")
+
+
+def is_paused(tx: Transaction) -> bool:
+    """Whether the outbox is paused."""
+    return tx.one(IS_PAUSED) is not None
+
+
+def pause_outbox(tx: Transaction, *, paused: bool) -> OutboxState:
+    """Pause or resume the outbox. Raises Conflict if this installation may not send."""
+    if paused:
+        tx.run(PAUSE, value=b"\1")
+    else:
+        refuse_sending(tx)
+        tx.run("DELETE FROM metadata WHERE name = 'outbox_paused'")
+    tx.announce("outbox")
+    return outbox_state(tx)
+
+
+def outbox_state(tx: Transaction) -> OutboxState:
+    """Whether the outbox is paused, and how many messages wait in it."""
+    row = tx.one(COUNT_WAITING)
+    return OutboxState(is_paused(tx), int(row[0]) if row else 0)
+
+
+_TABLES = """outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
+    JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+    JOIN inboxes i ON i.number = +m.inbox"""
+_COLUMNS = """o.message, m.id, t.id, i.id, m.subject, m.details, o.attempts, o.queued_at, o.next_at,
+    o.state"""
+_LISTING = Listing(_COLUMNS, _TABLES, "o.message", is_newest_first=True)
+
+
+def find_outbox(tx: Transaction, query: OutboxQuery) -> Found[OutboxEntry]:
+    """One page of messages that are not sent yet or failed, newest first."""
+    read = partial(_entry, is_paused=is_paused(tx))
+    return _LISTING.page(tx, _conditions(tx, query), query.page, read)
+
+
+def _conditions(tx: Transaction, query: OutboxQuery) -> Conditions:
+    where = Conditions()
+    where.within("o.inbox", visible_numbers(tx, query.visible))
+    where.among("o.status", "status", [query.status] if query.status else NOT_OUT)
+    return where
+
+
+def _entry(row: Row, *, is_paused: bool) -> OutboxEntry:
+    recipients = tuple(Recipient(**r) for r in from_text(row[5])["recipients"])
+    return OutboxEntry(
+        message_id=row[1],
+        thread_id=row[2],
+        inbox_id=row[3],
+        subject=row[4],
+        status=overall_status(recipients),
+        recipients=recipients,
+        attempts=row[6],
+        queued_at=moment(row[7]),
+        next_attempt_at=moment(row[8]) if row[9] == "waiting" else None,
+        is_paused=is_paused and row[9] == "waiting",
+    )
+
+
+POSSIBLY_SENT = (
+    "it was in the outbox when this backup was made, and may have been sent since; ask the "
+    "recipient, then retry or ignore it"
+)
+_LISTED_AFTER = timedelta(minutes=1)
+"""How long a provider may take to list a mail."""
+
+WAITING = """
+    SELECT inbox, message FROM outbox
+     WHERE state IN ('waiting', 'claimed', 'handing_over')
+       AND (is_scheduled = 0 OR queued_at <= :now)
+     ORDER BY inbox, message
+"""
+
+
+def restore_backup(tx: Transaction) -> int:
+    """Let a backup send mail; return the number of mails that may have been sent already."""
+    tx.run(FORGET)
+    return mark_unknown(tx, datetime.now(UTC))
+
+
+def mark_unknown(tx: Transaction, now: datetime) -> int:
+    """Set the recipients of due mail to `unknown`, and return the number of mails.
+
+    Mail that is scheduled for later stays scheduled: no other installation has sent it.
+    """
+    rows = tx.all(WAITING, now=seconds(now))
+    for inbox, number in rows:
+        about = tx.one(ABOUT, inbox=inbox, number=number)
+        recipients = from_text(about[3])["recipients"] if about else ()
+        waiting = [r["address"] for r in recipients if r["status"] in OPEN]
+        unknown = {address: Recipient(address, "unknown", POSSIBLY_SENT) for address in waiting}
+        set_outcomes(tx, inbox, number, unknown, now)
+        copy_to_sent(tx, inbox, number, now + _LISTED_AFTER)
+        requeue(tx, inbox, number, seconds(now))
+    return len(rows)

@@ -1,0 +1,286 @@
+"""Sends, each exactly once: idempotency keys, repeated requests, and removed messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from postroom.errors import Conflict, RateLimited
+from postroom.model.message import FLAGS, Recipient
+from postroom.model.sending import OPEN, PAUSED, Sent, overall_status
+from postroom.model.storage import NewSend
+from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_copy, origin_of
+from postroom.store.sql.messages.message_insert import add_message
+from postroom.store.sql.outbox.drafts import mark_sent, sent_as
+from postroom.store.sql.outbox.queue import insert_outbox_entry, is_paused
+from postroom.store.sql.outbox.send_limits import (
+    count_replies,
+    refuse_many_replies,
+    refuse_second_answer,
+)
+from postroom.store.sql.values import dumps, from_text, seconds
+from postroom.store.transaction import Transaction
+
+SENT = """
+    SELECT m.id, m.received_at, m.details, o.pending
+      FROM messages m LEFT JOIN outbox o ON o.inbox = m.inbox AND o.message = m.number
+     WHERE m.inbox = :inbox AND m.number = :number AND m.is_outbound = 1
+"""
+UNFINISHED = """
+    SELECT message FROM outbox WHERE inbox = :inbox AND state IN ('waiting', 'claimed',
+        'handing_over')
+"""
+_DROPPED = "its message was removed before it was sent"
+_MAYBE = "its message was removed during submission"
+
+
+def refuse_unfinished(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
+    """Refuse to remove a message that is in the outbox: it would silently not be sent.
+
+    Raises Conflict.
+    """
+    row = tx.one(f"{UNFINISHED} AND message = :number", inbox=inbox, number=number)
+    if row is not None:
+        raise Conflict(
+            f"{message_id} is in the outbox; cancel it with cancel_message before removing it"
+        )
+
+
+def retain_send_outcomes(tx: Transaction, inbox: int) -> None:
+    """Keep the outcomes of all unfinished sends of an inbox that is removed."""
+    for (number,) in tx.all(UNFINISHED, inbox=inbox):
+        retain_send_outcome(tx, inbox, number)
+
+
+def retain_send_outcome(tx: Transaction, inbox: int, number: int) -> None:
+    """Keep the outcome of a send whose message is removed, for repeated requests."""
+    row = tx.one(SENT, inbox=inbox, number=number)
+    if row is None:
+        return
+    message_id, at, details, pending = row
+    handed_over = from_text(pending or "[]")
+    recipients = tuple(_final(r, handed_over) for r in from_text(details)["recipients"] or ())
+    for send, answer in tx.all("SELECT number, response FROM sends WHERE at = :at", at=at):
+        response = from_text(answer)
+        if recipients and response["message_id"] == message_id:
+            response |= {"recipients": recipients, "status": overall_status(recipients)}
+            tx.run("UPDATE sends SET response = :a WHERE number = :n", a=dumps(response), n=send)
+
+
+def _final(recipient: dict[str, Any], handed_over: list[str]) -> Recipient:
+    address, status = recipient["address"], recipient["status"]
+    if status not in OPEN:
+        return Recipient(**recipient)
+    if address in handed_over:
+        return Recipient(address, "unknown", _MAYBE)
+    return Recipient(address, "failed", _DROPPED)
+
+
+KEY_RETENTION_S = int(timedelta(days=7).total_seconds())
+REPEAT_WINDOW_S = int(timedelta(minutes=10).total_seconds())
+HOUR_S = 3600
+_REPEATED = (
+    "the same mail was sent minutes ago, so it was not sent again; allow_duplicate: true sends it"
+)
+_REMOVED = "its message was removed since"
+_FAILED = ("failed", "bounced")
+_FORMER = {"agent": "agent:before"}
+"""The caller recorded for sends before an upgrade; they count for no limit."""
+_ANSWERED = 1 << FLAGS.index("answered")
+
+BY_KEY = """
+    SELECT response, request_hash FROM sends
+     WHERE caller = :caller AND idempotency_key = :key AND at > :since
+"""
+BY_PAYLOAD = """
+    SELECT response FROM sends WHERE caller = :caller AND request_hash = :payload AND at > :since
+     ORDER BY number
+"""
+RESULT = """
+    SELECT t.id, m.details
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE m.id = :id
+"""
+INSERT_SEND = """
+    INSERT INTO sends (caller, idempotency_key, request_hash, at, response)
+    VALUES (:caller, :key, :payload, :at, :answer)
+"""
+OLDEST_OF_HOUR = "SELECT count(*), min(at) FROM sends WHERE caller = :caller AND at > :since"
+
+
+def record_send(tx: Transaction, send: NewSend) -> Sent:
+    """Store a sent message and its local deliveries, or return the result of an earlier request."""
+    earlier = _earlier(tx, send)
+    if earlier is not None:
+        return earlier
+    refuse_second_answer(
+        tx, send.message.thread_id, send.message.auto_answered, send.message.received_at
+    )
+    addresses = [recipient.address for recipient in send.message.recipients or ()]
+    if send.reply_limit is not None:
+        at = send.message.received_at
+        refuse_many_replies(tx, send.message.inbox_id, addresses, send.reply_limit, at)
+    now = seconds(send.message.received_at)
+    _check_rate(tx, send, now)
+    added = add_message(tx, send.message)
+    for delivery in send.deliveries:
+        add_message(tx, delivery)
+    if send.answered is not None:
+        _mark_answered(tx, send.answered)
+    recipients = send.message.recipients or ()
+    place = _place(tx, added.message_id)
+    if send.reply_limit is not None:
+        count_replies(tx, place[0], addresses, send.message.received_at)
+    insert_sent_copy(tx, *place, added.message_id, statuses={r.status for r in recipients})
+    insert_outbox_entry(
+        tx,
+        *place,
+        recipients,
+        seconds(send.send_at or send.message.received_at),
+        is_scheduled=send.send_at is not None,
+    )
+    sent = Sent(
+        added.message_id,
+        added.thread_id,
+        overall_status(recipients),
+        recipients,
+        warnings=send.warnings or None,
+    )
+    if send.draft_id is not None:
+        it = (send.draft_id, send.draft_revision)
+        mark_sent(tx, *it, sent.message_id, send.message.received_at)
+    tx.put("DELETE FROM sends WHERE at <= :since", since=now - KEY_RETENTION_S)
+    tx.put(
+        INSERT_SEND,
+        caller=send.caller,
+        key=send.idempotency_key,
+        payload=send.payload,
+        at=now,
+        answer=dumps(sent),
+    )
+    return _with_pause(tx, sent)
+
+
+def _with_pause(tx: Transaction, sent: Sent) -> Sent:
+    """Add a warning if the mail is queued and the outbox is paused."""
+    is_queued = any(recipient.status == "queued" for recipient in sent.recipients)
+    if not is_queued or not is_paused(tx):
+        return sent
+    return replace(sent, warnings=(*(sent.warnings or ()), PAUSED))
+
+
+def _earlier(tx: Transaction, send: NewSend) -> Sent | None:
+    """The result of the same send before; for a draft, of any caller at any time."""
+    earlier = earlier_send(
+        tx,
+        send.caller,
+        send.payload,
+        idempotency_key=send.idempotency_key,
+        allow_duplicate=send.allow_duplicate or send.draft_id is not None,
+        now=send.message.received_at,
+    )
+    if earlier is not None or send.draft_id is None:
+        return earlier
+    message_id = sent_as(tx, send.draft_id, send.draft_revision)
+    return None if message_id is None else _result(tx, message_id)
+
+
+def _result(tx: Transaction, message_id: str) -> Sent:
+    """The current result of a sent message. Raises Conflict when it was removed."""
+    row = tx.one(RESULT, id=message_id)
+    if row is None:
+        raise Conflict(f"it was sent as {message_id}, and {_REMOVED}")
+    recipients = tuple(Recipient(**r) for r in from_text(row[1])["recipients"])
+    return Sent(message_id, row[0], overall_status(recipients), recipients)
+
+
+def _mark_answered(tx: Transaction, message_id: str) -> None:
+    """Flag the message that was answered, here and at its provider."""
+    row = tx.one("SELECT number, inbox, flags FROM messages WHERE id = :id", id=message_id)
+    if row is None or row[2] & _ANSWERED:
+        return
+    tx.put(
+        f"UPDATE messages SET flags = flags | {_ANSWERED} WHERE inbox = :inbox AND number = :n",
+        inbox=row[1],
+        n=row[0],
+    )
+    origin = origin_of(tx, row[1])
+    if origin is not None:
+        insert_push(tx, origin, row[0], message_id, Delta(add_flags=("answered",)))
+
+
+def _place(tx: Transaction, message_id: str) -> tuple[int, int]:
+    row = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)
+    return (row[0], row[1]) if row else (0, 0)
+
+
+def earlier_send(
+    tx: Transaction,
+    caller: str,
+    payload: bytes,
+    *,
+    idempotency_key: str | None,
+    allow_duplicate: bool,
+    now: datetime,
+) -> Sent | None:
+    """The earlier result of this send. Raises Conflict on a key that was used for another mail."""
+    if idempotency_key is not None:
+        since = seconds(now) - KEY_RETENTION_S
+        row = tx.one(BY_KEY, caller=caller, key=idempotency_key, since=since)
+        if row is not None and row[1] != payload:
+            raise Conflict(
+                f"the idempotency key {idempotency_key} was used for another mail; "
+                "use a new key for a new mail"
+            )
+        return _with_removal_warning(tx, _sent(row[0])) if row else None
+    if allow_duplicate:
+        return None
+    since = seconds(now) - REPEAT_WINDOW_S
+    found = _repeated(tx, caller, payload, since)
+    if found is None and caller in _FORMER:
+        found = _repeated(tx, _FORMER[caller], payload, since)
+    return found
+
+
+def _repeated(tx: Transaction, caller: str, payload: bytes, since: int) -> Sent | None:
+    """The first identical mail since a time that has reached, or may reach, any recipient."""
+    for (answer,) in tx.all(BY_PAYLOAD, caller=caller, payload=payload, since=since):
+        sent = replace(_sent(answer), deduplicated=True, warnings=(_REPEATED,))
+        if not _failed_for_all(tx, sent):
+            return _with_removal_warning(tx, sent)
+    return None
+
+
+def _failed_for_all(tx: Transaction, sent: Sent) -> bool:
+    """Whether a mail failed for all recipients, so that sending it again is no duplicate."""
+    row = tx.one(RESULT, id=sent.message_id)
+    if row is None:
+        return all(recipient.status in _FAILED for recipient in sent.recipients)
+    return all(recipient["status"] in _FAILED for recipient in from_text(row[1])["recipients"])
+
+
+def _with_removal_warning(tx: Transaction, sent: Sent) -> Sent:
+    """The stored result, with a warning if its message was removed."""
+    if tx.one(RESULT, id=sent.message_id) is not None:
+        return sent
+    return replace(sent, warnings=(*(sent.warnings or ()), _REMOVED))
+
+
+def _sent(answer: str) -> Sent:
+    values = from_text(answer)
+    recipients = tuple(Recipient(**recipient) for recipient in values.pop("recipients"))
+    warnings = tuple(values.pop("warnings", None) or ()) or None
+    return Sent(**values, recipients=recipients, warnings=warnings)
+
+
+def _check_rate(tx: Transaction, send: NewSend, now: int) -> None:
+    if send.most_per_hour is None:
+        return
+    row = tx.one(OLDEST_OF_HOUR, caller=send.caller, since=now - HOUR_S)
+    if row is not None and row[0] >= send.most_per_hour:
+        wait = max(1, row[1] + HOUR_S - now)
+        raise RateLimited(
+            f"this key has sent {row[0]} mails within the hour; try again in {wait} s",
+            retry_after=wait,
+        )

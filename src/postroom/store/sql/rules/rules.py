@@ -1,0 +1,238 @@
+"""Rules, and the facts about messages that they match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from postroom.errors import Conflict, NotFound
+from postroom.model.inbox import Visible
+from postroom.model.page import Found, Slice
+from postroom.model.rule import Facts, Loss, Named, Rule, State
+from postroom.model.storage import FIELD_BORDER, MessageQuery
+from postroom.model.view import Everything
+from postroom.store.search.index import IndexSearcher
+from postroom.store.sql.conditions import page_of
+from postroom.store.sql.messages.message_search import direction, search_query_of
+from postroom.store.sql.values import (
+    any_of,
+    flag_names,
+    from_text,
+    moment,
+    seconds,
+    stored_view,
+    view_in,
+)
+from postroom.store.transaction import Row, Transaction
+
+MAX_RULES = 1_000
+"""The limit for callers who see only some inboxes; rules that they do not see do not count."""
+
+MAX_RULES_TOTAL = 20_000
+"""The limit for callers who see all rules."""
+
+_COLUMNS = """id, name, description, enabled, position, yaml, created_at, updated_at, inboxes,
+    authority, visible_inboxes"""
+INSERT = f"""
+    INSERT INTO rules ({_COLUMNS})
+    VALUES (:id, :name, :description, :enabled, :position, :yaml, :created_at, :updated_at,
+            :inboxes, :authority, NULL)
+"""
+
+
+def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
+    """Insert a rule after all others. Raises Conflict when the caller sees too many."""
+    count = len(_seen_rules(tx, visible))
+    if count >= (MAX_RULES_TOTAL if isinstance(visible, Everything) else MAX_RULES):
+        raise Conflict(
+            f"there are {count} rules already, which is the limit; delete_rule removes an unused"
+            " one, and one rule can have several conditions"
+        )
+    row = tx.one("SELECT coalesce(max(position), 0) FROM rules")
+    last = row[0] if row else 0
+    tx.run(
+        INSERT,
+        id=rule.id,
+        name=rule.name,
+        description=rule.description,
+        enabled=int(rule.enabled),
+        position=last + 1,
+        yaml=rule.yaml,
+        created_at=seconds(rule.created_at),
+        updated_at=seconds(rule.updated_at),
+        inboxes=stored_view(rule.inboxes),
+        authority=rule.authority,
+    )
+    return get_rule(tx, rule.id, visible)
+
+
+def _rule(row: Row) -> Rule:
+    return Rule(
+        id=row[0],
+        name=row[1],
+        description=row[2],
+        enabled=bool(row[3]),
+        position=row[4],
+        yaml=row[5],
+        created_at=moment(row[6]),
+        updated_at=moment(row[7]),
+        inboxes=view_in(row[8]),
+        authority=row[9],
+        made_for=None if row[10] is None else view_in(row[10]),
+    )
+
+
+def every_rule(tx: Transaction) -> list[Rule]:
+    """All rules, in the order in which they run."""
+    return [_rule(row) for row in tx.all(f"SELECT {_COLUMNS} FROM rules ORDER BY position, id")]
+
+
+def upgrade_losses(tx: Transaction) -> list[Loss]:
+    """The data that upgrades have dropped."""
+    rows = tx.all("SELECT kind, subject, lost FROM upgrade_losses ORDER BY number")
+    return [Loss(*row) for row in rows]
+
+
+def _seen_rules(tx: Transaction, visible: Visible) -> list[Rule]:
+    """The rules that a caller sees, with positions counted among them from 1."""
+    rules = every_rule(tx)
+    if isinstance(visible, Everything):
+        return rules
+    seen = (rule for rule in rules if visible.covers(rule.known_in))
+    return [replace(rule, position=place) for place, rule in enumerate(seen, 1)]
+
+
+def list_rules(tx: Transaction, visible: Visible, page: Slice) -> Found[Rule]:
+    """One page of rules, in the order in which they run."""
+    return page_of(_seen_rules(tx, visible), page)
+
+
+def get_rule(tx: Transaction, rule_id: str, visible: Visible) -> Rule:
+    """One rule. Raises NotFound."""
+    if isinstance(visible, Everything):
+        row = tx.one(f"SELECT {_COLUMNS} FROM rules WHERE id = :id", id=rule_id)
+        found = None if row is None else _rule(row)
+    else:
+        found = next((rule for rule in _seen_rules(tx, visible) if rule.id == rule_id), None)
+    if found is None:
+        raise NotFound(f"no rule {rule_id}; list_rules shows the existing rules")
+    return found
+
+
+def change_rule(
+    tx: Transaction,
+    rule_id: str,
+    visible: Visible,
+    *,
+    enabled: bool | None,
+    position: int | None,
+    authority: str | None = None,
+    now: datetime,
+) -> Rule:
+    """Enable, disable or move a rule, or replace the key on whose authority it runs.
+
+    Raises NotFound.
+    """
+    rule = get_rule(tx, rule_id, visible)
+    if enabled is not None:
+        tx.run("UPDATE rules SET enabled = :on WHERE id = :id", on=int(enabled), id=rule_id)
+    if position is not None:
+        _place(tx, rule, position, visible)
+    if authority is not None:
+        tx.run("UPDATE rules SET authority = :key WHERE id = :id", key=authority, id=rule_id)
+    tx.run("UPDATE rules SET updated_at = :now WHERE id = :id", now=seconds(now), id=rule_id)
+    return get_rule(tx, rule_id, visible)
+
+
+def _place(tx: Transaction, rule: Rule, position: int, visible: Visible) -> None:
+    """Move a rule to a position among the visible rules, counted from 1."""
+    order = [other for other in every_rule(tx) if other.id != rule.id]
+    seen = [place for place, other in enumerate(order) if visible.covers(other.known_in)]
+    before = seen[position - 1] if position <= len(seen) else seen[-1] + 1 if seen else 0
+    order.insert(before, rule)
+    for place, other in enumerate(order, 1):
+        tx.run("UPDATE rules SET position = :place WHERE id = :id", place=place, id=other.id)
+
+
+def remove_rule(tx: Transaction, rule_id: str, visible: Visible) -> Rule:
+    """Remove a rule; its plans can be undone, but no longer applied. Raises NotFound."""
+    rule = get_rule(tx, rule_id, visible)
+    tx.run("DELETE FROM rules WHERE id = :id", id=rule_id)
+    return rule
+
+
+ALL = Slice(limit=2**31 - 1)
+FACTS = """
+    SELECT m.number, m.id, i.id, t.id, m.is_outbound, m.subject, m.addresses, m.date, m.size_bytes,
+           m.labels, m.flags, m.mailboxes, m.has_attachment, m.details, m.raw, s.searchable, m.inbox
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+      JOIN inboxes i ON i.number = +m.inbox
+      JOIN search_texts s ON +s.inbox = +m.inbox AND s.message = m.number
+     WHERE m.number {among} ORDER BY m.date DESC, m.number DESC
+"""
+FILES = """
+    SELECT message, filename, content_type FROM attachments
+     WHERE +inbox {inboxes} AND message {among} ORDER BY number
+"""
+TEXTS = "SELECT message, text FROM bodies WHERE inbox {inboxes} AND message {among}"
+
+
+def candidates(
+    tx: Transaction, queries: Sequence[MessageQuery], searcher: IndexSearcher
+) -> list[int]:
+    """The numbers of all messages that match one of the queries."""
+    found: set[int] = set()
+    for query in queries:
+        found.update(searcher.search(tx, search_query_of(tx, replace(query, page=ALL))).numbers)
+    return sorted(found, reverse=True)
+
+
+def read_facts(
+    tx: Transaction, numbers: Sequence[int], *, with_text: bool, with_files: bool
+) -> list[Facts]:
+    """The facts about messages; texts and files only on request."""
+    among, params = any_of("number", numbers)
+    rows = tx.all(FACTS.format(among=among), **params)
+    inboxes, scope = any_of("inbox", sorted({row[16] for row in rows}))
+    files: dict[int, list[tuple[str, str]]] = {}
+    if with_files:
+        sql = FILES.format(inboxes=inboxes, among=among)
+        for number, filename, kind in tx.all(sql, **params, **scope):
+            files.setdefault(number, []).append((filename, kind))
+    texts: dict[int, str] = {}
+    if with_text:
+        sql = TEXTS.format(inboxes=inboxes, among=among)
+        texts.update((row[0], row[1]) for row in tx.all(sql, **params, **scope))
+    return [_facts(row, texts.get(row[0], ""), files.get(row[0], ())) for row in rows]
+
+
+def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
+    lines = from_text(row[6])
+    folded = row[15].split(FIELD_BORDER, 2)
+    auth = from_text(row[13])["auth"]
+    return Facts(
+        message_id=row[1],
+        inbox_id=row[2],
+        thread_id=row[3],
+        direction=direction(row[4]),
+        subject=row[5],
+        folded_subject=folded[0],
+        senders=_people(lines, "from"),
+        to=_people(lines, "to"),
+        cc=_people(lines, "cc"),
+        date=moment(row[7]),
+        size_bytes=row[8],
+        state=State(tuple(from_text(row[9])), flag_names(row[10]), tuple(from_text(row[11]))),
+        text=text,
+        folded_text=folded[1] if text else "",
+        files=tuple(files),
+        has_attachment=bool(row[12]),
+        auth=tuple(f"{name}={verdict}".lower() for name, verdict in auth.items()),
+        raw=row[14],
+        number=row[0],
+    )
+
+
+def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[Named, ...]:
+    return tuple(Named(name, address) for kind, name, address in lines if kind == role)

@@ -1,0 +1,109 @@
+"""The secrets of webhooks, encrypted in the database.
+
+They are encrypted with AES-GCM, with a key derived from that of the audit log, which is outside the
+database, on every machine that shares it, and in every backup. A secret is bound to the id of its
+webhook. Three forms are stored:
+
+    $seal1$<base64>   a nonce and the encrypted secret
+    $derived$         the webhook of a rule; its secret is derived from its id
+    whsec_…           in the clear, by an earlier version; encrypted when the database is opened
+
+The first two are not valid base64, so that a process of an earlier version raises an error and
+leaves the delivery to others, instead of signing with a wrong secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+from collections.abc import Iterable
+
+from postroom.model.event import SIGNING_PREFIX
+from postroom.store.audit_hmac import AuditHmac
+from postroom.store.transaction import Transaction
+
+DERIVED = "$derived$"
+_SEALED = "$seal1$"
+_NONCE_BYTES = 12
+_IN_CLEAR = f"secret LIKE '{SIGNING_PREFIX[:-1]}%' OR old_secret LIKE '{SIGNING_PREFIX[:-1]}%'"
+IN_CLEAR = f"SELECT id, secret, old_secret FROM webhooks WHERE {_IN_CLEAR} ORDER BY number"
+ANY_IN_CLEAR = f"SELECT 1 FROM webhooks WHERE {_IN_CLEAR} LIMIT 1"
+REPLACE = """
+    UPDATE webhooks SET secret = :secret, old_secret = :old_secret
+     WHERE id = :id AND secret = :was
+"""
+
+
+class CannotOpen(ValueError):
+    """A secret was encrypted with another key or for another webhook, or is damaged."""
+
+
+def seal_secret(seal: AuditHmac, webhook_id: str, secret: str) -> str:
+    """The secret as it is stored."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    nonce = os.urandom(_NONCE_BYTES)
+    sealed = AESGCM(_key(seal)).encrypt(nonce, secret.encode(), webhook_id.encode())
+    return _SEALED + base64.b64encode(nonce + sealed).decode()
+
+
+def open_secret(seal: AuditHmac, webhook_id: str, stored: str) -> str:
+    """The secret as the receiver has it. Raises CannotOpen."""
+    if stored == DERIVED:
+        own = hmac.digest(_key(seal), b"of " + webhook_id.encode(), hashlib.sha256)
+        return SIGNING_PREFIX + base64.b64encode(own).decode()
+    if not stored.startswith(_SEALED):
+        return stored
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        sealed = base64.b64decode(stored.removeprefix(_SEALED), validate=True)
+        nonce, text = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        return AESGCM(_key(seal)).decrypt(nonce, text, webhook_id.encode()).decode()
+    except (InvalidTag, ValueError):
+        raise CannotOpen(f"the secret of {webhook_id} cannot be decrypted") from None
+
+
+def _key(seal: AuditHmac) -> bytes:
+    return hmac.digest(seal.key, b"webhook secrets", hashlib.sha256)
+
+
+def has_secrets_in_clear(tx: Transaction) -> bool:
+    """Whether an earlier version has stored secrets in the clear."""
+    return tx.one(ANY_IN_CLEAR) is not None
+
+
+def seal_all(tx: Transaction, seal: AuditHmac) -> int:
+    """Encrypt the secrets of an earlier version; return for how many webhooks.
+
+    Several processes may do this at once: each row is changed once. First all secrets are replaced
+    by texts of the same length, which SQLite writes over the old ones in place; a row that grows
+    may move and leave its old content in a page.
+    """
+    rows = tx.all(IN_CLEAR)
+    for webhook_id, *secrets in rows:
+        _replace(tx, webhook_id, secrets, map(_blank, secrets))
+    for webhook_id, *secrets in rows:
+        sealed = [secret and _stored(seal, webhook_id, secret) for secret in secrets]
+        _replace(tx, webhook_id, map(_blank, secrets), sealed)
+    return len(rows)
+
+
+def _blank(secret: str | None) -> str | None:
+    return secret and "-" * len(secret)
+
+
+def _replace(
+    tx: Transaction, webhook_id: str, was: Iterable[str | None], now: Iterable[str | None]
+) -> None:
+    before, _ = was
+    secret, old_secret = now
+    tx.run(REPLACE, id=webhook_id, was=before, secret=secret, old_secret=old_secret)
+
+
+def _stored(seal: AuditHmac, webhook_id: str, secret: str) -> str:
+    is_clear = secret.startswith(SIGNING_PREFIX)
+    return seal_secret(seal, webhook_id, secret) if is_clear else secret

@@ -1,0 +1,205 @@
+"""The commands `migrate`, `backup` and `restore`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
+from postroom.surfaces.cli.session import Session
+from postroom.surfaces.cli.terminal import Progress, cell, write_json
+from postroom.surfaces.to_json import to_json
+
+if TYPE_CHECKING:
+    from postroom.backup import TransferResult
+    from postroom.config import Settings
+
+_PLACE = "FOLDER|postgresql://…"
+_BLOBS = "FOLDER|s3://…"
+_HOLDS_KEY = (
+    "note: this backup has the logins of accounts together with their key; set "
+    "POSTROOM_VAULT_KEY_FILE to store the key elsewhere (docs/operations.md)"
+)
+
+
+@click.command(
+    help="Migrate all mail from a data folder to PostgreSQL, back, or between two of a kind. Stop "
+    "the servers of the source first; the source cannot be opened afterwards. If it is "
+    "interrupted, run it again: it continues where it stopped. At the end every row is compared."
+)
+@click.option("--from", "source", metavar=_PLACE, required=True, help="The source.")
+@click.option("--to", "target", metavar=_PLACE, required=True, help="The target.")
+@click.option(
+    "--from-blobs", metavar=_BLOBS, help="The data folder or bucket with the blobs of the source."
+)
+@click.option(
+    "--to-blobs", metavar=_BLOBS, help="The data folder or bucket for the blobs of the target."
+)
+@click.option("--copy", is_flag=True, help="Keep the source active; the target is a backup.")
+@click.pass_obj
+def migrate(
+    session: Session,
+    *,
+    source: str,
+    target: str,
+    from_blobs: str | None,
+    to_blobs: str | None,
+    copy: bool,
+) -> int:
+    settings = session.configuration().settings
+    old, new = _place(settings, source, from_blobs), _place(settings, target, to_blobs)
+    if old.database_url == new.database_url and _is_same(old.data_dir, new.data_dir):
+        raise InvalidInput("to: this is the same place as --from; name another one")
+    if old.database_url is None and not (old.data_dir / "postroom.db").is_file():
+        raise InvalidInput(f"from: there is no mail in {old.data_dir}")
+    return _report(
+        session, asyncio.run(_migrate(old, new, is_copy=copy)), "copied" if copy else "moved"
+    )
+
+
+async def _migrate(old: Settings, new: Settings, *, is_copy: bool) -> TransferResult:
+    from postroom.backup import migrate_installation
+
+    with Progress("migrating", unit="blobs") as blobs, Progress("migrating", unit="rows") as rows:
+
+        def tell(what: str, count: int, share: float | None) -> None:
+            (rows if what == "rows" else blobs).tell(count, share)
+
+        return await migrate_installation(old, new, tell, is_copy=is_copy)
+
+
+def _place(settings: Settings, place: str, blobs: str | None) -> Settings:
+    """The settings with another database and other blobs."""
+    if re.match(r"postgres(ql)?://", place):
+        _warn_of_password(place)
+        found = replace(settings, database_url=_database(place))
+    else:
+        folder = _folder(place, "postgresql://…")
+        found = replace(settings, data_dir=folder, database_url=None, blobs_url=None)
+    if blobs is None:
+        return found
+    if blobs.startswith("s3://"):
+        return replace(found, blobs_url=_bucket(blobs))
+    if found.database_url is None:
+        raise InvalidInput("blobs: a data folder has its blobs inside, or in a bucket (s3://…)")
+    return replace(found, blobs_url=None, data_dir=_folder(blobs, "s3://…"))
+
+
+def _warn_of_password(url: str) -> None:
+    """Warn that a password on a command line is visible to other users."""
+    from urllib.parse import urlsplit
+
+    if ":" in urlsplit(url).netloc.rpartition("@")[0] or "password=" in url:
+        print(
+            "warning: other users of this machine can read the password in the list of processes; "
+            "leave it out, and set PGPASSWORD or use ~/.pgpass",
+            file=sys.stderr,
+        )
+
+
+def _bucket(url: str) -> str:
+    from postroom.config.readers import read_blobs
+
+    try:
+        return read_blobs(url)
+    except ValueError as error:
+        raise InvalidInput(f"blobs: {error}") from None
+
+
+def _database(url: str) -> str:
+    from postroom.config.readers import read_database
+
+    try:
+        return read_database(url)
+    except ValueError as error:
+        raise InvalidInput(f"the address of a database {error}") from None
+
+
+def _folder(text: str, other: str) -> Path:
+    """A folder; refuses what looks like a mistyped URL, which may contain a password."""
+    if "://" in text or re.search(r"\b(host|port|user|dbname|password)\s*=", text):
+        raise InvalidInput(f"this is not a valid address; give a folder or {other}")
+    return Path(text).expanduser().absolute()
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
+@click.command(
+    help="Write a backup to a folder while servers are running. The folder is a data folder: "
+    "`postroom --data FOLDER verify` checks it. A later backup to the same folder copies only "
+    "blobs that are new, or that have a wrong size there."
+)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.pass_obj
+def backup(session: Session, folder: Path) -> int:
+    settings = session.settings
+    if settings.database_url is not None:
+        raise InvalidInput(
+            "this mail is in PostgreSQL; back it up with PostgreSQL's tools (docs/operations.md), "
+            "or copy it to a folder with `postroom migrate --copy`"
+        )
+    if not (settings.data_dir / "postroom.db").is_file():
+        raise InvalidInput(f"data: there is no mail in {settings.data_dir}")
+    code = _report(session, asyncio.run(_create_backup(settings, folder.absolute())), "backed up")
+    from postroom.backup import holds_key
+
+    if holds_key(folder):
+        print(_HOLDS_KEY, file=sys.stderr)
+    return code
+
+
+async def _create_backup(settings: Settings, folder: Path) -> TransferResult:
+    from postroom.backup import create_backup
+
+    with Progress("copying", unit="blobs") as progress:
+        return await create_backup(settings, folder, progress.tell)
+
+
+@click.command(
+    help="Restore a backup to an empty data folder, and its blobs to the bucket if one is set. If "
+    "it is interrupted, run it again: it continues where it stopped. Mail that was in the outbox "
+    "may have been sent since: it becomes `unknown`, and only `postroom outbox retry` sends it."
+)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.pass_obj
+def restore(session: Session, folder: Path) -> int:
+    settings = session.settings
+    if settings.database_url is not None:
+        raise InvalidInput("to restore to PostgreSQL, use `postroom migrate --from FOLDER --to …`")
+    if not (folder / "postroom.db").is_file():
+        raise InvalidInput(f"folder: there is no backup in {folder}")
+    if (settings.data_dir / "postroom.db").exists():
+        raise Conflict(f"{settings.data_dir} has mail already; name an empty folder with --data")
+    return _report(session, asyncio.run(_restore_backup(folder.absolute(), settings)), "restored")
+
+
+async def _restore_backup(folder: Path, settings: Settings) -> TransferResult:
+    from postroom.backup import restore_backup
+
+    with Progress("copying", unit="blobs") as progress:
+        return await restore_backup(folder, settings, progress.tell)
+
+
+def _report(session: Session, result: TransferResult, verb: str) -> int:
+    """Report what was done; the exit code is 1 if there were problems."""
+    if session.as_json:
+        write_json(to_json(result))
+    else:
+        for problem in result.problems:
+            print(f"problem: {cell(problem)}")
+        rows = "rows" if verb in ("moved", "copied") else "messages"
+        print(f"{verb}: {result.rows} {rows}, {result.blobs} blobs")
+        if result.held:
+            print(f"mails that may have been sent since: {result.held}; see: postroom outbox list")
+        for account in result.without_login:
+            print(f"the login of {account} is missing; run: postroom account login {account}")
+    return EXIT_CODES["internal"] if result.problems else OK

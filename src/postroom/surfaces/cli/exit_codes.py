@@ -1,0 +1,106 @@
+"""Exit codes, one per kind of error, and error messages on stderr."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from postroom.errors import MailError, RateLimited, Unavailable
+from postroom.surfaces.cli.commands import COMMANDS, Bound
+from postroom.surfaces.cli.terminal import write_json
+
+if TYPE_CHECKING:
+    from postroom.model.message import FailedAction
+
+OK = 0
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+EXIT_CODES = {
+    "internal": 1,
+    "invalid_input": 2,
+    "malformed": 2,
+    "not_found": 3,
+    "feature_disabled": 3,
+    "unauthenticated": 4,
+    "forbidden": 4,
+    "write_disabled": 4,
+    "conflict": 5,
+    "too_large": 6,
+    "too_slow": 7,
+    "rate_limited": 7,
+    "provider_error": 8,
+    "provider_auth": 8,
+    "provider_timeout": 8,
+    "unavailable": 7,
+    "storage_full": 9,
+}
+"""From error codes to exit codes. They are stable: scripts rely on them."""
+
+
+def explain(error: MailError, *, as_json: bool) -> int:
+    """Print an error on stderr and return its exit code."""
+    if as_json:
+        _complain_in_json(error)
+    else:
+        _complain(_lines(error))
+    return EXIT_CODES[error.code]
+
+
+def explain_failures(failed: Sequence[FailedAction], *, as_json: bool) -> int:
+    """Print the failures of an action; the first one decides the exit code."""
+    if as_json:
+        from postroom.surfaces.to_json import presented
+
+        body: dict[str, Any] = {"error": {"code": failed[0].code, "message": failed[0].message}}
+        is_untrusted = failed[0].code.startswith("provider")
+        write_json(presented({"untrusted": True, **body}) if is_untrusted else body, sys.stderr)
+    else:
+        _complain([_with_commands(failure.message) for failure in failed])
+    return EXIT_CODES[failed[0].code]
+
+
+def _complain(lines: Sequence[str]) -> None:
+    from postroom.surfaces.cli.terminal import inert
+
+    for line in lines:
+        print(f"error: {inert(line)}", file=sys.stderr)
+
+
+def _with_commands(line: str) -> str:
+    """Replace names of operations by commands."""
+    return _OPERATION.sub(lambda found: f"`postroom {_COMMAND[found.group()]}`", line)
+
+
+_COMMAND = {
+    row.operation.partition(".")[2]: row.name
+    for row in reversed(COMMANDS)
+    if isinstance(row, Bound)
+}
+_OPERATION = re.compile(rf"\b(?:{'|'.join(_COMMAND)})\b")
+
+
+def _lines(error: MailError) -> list[str]:
+    problems = error.details.get("problems")
+    if not isinstance(problems, list):
+        return [_with_commands(str(error))]
+    return [_told(problem) for problem in problems]
+
+
+def _told(problem: Mapping[str, Any]) -> str:
+    """One problem as a line; problems in a document keep the words of that document."""
+    field, words = problem["field"], str(problem["problem"])
+    line = f"{field}: {words}" if field else words
+    return line if "line" in problem else _with_commands(line)
+
+
+def _complain_in_json(error: MailError) -> None:
+    from postroom.surfaces.to_json import marked, to_json
+
+    body: dict[str, Any] = {"code": error.code, "message": str(error)}
+    if error.details:
+        body["details"] = to_json(error.details)
+    if isinstance(error, (RateLimited, Unavailable)):
+        body["retry_after"] = error.retry_after
+    write_json(marked(error, {"error": body}), sys.stderr)

@@ -1,0 +1,446 @@
+"""`serve`, `worker`, `mcp` and `key reset`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom import __version__
+from postroom.errors import Conflict, InvalidInput, MailError
+from postroom.surfaces.cli.exit_codes import OK, explain
+from postroom.surfaces.cli.session import Session
+
+if TYPE_CHECKING:
+    from postroom.app import App
+    from postroom.config import Settings
+    from postroom.pipeline.counters import SharedCounters
+    from postroom.surfaces.rest.server import Attempts
+
+_toolsets = click.option(
+    "--toolsets",
+    metavar="NAMES",
+    help="The MCP toolsets to list, separated by commas.  [default: all]",
+)
+_read_only = click.option(
+    "--read-only", is_flag=True, default=None, help="Hide every MCP tool that writes."
+)
+
+
+@click.command(help="Start the server: REST under /v1, MCP under /mcp, documentation at /docs.")
+@click.option("--host", metavar="ADDRESS", help="The address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", metavar="NUMBER", help="The port to listen on.  [default: 8700]")
+@click.option(
+    "--smtp",
+    "smtp_listen",
+    metavar="ADDRESS:PORT",
+    help="The address of the SMTP listener, or none.  [default: 127.0.0.1:8725]",
+)
+@click.option("--no-auth", is_flag=True, help="Require no key; works on loopback only.")
+@click.option("--demo", is_flag=True, help="Create an inbox with example mail.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Number of server processes.",
+)
+@_toolsets
+@_read_only
+@click.pass_obj
+def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **given: Any) -> int:
+    from postroom.pipeline.counters import SharedCounters
+    from postroom.surfaces.cli.supervisor import Supervisor, apart
+    from postroom.surfaces.connections import allow_files
+    from postroom.surfaces.rest.server import new_attempts
+
+    allow_files()
+    settings = session.sure_settings(**given)
+    ports = Ports.take(settings)
+    if workers == 1:
+        asyncio.run(_alone(settings, ports, no_auth=no_auth, demo=demo))
+        return OK
+    # Threads of the object store do not survive a fork; a child would wait for them.
+    uses_bucket = settings.blobs_url is not None
+    if (demo or uses_bucket) and (
+        code := apart(lambda: _open_once(settings, demo=demo, as_json=session.as_json))
+    ):
+        return code
+    asyncio.run(_introduce(settings, ports, no_auth=no_auth, demo=demo))
+
+    counters, attempts = SharedCounters(workers), new_attempts()
+
+    def work(place: int, ready: Callable[[], None]) -> int:
+        part = counters.part(place)
+        one = _one_of_many(settings, ports, part, attempts, no_auth=no_auth, ready=ready)
+        return _finish(one, as_json=session.as_json)
+
+    return Supervisor(workers, work).run()
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The listening sockets of a server, opened before anything else."""
+
+    http: socket.socket
+    smtp: socket.socket | None
+
+    @classmethod
+    def take(cls, settings: Settings) -> Ports:
+        """Open the sockets. Raises Conflict, InvalidInput."""
+        from postroom.surfaces.rest import server as rest
+        from postroom.surfaces.smtp import server as smtp
+
+        return cls(rest.listen(settings.host, settings.port), smtp.listen(settings))
+
+    def banner(self, settings: Settings, words: KeyWords) -> str:
+        """The banner for these sockets."""
+
+        port = self.smtp.getsockname()[1] if self.smtp else None
+        url = base_url(settings.host, self.http.getsockname()[1])
+        return banner(
+            url,
+            settings.data_dir,
+            words,
+            smtp_words(settings.smtp_listen, port),
+            is_in_folder=settings.database_url is None and settings.blobs_url is None,
+        )
+
+
+async def _alone(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
+    from postroom.app import open_app
+
+    async with open_app(settings) as app:
+        words = await _greeting(app, ports, no_auth=no_auth, demo=demo)
+        await _serve(app, ports, no_auth=no_auth, ready=lambda: print(words, flush=True))
+
+
+def _open_once(settings: Settings, *, demo: bool, as_json: bool) -> int:
+    """Check that the installation opens, create the demo, and return an exit code."""
+    from postroom.app import open_app
+    from postroom.surfaces.cli.demo import seed_demo
+
+    async def seed() -> None:
+        async with open_app(settings) as app:
+            if demo:
+                await seed_demo(app)
+
+    return _finish(seed(), as_json=as_json)
+
+
+def _finish(work: Coroutine[Any, Any, None], *, as_json: bool) -> int:
+    """Run it in this child process and report its errors here."""
+    try:
+        asyncio.run(work)
+    except MailError as error:
+        return explain(error, as_json=as_json)
+    return OK
+
+
+async def _introduce(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
+    """Prepare once, before forking, what all workers share, and print the banner."""
+    from postroom.app import open_app
+    from postroom.surfaces.mcp.server import http_app
+    from postroom.surfaces.rest.server import AccessControl
+
+    async with open_app(settings, uses_blobs=settings.blobs_url is None) as app:
+        # Modules that are loaded now are shared by all workers.
+        http_app(
+            app, AccessControl.of(app, no_auth=no_auth), toolsets=settings.toolsets, read_only=False
+        )
+        print(await _greeting(app, ports, no_auth=no_auth, demo=demo), flush=True)
+
+
+async def _one_of_many(
+    settings: Settings,
+    ports: Ports,
+    counters: SharedCounters,
+    attempts: Attempts,
+    *,
+    no_auth: bool,
+    ready: Callable[[], None],
+) -> None:
+    from postroom.app import open_app
+
+    async with open_app(settings, counters) as app:
+        await _serve(app, ports, no_auth=no_auth, ready=ready, attempts=attempts)
+
+
+async def _greeting(app: App, ports: Ports, *, no_auth: bool, demo: bool) -> str:
+
+    key = await _prepare(app, demo=demo)
+    words = key_words(key, is_set=app.settings.api_key is not None, needs_key=not no_auth)
+    return ports.banner(app.settings, words)
+
+
+async def _serve(
+    app: App,
+    ports: Ports,
+    *,
+    no_auth: bool,
+    ready: Callable[[], None],
+    attempts: Attempts | None = None,
+) -> None:
+    from postroom.surfaces.mcp.server import http_app
+    from postroom.surfaces.rest.server import AccessControl, build, serve_on
+    from postroom.surfaces.smtp.server import listening
+
+    settings = app.settings
+    endpoint = http_app(
+        app,
+        AccessControl.of(app, no_auth=no_auth),
+        toolsets=settings.toolsets,
+        read_only=settings.read_only,
+    )
+    asgi = build(
+        app,
+        mounts={"/mcp": endpoint},
+        lifespans=[endpoint.lifespan],
+        no_auth=no_auth,
+        attempts=attempts,
+    )
+    async with app.at_work(), AsyncExitStack() as stack:
+        if ports.smtp is not None:
+            await stack.enter_async_context(listening(app, ports.smtp))
+        await serve_on(
+            ports.http,
+            asgi,
+            ready=lambda _port: ready(),
+            stopping=app.begin_shutdown,
+        )
+
+
+@click.command(help="Run background jobs (sending, webhooks, sync, indexing) without a server.")
+@click.option(
+    "--port",
+    metavar="NUMBER",
+    help="The port of /healthz, /readyz and /metrics.  [default: none]",
+)
+@click.pass_obj
+def worker(session: Session, /, *, port: str | None) -> None:
+    if port is None:
+        asyncio.run(_work(session.sure_settings(), _unwatched))
+        return
+    from postroom.surfaces.rest.server import build_health, listen, serve_on
+
+    settings = session.sure_settings(port=port)
+    bound = listen(settings.host, settings.port)
+
+    async def watched(app: App) -> None:
+        await serve_on(bound, build_health(app), ready=_say_where, stopping=app.begin_shutdown)
+
+    asyncio.run(_work(settings, watched))
+
+
+async def _work(settings: Settings, until: Callable[[App], Awaitable[None]]) -> None:
+    from postroom.app import open_app
+
+    async with open_app(settings) as app, app.at_work():
+        print("Postroom runs background jobs. Stop it with Ctrl-C.", flush=True)
+        await until(app)
+
+
+def _say_where(port: int) -> None:
+    print(f"/healthz, /readyz and /metrics are on port {port}.", flush=True)
+
+
+async def _unwatched(app: App) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+    app.begin_shutdown()
+
+
+async def _prepare(app: App, *, demo: bool) -> str | None:
+    """Make sure that an owner's key exists; return it if it may be shown."""
+    if not demo:
+        return await app.owner_key()
+    from postroom.surfaces.cli.demo import seed_demo
+    from postroom.surfaces.cli.session import demo_key
+
+    await seed_demo(app)
+    return await demo_key(app)
+
+
+@click.command(
+    help="Serve an MCP client over stdin and stdout. No server has to be running. "
+    "The client has the owner's rights, or those of the key in POSTROOM_KEY or --key-file."
+)
+@_toolsets
+@_read_only
+@click.option(
+    "--key-file",
+    metavar="FILE",
+    help="Use the key in this file.",
+)
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Use this key. Other users of the machine can see it; prefer POSTROOM_KEY.",
+)
+@click.pass_obj
+def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: Any) -> None:
+    # Imports create no garbage; collecting would cost a tenth of a cold start.
+    gc.disable()
+    from postroom.app import open_app
+    from postroom.model.key import AGENT
+    from postroom.surfaces.mcp.server import serve_stdio
+
+    gc.freeze()
+    gc.enable()
+    settings = session.sure_settings(**given)
+    bears = _key_of_client(settings, key, key_file)
+
+    async def run() -> None:
+        async with open_app(settings) as app, app.filling_in() as begin_background:
+            try:
+                await serve_stdio(
+                    app,
+                    toolsets=settings.toolsets,
+                    read_only=settings.read_only,
+                    caller=AGENT if bears is None else await app.authenticate(bears),
+                    after_call=begin_background,
+                )
+            finally:
+                app.begin_shutdown()
+
+    asyncio.run(run())
+
+
+def _key_of_client(settings: Settings, key: str | None, key_file: str | None) -> str | None:
+    """The key of the client; the command line takes precedence over the environment."""
+    if key is not None and key_file is not None:
+        raise InvalidInput("--key and --key-file cannot be combined; drop --key")
+    if key_file is not None:
+        from postroom.surfaces.cli.session import read_key_file
+
+        return read_key_file(key_file)
+    if key is None:
+        return settings.key
+    if not key.strip():
+        raise InvalidInput(
+            "--key is empty; give it a key, as `postroom key create` shows it, or leave it out for "
+            "the rights of the owner's agent"
+        )
+    print(
+        "warning: other users of this machine can see --key in the process list; "
+        "use POSTROOM_KEY or --key-file",
+        file=sys.stderr,
+    )
+    return key
+
+
+@click.command(help="Replace the owner's key. The old one stops working at once.")
+@click.pass_obj
+def reset_key(session: Session) -> None:
+    from postroom.surfaces.cli.session import keep_key, read_key
+    from postroom.surfaces.cli.terminal import write_json
+
+    if session.settings.api_key is not None:
+        raise Conflict("the owner's key is the setting POSTROOM_API_KEY; change it there")
+    key = session.run(lambda app: app.reset_owner_key())
+    if read_key(session.settings.data_dir) is not None:
+        keep_key(session.settings.data_dir, key)
+    if session.as_json:
+        write_json({"id": "owner", "key": key})
+        return
+    print(key)
+    print("This is the owner's key. It is shown only once.", file=sys.stderr)
+
+
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+
+
+def base_url(host: str, port: int) -> str:
+    """The URL of the server for programs on this machine."""
+    name = _ANYWHERE.get(host, host)
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+def mcp_command(data_dir: Path) -> dict[str, object]:
+    """The command with which an MCP client starts `postroom mcp`."""
+    started = Path(os.path.abspath(sys.argv[0]))
+    arguments = ["mcp", "--data", str(data_dir.absolute())]
+    if started.suffix == ".py":
+        return {"command": sys.executable, "args": ["-m", "postroom", *arguments]}
+    return {"command": str(started), "args": arguments}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWords:
+    """The key in the banner: as text, and in lines to paste."""
+
+    said: str
+    pasted: str | None
+
+
+def key_words(key: str | None, *, is_set: bool, needs_key: bool) -> KeyWords:
+    """Describe the owner's key; *key* is None if it cannot be shown."""
+    if not needs_key:
+        return KeyWords("not required (--no-auth)", None)
+    if key is not None:
+        return KeyWords(key, key)
+    if is_set:
+        return KeyWords("the value of POSTROOM_API_KEY", "$POSTROOM_API_KEY")
+    return KeyWords("shown at the first start; `postroom key reset` creates a new one", "$KEY")
+
+
+def smtp_words(wanted: str | None, port: int | None) -> str:
+    """Describe the SMTP listener."""
+    if wanted is None:
+        return "SMTP is off; --smtp 127.0.0.1:8725 turns it on"
+    host, _, number = wanted.rpartition(":")
+    if port is None:
+        return f"SMTP is off: port {number} is in use; choose another with --smtp"
+    return f"smtp://{host}:{port}"
+
+
+def banner(url: str, data_dir: Path, key: KeyWords, smtp: str, *, is_in_folder: bool = True) -> str:
+    """The banner of `serve`. The stdio line is shown only if all data *is in the folder*: URLs of
+    databases and buckets contain passwords.
+    """
+    over_http: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
+    header = ""
+    if key.pasted is not None:
+        header = f'-H "Authorization: Bearer {key.pasted}" '
+        over_http["headers"] = {"Authorization": f"Bearer {key.pasted}"}
+    return "\n".join(
+        [
+            f"Postroom {__version__} is listening on {url}",
+            "",
+            f"  data      {data_dir.absolute()}",
+            f"  API docs  {url}/docs",
+            f"  mail in   {smtp}",
+            f"  key       {key.said}",
+            f'  try it    curl -s {header}"{url}/v1/search/messages?q=invoice"',
+            "",
+            *(_over_stdio(data_dir) if is_in_folder else ("  Add it to an MCP client over HTTP:",)),
+            f"    {_client(over_http)}",
+            "",
+            "  Stop it with Ctrl-C.",
+        ]
+    )
+
+
+def _over_stdio(data_dir: Path) -> tuple[str, ...]:
+    return (
+        "  Add it to an MCP client, over stdio:",
+        f"    {_client(mcp_command(data_dir))}",
+        "  or over HTTP:",
+    )
+
+
+def _client(server: dict[str, object]) -> str:
+    return json.dumps({"mcpServers": {"postroom": server}}, ensure_ascii=False)

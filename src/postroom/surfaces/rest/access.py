@@ -1,0 +1,208 @@
+"""Access control: allowed hosts and origins, and callers with a key.
+
+A browser sends requests for pages of any site, with `Origin` or at least `Sec-Fetch-Site`. Requests
+that change something are accepted from our own pages only. From other origins, also from another
+port of this machine, they need a header that a page cannot add without a CORS preflight, which is
+never granted (Fetch Standard, CORS-preflight fetch).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from postroom.app import App
+from postroom.config import ConfigError, Settings
+from postroom.errors import Forbidden, Unauthenticated
+from postroom.model.key import AGENT, Caller
+
+PEER = "postroom.peer"
+"""Key in a request's state: the address of the connection. A proxy may change `client`."""
+
+ATTEMPTS = "postroom.attempts"
+"""The key in a request's scope for the table of failed logins."""
+
+_FORWARDED = (
+    "cdn-loop",
+    "cf-connecting-ip",
+    "cf-ray",
+    "client-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "forwarded",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-url",
+    "x-real-ip",
+)
+_FORWARDED_PREFIX = "x-forwarded"
+"""Headers of proxies, besides all that begin with `X-Forwarded`."""
+
+_KEY_HEADERS = ("authorization", "x-api-key")
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""The methods that change nothing (RFC 9110 §9.2.1)."""
+
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
+
+
+@dataclass(frozen=True, slots=True)
+class AccessControl:
+    """Authenticates requests. Without `needs_key`, no key means the owner's agent."""
+
+    app: App
+    names: frozenset[str]
+    public_origin: str | None
+    is_everywhere: bool
+    needs_key: bool
+
+    @classmethod
+    def of(cls, app: App, *, no_auth: bool) -> AccessControl:
+        """Access control as configured. Raises ConfigError if others could get in."""
+        settings = app.settings
+        if no_auth and not is_loopback(settings.host):
+            raise ConfigError(
+                f"--no-auth works on loopback only, and {settings.host} is not; "
+                "use keys, or --host 127.0.0.1"
+            )
+        public = _origin_of(settings.public_url) if settings.public_url else None
+        is_everywhere = settings.host in _EVERYWHERE
+        return cls(app, _names(settings), public, is_everywhere, not no_auth)
+
+    def check_origin(self, headers: Headers, scope: Scope) -> None:
+        """Refuse requests that a page of another site could have caused. Raises Forbidden."""
+        host, origins = headers.get("host"), headers.getlist("origin")
+        if host is not None and not self._is_ours(_host_of(f"//{host}")):
+            raise Forbidden(
+                "this server does not answer to that Host; name it in POSTROOM_PUBLIC_URL"
+            )
+        if len(origins) > 1 or any(not self._is_ours(_host_of(origin)) for origin in origins):
+            raise Forbidden("requests from pages of another origin are refused")
+        if scope["method"] in _SAFE or _has_own_header(headers):
+            return
+        if not self._is_own_page(headers, scope):
+            raise Forbidden(
+                "a page of another origin may change nothing here; a program that is no page "
+                "says so with a key, or with the header `X-Requested-With`"
+            )
+
+    def _is_own_page(self, headers: Headers, scope: Scope) -> bool:
+        """Whether the request comes from no page, or from one of ours."""
+        origin = headers.get("origin")
+        if origin is None:
+            return headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        ours = _origin_of(f"{scope['scheme']}://{headers.get('host', '')}")
+        return origin.lower() in (ours, self.public_origin)
+
+    def _is_ours(self, host: str | None) -> bool:
+        if host is None:
+            return False
+        return is_loopback(host) or host in self.names or (self.is_everywhere and _is_address(host))
+
+    def is_here(self, headers: Headers, scope: Scope) -> bool:
+        """Whether the request comes from this machine, and not through a proxy."""
+        settings = self.app.settings
+        public = _host_of(settings.public_url) if settings.public_url else "localhost"
+        return (
+            is_loopback(settings.host)
+            and is_loopback(public or "")
+            and is_loopback(peer_of(scope))
+            and not any(
+                name in _FORWARDED or name.startswith(_FORWARDED_PREFIX) for name in headers
+            )
+        )
+
+    async def caller(self, headers: Headers, scope: Scope) -> Caller:
+        """Authenticate the caller. A key that is given is used, also where none is needed.
+
+        Raises Unauthenticated, also for a key that is not known or left empty, or RateLimited.
+        """
+        client = scope.get("client")
+        if not self.needs_key and client is not None and not is_loopback(client[0]):
+            raise Unauthenticated("without keys, only this machine is served")
+        if self.needs_key or any(name in headers for name in _KEY_HEADERS):
+            return await self._bearer(headers, scope)
+        return AGENT
+
+    async def _bearer(self, headers: Headers, scope: Scope) -> Caller:
+        key, attempts = _presented(headers), scope.get(ATTEMPTS)
+        if key is None or attempts is None:
+            return await self.app.authenticate(key)
+        with attempts.lookup(peer_of(scope), presented_key(headers)):
+            return await self.app.authenticate(key)
+
+
+def peer_of(scope: Scope) -> str:
+    """The address of the connection, which cannot be forged."""
+    client = scope.get("client")
+    peer: str = scope.get("state", {}).get(PEER) or (client[0] if client else "")
+    return peer
+
+
+def presented_key(headers: Headers) -> str:
+    """The key of a request, in any of its forms; empty if there is none."""
+    return (headers.get("authorization", "") + " " + headers.get("x-api-key", "")).strip()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address is that of this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    return _is_address(host) and ip_address(host).is_loopback
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _names(settings: Settings) -> frozenset[str]:
+    """The host names of this server, besides loopback."""
+    public = _host_of(settings.public_url) if settings.public_url else None
+    return frozenset(name for name in (settings.host.lower(), public) if name)
+
+
+def _host_of(url: str) -> str | None:
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return None
+    return host.rstrip(".") if host else None
+
+
+def _origin_of(url: str) -> str:
+    """The origin of a URL as a browser writes it, without a default port."""
+    scheme, _, rest = url.lower().partition("://")
+    default = {"http": ":80", "https": ":443"}.get(scheme, "")
+    return f"{scheme}://{rest.partition('/')[0].removesuffix(default)}"
+
+
+def _has_own_header(headers: Headers) -> bool:
+    """Whether there is a header that no page of another origin can add.
+
+    A login of the scheme Basic is none: browsers add it by themselves.
+    """
+    scheme = headers.get("authorization", "").partition(" ")[0].lower()
+    return scheme == "bearer" or "x-api-key" in headers or "x-requested-with" in headers
+
+
+def _presented(headers: Headers) -> str | None:
+    """The key of a request; a proxy may use `Authorization` for a scheme of its own."""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return bearer.strip() or None
+    key = headers.get("x-api-key", "").strip()
+    if scheme and not key:
+        raise Unauthenticated("send the key as `Authorization: Bearer <key>`")
+    return key or None

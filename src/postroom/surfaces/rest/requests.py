@@ -1,0 +1,202 @@
+"""From an HTTP request to the arguments of an operation."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import cache
+from typing import Annotated, Any, Union, get_args, get_origin
+from urllib.parse import parse_qsl
+
+from msgspec import DecodeError
+from msgspec.json import decode
+from starlette.requests import Request
+
+from postroom.admission.request_bodies import BodySender, RequestBodies
+from postroom.calls.request import Repeatable
+from postroom.calls.request import Request as Arguments
+from postroom.errors import Conflict, InvalidInput, MailError, Malformed
+from postroom.model.limits import TOO_DEEP, is_shallow
+from postroom.surfaces.rest.routing import Place, Route
+
+
+@asynccontextmanager
+async def whole_body(
+    request: Request, route: Route, arrivals: RequestBodies, bearer: BodySender, most: int
+) -> AsyncIterator[bytes]:
+    """The whole body, for as long as the block lasts.
+
+    Raises:
+        Malformed: the endpoint takes no body.
+        TooLarge: it is over the limit; the rest was not read.
+        TooSlow, RateLimited, Unavailable, StorageFull: it cannot be taken in now.
+    """
+    stated = request.headers.get("content-length", "0")
+    if stated == "0" and "transfer-encoding" not in request.headers:
+        yield b""
+        return
+    if not route.takes_body and stated != "0":
+        raise _no_body(request)
+    async with arrivals.body(aiter(request.stream()), bearer, most, stated) as body:
+        if body and not route.takes_body:
+            raise _no_body(request)
+        yield body
+
+
+def _no_body(request: Request) -> Malformed:
+    return Malformed(f"{request.method} takes no body; give the arguments in the query")
+
+
+def read_object(body: bytes, content_type: str) -> dict[str, Any]:
+    """Read a JSON object; no body at all is an empty one.
+
+    Raises:
+        Malformed: it is not JSON, or not an object.
+        InvalidInput: it is nested too deeply.
+    """
+    if not body:
+        return {}
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise Malformed("send JSON, and say so: `Content-Type: application/json`")
+    try:
+        value = decode(body)
+    except UnicodeDecodeError:
+        raise Malformed("the body is not UTF-8") from None
+    except RecursionError:
+        raise InvalidInput(f"the body is {TOO_DEEP}; send it flatter") from None
+    except DecodeError as error:
+        raise Malformed(f"the body cannot be read as JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Malformed("the body must be a JSON object, such as {}")
+    if not is_shallow(value):
+        raise InvalidInput(f"the body is {TOO_DEEP}; send it flatter")
+    return value
+
+
+_MAX_PARAMETERS = 2_000
+
+
+def read_query(request: Request) -> dict[str, list[str]]:
+    """The query, each name with its values. Raises Malformed."""
+    query: dict[str, list[str]] = {}
+    try:
+        text = request.scope["query_string"].decode("ascii")
+        pairs = parse_qsl(
+            text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS
+        )
+    except UnicodeDecodeError:
+        raise Malformed("the query is not UTF-8; encode it before the percent signs") from None
+    except ValueError:
+        raise Malformed(f"the query has more than {_MAX_PARAMETERS} parameters") from None
+    for name, value in pairs:
+        query.setdefault(name, []).append(value)
+    return query
+
+
+def choose(rows: Sequence[Route], query: dict[str, list[str]]) -> Route:
+    """The row that the query asks for, which it then no longer holds. Raises InvalidInput."""
+    plain = next(row for row in rows if row.when is None)
+    for row in rows:
+        if row.when is None or row.when[0] not in query:
+            continue
+        name, value = row.when
+        if query[name] != [value]:
+            raise _wrong([(name, f"must be {value}, or left out")])
+        del query[name]
+        return row
+    return plain
+
+
+def read_arguments(
+    route: Route, request: Request, path: dict[str, str], query: dict[str, list[str]], body: bytes
+) -> dict[str, Any]:
+    """Collect the arguments of path, query, headers and body.
+
+    Raises:
+        InvalidInput: an argument is given twice, or in the wrong place.
+        Malformed: the body cannot be read.
+        Conflict: a header and the body say different things.
+    """
+    arguments: dict[str, Any] = dict(path)
+    _add(arguments, route, "query", _values(route, query))
+    _add(arguments, route, "raw" if route.raw else "body", _said(route, request, body))
+    if route.posted:
+        arguments["headers"] = dict(request.headers)
+    for header, name in route.headers.items():
+        value = request.headers.get(header)
+        if value is not None and arguments.setdefault(name, value) != value:
+            raise Conflict(f"{header} and {name} differ; they mean the same, so give one")
+    return arguments
+
+
+@contextmanager
+def naming_headers(route: Route, request: Request) -> Iterator[None]:
+    """Name the header in an error, not the argument that it sets."""
+    try:
+        yield
+    except MailError as error:
+        for header, name in route.headers.items():
+            said = str(error)
+            if header in request.headers and said.startswith(f"{name}: "):
+                error.args = (header + said.removeprefix(name), *error.args[1:])
+        raise
+
+
+def _said(route: Route, request: Request, body: bytes) -> dict[str, Any]:
+    if route.raw:
+        return {route.raw: body}
+    return read_object(body, request.headers.get("content-type", "application/json"))
+
+
+def _values(route: Route, query: dict[str, list[str]]) -> dict[str, Any]:
+    """The values of a query: a list where one is taken, else one each."""
+    model: type[Arguments] = route.operation.request
+    lists = _list_arguments(model)
+    several = {name for name, values in query.items() if len(values) > 1}
+    twice = [name for name in query if name in several - lists - _repeatable_arguments(model)]
+    if twice:
+        raise _wrong((name, "is given more than once") for name in twice)
+    return {n: values if n in lists | several else values[0] for n, values in query.items()}
+
+
+def _add(arguments: dict[str, Any], route: Route, place: Place, given: dict[str, Any]) -> None:
+    """Unknown names pass; validation of the request rejects them with a suggestion."""
+    misplaced = [
+        (name, f"belongs in the {route.places[name]}, not in the {place}")
+        for name in given
+        if route.places.get(name, place) != place
+    ]
+    if misplaced:
+        raise _wrong(misplaced)
+    arguments.update(given)
+
+
+def _wrong(problems: Iterable[tuple[str, str]]) -> InvalidInput:
+    listed = [{"field": field, "problem": problem} for field, problem in problems]
+    text = "; ".join(f"{item['field']}: {item['problem']}" for item in listed)
+    return InvalidInput(text, problems=listed)
+
+
+@cache
+def _list_arguments(model: type[Arguments]) -> frozenset[str]:
+    return frozenset(
+        info.alias or name
+        for name, info in model.model_fields.items()
+        if _takes_list(info.annotation)
+    )
+
+
+@cache
+def _repeatable_arguments(model: type[Arguments]) -> frozenset[str]:
+    return frozenset(
+        info.alias or name
+        for name, info in model.model_fields.items()
+        if any(isinstance(mark, Repeatable) for mark in info.metadata)
+    )
+
+
+def _takes_list(annotation: Any) -> bool:
+    if get_origin(annotation) in (Union, types.UnionType, Annotated):
+        return any(_takes_list(arg) for arg in get_args(annotation))
+    return get_origin(annotation) is list

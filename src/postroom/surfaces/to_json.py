@@ -1,0 +1,246 @@
+"""Values as JSON: the same shape on every surface.
+
+A row of a list leaves out what is empty; a full shape leaves out only what was not asked for,
+which are the fields whose default is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import UTC, datetime
+from functools import cache
+from operator import attrgetter
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from postroom.calls.operation import Operation
+from postroom.errors import MailError
+from postroom.mail.text.display import shown
+from postroom.model.account import Account, Capabilities, Identity
+from postroom.model.audit import AuditEntry
+from postroom.model.event import Event, Waited, WebhookDelivery
+from postroom.model.inbox import Label
+from postroom.model.live import (
+    LiveCopy,
+    LiveDeletion,
+    LiveFlags,
+    LiveMailboxes,
+    LiveMove,
+    LiveReading,
+    LiveSearch,
+    LiveSource,
+    Verification,
+)
+from postroom.model.memory import Memory, MemoryVersion, Similar
+from postroom.model.message import (
+    ActionResult,
+    Attachment,
+    AttachmentContent,
+    DownloadLink,
+    Message,
+    MessageRow,
+    Thread,
+    ThreadMessage,
+    ThreadRow,
+)
+from postroom.model.page import Page, is_page
+from postroom.model.rule import DryRunPlan
+from postroom.model.sending import Draft, OutboxEntry, Sent
+from postroom.model.view import Everything, Only, View, named_in
+
+ROWS = (MessageRow, ThreadMessage, ThreadRow)
+"""Shapes of list rows."""
+
+CARRIES_MAIL = (
+    Account,
+    Attachment,
+    AttachmentContent,
+    AuditEntry,
+    Capabilities,
+    DownloadLink,
+    Draft,
+    DryRunPlan,
+    Event,
+    Identity,
+    Label,
+    LiveCopy,
+    LiveDeletion,
+    LiveFlags,
+    LiveMailboxes,
+    LiveMove,
+    LiveReading,
+    LiveSearch,
+    LiveSource,
+    Message,
+    MessageRow,
+    OutboxEntry,
+    Sent,
+    Thread,
+    ThreadRow,
+    Verification,
+    Waited,
+    WebhookDelivery,
+)
+"""Shapes with text of mail, or of other servers."""
+
+
+def to_json(value: Any) -> Any:
+    """Convert a value of the model to JSON types."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    kind: Any = type(value)
+    return _writer(kind)(value)
+
+
+def answer(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:
+    """The whole result of an operation, marked untrusted if it carries mail."""
+    body: dict[str, Any] = to_json(result) if result is not None else {}
+    kind: Any = operation.result
+    if isinstance(kind, UnionType):
+        kind = type(result)
+    is_untrusted = carries_mail(kind) or came_from_mail(result) or _repeats_a_server(result)
+    return {"untrusted": True, **body} if is_untrusted else body
+
+
+def presented(body: dict[str, Any]) -> dict[str, Any]:
+    """A result or an error with its untrusted text cleaned."""
+    return dict(shown(body)) if "untrusted" in body else body
+
+
+def marked(error: MailError, body: dict[str, Any]) -> dict[str, Any]:
+    """The body of an error, marked if it repeats what others said."""
+    return presented({"untrusted": True, **body}) if error.is_untrusted else body
+
+
+def _repeats_a_server(result: Any) -> bool:
+    """Whether an action failed in the words of a provider."""
+    failed = result.failed if isinstance(result, ActionResult) else ()
+    return any(failure.code.startswith("provider") for failure in failed)
+
+
+def came_from_mail(result: Any) -> bool:
+    """Whether a memory in an answer says what some mail said, or an older version of it, or one
+    that is shown beside it.
+    """
+    rows = result.results if isinstance(result, Page) else (result,)
+    parts = (part for row in rows for part in (row, *_beside(row)))
+    return any(getattr(part, "trust", None) == "mail" for part in parts)
+
+
+def _beside(row: Any) -> tuple[Similar | MemoryVersion, ...]:
+    if not isinstance(row, Memory):
+        return ()
+    return (*(row.similar or ()), *(row.history or ()))
+
+
+@cache
+def carries_mail(result_type: Any) -> bool:
+    """Whether answers of this type carry the words of whoever wrote a mail."""
+    if is_page(result_type):
+        return carries_mail(get_args(result_type)[0])
+    if isinstance(result_type, UnionType):
+        return any(carries_mail(kind) for kind in get_args(result_type))
+    return isinstance(result_type, type) and issubclass(result_type, CARRIES_MAIL)
+
+
+@cache
+def _writer(kind: type) -> Callable[[Any], Any]:
+    if issubclass(kind, Page):
+        return _page_writer(kind)
+    if issubclass(kind, (Everything, Only)):
+        return _named
+    if is_dataclass(kind):
+        return _row_writer(kind) if issubclass(kind, ROWS) else _shape_writer(kind)
+    if issubclass(kind, datetime):
+        return moment
+    if issubclass(kind, dict):
+        return lambda value: {name: to_json(item) for name, item in value.items()}
+    if issubclass(kind, (tuple, list, frozenset)):
+        return lambda value: [to_json(item) for item in value]
+    return str
+
+
+def _named(view: View) -> list[str] | None:
+    named = named_in(view)
+    return None if named is None else list(named)
+
+
+def moment(value: datetime) -> str:
+    """RFC 3339 in UTC, whole seconds."""
+    return value.astimezone(UTC).isoformat()[:19] + "Z"
+
+
+def _page(page: Page[Any]) -> dict[str, Any]:
+    body = {
+        "results": [to_json(row) for row in page.results],
+        "count": len(page.results),
+        "total": page.total,
+        "total_count": page.total,
+        "limit": page.limit,
+        "offset": page.offset,
+        "has_more": page.has_more,
+    }
+    return {**body, "next_cursor": page.next_cursor} if page.next_cursor else body
+
+
+def _page_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
+    """What every page says, and what this kind of page says beside."""
+    more = fields_beside(kind)
+    if not more:
+        return _page
+    return lambda page: {**_page(page), **{name: to_json(getattr(page, name)) for name in more}}
+
+
+def fields_beside(kind: type) -> list[str]:
+    """The fields of a page that others do not have."""
+    common = {f.name for f in fields(Page)}
+    return [f.name for f in fields(kind) if f.name not in common]
+
+
+def shown_fields(kind: type) -> list[tuple[str, bool]]:
+    """The fields that a caller sees, each with whether it may be absent."""
+    return [
+        (f.name, f.default is not MISSING and f.default is None)
+        for f in fields(kind)
+        if not f.metadata.get("internal")
+    ]
+
+
+def _row_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
+    """Pages are made of rows, so this one knows beforehand what each field needs."""
+    names = [name for name, _ in shown_fields(kind)]
+    hints = get_type_hints(kind)
+    writers = [(name, _field_writer(hints[name])) for name in names]
+    values_of = attrgetter(*names)
+
+    def write(row: Any) -> dict[str, Any]:
+        return {
+            name: value if writer is None else writer(value)
+            for (name, writer), value in zip(writers, values_of(row), strict=True)
+            if value or value is False or value == 0
+        }
+
+    return write
+
+
+def _field_writer(hint: Any) -> Callable[[Any], Any] | None:
+    if hint in (str, int, bool, str | None, int | None, bool | None) or get_origin(hint) is Literal:
+        return None
+    if hint is datetime:
+        return moment
+    return list if hint == tuple[str, ...] else to_json
+
+
+def _shape_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
+    shown = shown_fields(kind)
+
+    def write(shape: Any) -> dict[str, Any]:
+        values = ((name, getattr(shape, name), optional) for name, optional in shown)
+        return {
+            name.removesuffix("_"): to_json(value)
+            for name, value, optional in values
+            if not (optional and value is None)
+        }
+
+    return write

@@ -1,0 +1,241 @@
+"""Wiring: creates the adapters that the settings name, each imported on first use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from postroom.config import ConfigError, Settings
+from postroom.errors import InvalidInput, MailError
+from postroom.mail.authentication.authentication import Trust
+from postroom.model.page import Slice
+from postroom.model.view import EVERYTHING
+from postroom.ports.blobs import BlobStore
+from postroom.ports.imap import LiveImap
+from postroom.ports.inbound import Bucket, Fetcher, Inbound
+from postroom.ports.memories import Embedder
+from postroom.ports.provider import Sender
+from postroom.ports.store import LeaseStore, Store
+
+if TYPE_CHECKING:
+    from postroom.model.account import Account
+    from postroom.model.imap import ImapAccount
+    from postroom.providers.accounts import Accounts
+    from postroom.store.store import SqlStore
+
+log = logging.getLogger(__name__)
+
+MAX_ACCOUNTS = 1_000
+
+
+def make_embedder(settings: Settings) -> Embedder | None:
+    """The adapters that the settings name, imported on first use."""
+    if settings.embeddings == "none" or not settings.memory_search:
+        return None
+    from postroom.providers.embeddings.bundled import RecentEmbedder
+
+    if settings.embeddings == "bundled":
+        from postroom.providers.embeddings.bundled import BundledEmbedder
+
+        return RecentEmbedder(BundledEmbedder())
+    from postroom.providers.embeddings.endpoint import EndpointEmbedder
+
+    endpoint = EndpointEmbedder(
+        settings.embeddings, settings.embeddings_model, settings.embeddings_key
+    )
+    return RecentEmbedder(endpoint)
+
+
+def read_trust(settings: Settings) -> Trust:
+    """Trusted servers and keys for authentication. Raises ConfigError if keys cannot be read."""
+    servers = frozenset(settings.trusted_servers)
+    if settings.dkim_keys is None:
+        return Trust(servers)
+    from postroom.mail.authentication.dkim import read_keys
+
+    try:
+        return Trust(servers, read_keys(settings.dkim_keys.read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        problem = {"field": "dkim_keys", "problem": f"{settings.dkim_keys}: {error}"}
+        raise ConfigError(f"dkim_keys: {problem['problem']}", problems=[problem]) from error
+
+
+def make_sender(settings: Settings) -> Sender | None:
+    """The relay that the settings name. Raises ConfigError when a file for it cannot be read."""
+    if settings.relay_url is None:
+        return None
+    from postroom.providers.smtp.relay import SmtpRelay, load_signer, tls_context
+    from postroom.providers.smtp.url import parse_relay_url
+
+    address = parse_relay_url(settings.relay_url)
+    try:
+        tls_context(address)
+    except ValueError as error:
+        problem = {"field": "relay_url", "problem": str(error)}
+        raise ConfigError(f"relay_url: {problem['problem']}", problems=[problem]) from error
+    return SmtpRelay(
+        address,
+        settings.domains[0],
+        load_signer(settings.dkim_key, settings.dkim_selector, settings.domains),
+    )
+
+
+def make_inbound(settings: Settings, leases: LeaseStore) -> dict[str, Inbound]:
+    """The inbound providers that are configured. Raises InvalidInput for an invalid key."""
+    window = timedelta(seconds=settings.inbound_window_s)
+    found: dict[str, Inbound] = {}
+    if settings.mailgun_signing_key is not None:
+        from postroom.providers.inbound.mailgun import Mailgun
+
+        found["mailgun"] = Mailgun(settings.mailgun_signing_key, window, leases)
+    if settings.postmark_login is not None:
+        from postroom.providers.inbound.postmark import Postmark
+
+        found["postmark"] = Postmark(settings.postmark_login)
+    if settings.resend_signing_secret is not None:
+        if settings.resend_api_key is None:
+            raise InvalidInput("POSTROOM_RESEND_API_KEY: is needed too; it fetches the mail")
+        from postroom.providers.inbound.resend import Resend, key_of
+
+        key = key_of(settings.resend_signing_secret)
+        found["resend"] = Resend(key, settings.resend_api_key, window, _fetcher(settings))
+    if settings.sendgrid_public_key is not None:
+        from postroom.providers.inbound.sendgrid import SendGrid, load_public_key
+
+        found["sendgrid"] = SendGrid(load_public_key(settings.sendgrid_public_key), window)
+    if settings.ses_topics:
+        from postroom.providers.inbound.ses import Ses
+
+        found["ses"] = Ses(settings.ses_topics, _fetcher(settings), _bucket(settings))
+    return found
+
+
+def _bucket(settings: Settings) -> Bucket | None:
+    if settings.ses_bucket is None:
+        return None
+    from postroom.providers.inbound.fetch import MailBucket
+
+    return MailBucket.named(settings.ses_bucket, settings.limits.message_bytes)
+
+
+def _fetcher(settings: Settings) -> Fetcher:
+    from postroom.providers.allowed_hosts import Guard
+    from postroom.providers.inbound.fetch import HttpsFetcher
+
+    return HttpsFetcher(Guard(settings.webhook_allow), settings.limits.message_bytes)
+
+
+def make_live_imap(settings: Settings, synced: Iterable[ImapAccount]) -> LiveImap | None:
+    """The live accounts, if there are any; connections are made when they are used.
+
+    Raises:
+        ConfigError: a name is in the settings and was added as an account, too.
+    """
+    live = settings.imap
+    accounts = {account.account_id: account for account in live.accounts}
+    for account in synced:
+        if accounts.setdefault(account.account_id, account) is not account:
+            raise ConfigError(
+                f"MAIL_IMAP_{account.account_id.upper()}_HOST: there is an account of this name "
+                "already; choose another, or remove that one: postroom account remove"
+            )
+    if not accounts:
+        return None
+    from postroom.providers.imap.live import ImapAccounts
+
+    return ImapAccounts(accounts.values(), live.timeouts, is_write_enabled=live.is_write_enabled)
+
+
+async def synced_imap(store: Store, providers: Accounts) -> list[ImapAccount]:
+    """The IMAP accounts that are synced; they are live as well."""
+    found = await store.accounts(EVERYTHING, Slice(limit=MAX_ACCOUNTS))
+    live = (_live(providers, account) for account in found.rows if account.provider == "imap")
+    return [account for account in live if account is not None]
+
+
+def _live(providers: Accounts, account: Account) -> ImapAccount | None:
+    """An account that cannot be opened is logged and skipped."""
+    try:
+        return providers.live(account)
+    except MailError as error:
+        log.error("accounts.no_login", extra={"account": account.id, "error": str(error)})
+        return None
+
+
+def make_providers(settings: Settings) -> Accounts:
+    """The factory of provider accounts."""
+    from postroom.providers.accounts import Accounts, Endpoints
+
+    endpoints = Endpoints(
+        gmail=settings.gmail_url,
+        gmail_login=settings.gmail_login_url,
+        gmail_token=settings.gmail_oauth_url,
+        gmail_client_id=settings.gmail_client_id,
+        gmail_client_secret=settings.gmail_client_secret,
+        outlook=settings.outlook_url,
+        outlook_login=settings.outlook_login_url,
+        outlook_client_id=settings.outlook_client_id,
+        fastmail=settings.fastmail_url,
+    )
+    return Accounts(
+        settings.data_dir / "secrets",
+        settings.secrets,
+        endpoints,
+        settings.limits.message_bytes,
+        settings.account_allow,
+        settings.vault_key_file,
+    )
+
+
+def key_of_logins(settings: Settings) -> Path | None:
+    """The key file of the file vault; None if it is not used.
+
+    Raises:
+        MailError: it is not there, or holds no key.
+    """
+    from postroom.providers.vault import FileVault, choose_vault
+
+    folder = settings.data_dir / "secrets"
+    vault = choose_vault(folder, settings.secrets, settings.vault_key_file)
+    return vault.key_in_use() if isinstance(vault, FileVault) else None
+
+
+def is_new(settings: Settings) -> bool:
+    """Whether opening the store would create a new database."""
+    return settings.database_url is None and not (settings.data_dir / "postroom.db").exists()
+
+
+def is_installation(folder: Path) -> bool:
+    """Whether a folder holds a whole installation: a database and its blobs."""
+    from postroom.blobs.files import FileOwner
+    from postroom.store.maintenance.database_files import installation_of
+
+    services = installation_of(folder / "postroom.db")
+    return services is not None and services == FileOwner(folder / "blobs").read_now()
+
+
+async def open_store(settings: Settings) -> SqlStore:
+    """The store that the settings name: a PostgreSQL database, or a file in the data folder."""
+    if settings.database_url is not None:
+        from postroom.store import postgres
+
+        return await postgres.open_store(
+            settings.database_url, settings.data_dir, settings.audit_key
+        )
+    from postroom.store import sqlite
+
+    return await sqlite.open_store(settings.data_dir / "postroom.db", settings.audit_key)
+
+
+def open_blobs(settings: Settings) -> BlobStore:
+    """The blobs that the settings name: a bucket, or files in the data folder."""
+    if settings.blobs_url is not None:
+        from postroom.blobs.objects import ObjectBlobs
+
+        return ObjectBlobs.at(settings.blobs_url, settings.blobs_public_url)
+    from postroom.blobs.files import FileBlobs
+
+    return FileBlobs(settings.data_dir / "blobs")

@@ -1,0 +1,18 @@
+"""Callers for tests: a key that is limited in nothing, except where a test says so."""
+
+from __future__ import annotations
+
+from postroom.model.key import ALL_SCOPES, Caller, Scope
+from postroom.model.view import EVERYTHING, NOTHING, View
+
+
+def a_caller(
+    key_id: str,
+    scopes: frozenset[Scope] = ALL_SCOPES,
+    *,
+    inboxes: View = EVERYTHING,
+    namespaces: View = EVERYTHING,
+) -> Caller:
+    """Whoever bears such a key; one that is limited to inboxes sees no live account."""
+    accounts = EVERYTHING if inboxes == EVERYTHING else NOTHING
+    return Caller(key_id, scopes, inboxes=inboxes, accounts=accounts, namespaces=namespaces)

@@ -1,0 +1,46 @@
+"""Whoever has no inbox is told what they can do about it, and nothing that they cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.calls.operation import call
+from postroom.errors import Conflict
+from postroom.model.key import AGENT, Scope
+from postroom.operations import drafts, identities, sending
+from tests.mails import new_inbox
+from tests.operations.ruling import bearer
+
+LETTER = {"to": ["x@example.com"], "subject": "Hi", "body_text": "Hi"}
+WAYS = {
+    "send": (sending.send_message, LETTER),
+    "draft": (drafts.create_draft, LETTER),
+    "alias": (identities.create_alias, {"email": "x@postroom.localhost"}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("has_any", [False, True])
+async def test_a_key_that_sees_none_asks_for_one_that_names_one(app, ctx, way, has_any):
+    if has_any:
+        await new_inbox(ctx)
+    limited = await bearer(app, ctx, inboxes=[])
+
+    with pytest.raises(Conflict, match="ask the owner for a key that names one") as told:
+        await call(limited, *WAYS[way])
+
+    assert "create_inbox" not in str(told.value)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_who_may_make_one_is_told_how(app, ctx, way):
+    for by in (ctx, app.context(AGENT), await bearer(app, ctx)):
+        with pytest.raises(Conflict, match="create_inbox makes one"):
+            await call(by, *WAYS[way])
+
+
+async def test_a_key_that_only_sends_asks_for_an_inbox(app, ctx):
+    sender = await bearer(app, ctx, scopes=[Scope.SEND])
+
+    with pytest.raises(Conflict, match="this key cannot create one; ask the owner for an inbox"):
+        await call(sender, *WAYS["send"])

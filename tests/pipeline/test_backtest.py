@@ -1,0 +1,53 @@
+"""Rules that are tried on old mail see every mail of it, however many there are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from postroom.model.limits import Limits
+from postroom.pipeline.backtest import back_test
+from postroom.pipeline.parser import Parser
+from postroom.pipeline.transfer.mail_files import SourceMail, Unreadable, open_source
+from postroom.rules.backtest import BackTest
+from postroom.rules.parser import parse_rules
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+RULES = "name: All\nwhen: [{subject: {contains: number}}]\nthen: [flag]\n"
+
+
+def small(number: int) -> bytes:
+    return f"From: a@example.com\nSubject: number {number}\n\nx\n".encode()
+
+
+async def tried(mails) -> tuple[BackTest, list[Unreadable]]:
+    test, parser = BackTest(parse_rules(RULES, field="rules")), Parser(Limits())
+    try:
+        return test, await back_test(test, mails, parser, NOW)
+    finally:
+        await parser.close()
+
+
+@pytest.mark.parametrize("count", [0, 1, 199, 200, 201, 202, 203, 399, 400, 401, 402, 603])
+async def test_every_mail_of_an_mbox_is_tried(tmp_path, count):
+    path = tmp_path / "old.mbox"
+    line = b"From x@y Thu Jan  1 00:00:00 2026\n"
+    path.write_bytes(b"".join(line + small(n) + b"\n" for n in range(count)))
+    source = open_source(path, kind="mbox", mailbox="Inbox", most_bytes=9999, quoting="mboxrd")
+
+    test, refused = await tried(source)
+
+    assert (count, []) == (test.mails, refused)
+    assert [f"number {n}" for n in range(count)] == [o.subject for o in test.outcomes]
+
+
+async def test_a_mail_that_cannot_be_read_is_told_wherever_it_stands():
+    mails = [
+        Unreadable(f"mail {n}", "no") if n in (199, 200, 201) else SourceMail(f"mail {n}", small(n))
+        for n in range(405)
+    ]
+
+    test, refused = await tried(mails)
+
+    assert (402, ["mail 199", "mail 200", "mail 201"]) == (test.mails, [r.place for r in refused])

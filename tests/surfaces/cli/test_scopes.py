@@ -1,0 +1,77 @@
+"""What keys and webhooks are for, as a person sees it: all, none, or what is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.calls.operation import call
+from postroom.model.key import OWNER
+from postroom.operations import keys, webhooks
+from postroom.surfaces.cli.session import Session
+from tests.surfaces.cli.test_output import on_a_terminal
+
+SCOPES = ["admin", "read", "send", "write"]
+
+
+def made(operation, *requests):
+    """Made as over REST, where a list can be empty."""
+
+    async def make(app):
+        return [await call(app.context(OWNER), operation, one) for one in requests]
+
+    return Session().run(make)
+
+
+@pytest.mark.parametrize(
+    ("limits", "shown"),
+    [
+        ({}, ["all", "all", "all"]),
+        ({"inboxes": []}, ["none", "none", "none"]),
+        ({"accounts": []}, ["none", "none", "none"]),
+        ({"namespaces": []}, ["all", "all", "none"]),
+        ({"namespaces": ["support"]}, ["all", "all", "support"]),
+        ({"inboxes": [], "namespaces": ["a", "b"]}, ["none", "none", "a, b"]),
+    ],
+)
+def test_a_list_of_keys_tells_all_from_none(data, postroom, limits, shown):
+    [key] = made(keys.create_key, {"name": "crm", "scopes": SCOPES, **limits})
+
+    listed = postroom("key", "list")
+
+    titles = listed.out.splitlines()[0].split("\t")
+    assert ["inboxes", "accounts", "namespaces"] == titles[3:6]
+    assert [[key.id, "crm", ", ".join(SCOPES), *shown]] == [row[:6] for row in listed.rows]
+
+
+def test_a_key_that_names_an_inbox_sees_no_account(postroom, inbox):
+    told = postroom("key", "create", "crm", "--inbox", inbox["id"]).out
+    [row] = postroom("key", "list").rows
+
+    assert [inbox["id"], "none", "none"] == row[3:6]
+    lines = {line[:12].strip(): line[12:].strip() for line in told.splitlines()}
+    assert (inbox["id"], "none") == (lines["inboxes"], lines["accounts"])
+
+
+def test_a_list_of_keys_reads_well_on_100_columns(data, postroom, inbox):
+    long = {"name": "The agent of sales and support", "scopes": SCOPES, "inboxes": [inbox["id"]]}
+    every = {"name": "all", "scopes": SCOPES}
+    found = made(keys.create_key, long, every, {**every, "namespaces": []})
+
+    seen = on_a_terminal(data, "key", "list", COLUMNS="100", NO_COLOR="1", TERM="dumb")
+
+    lines = [line.split() for line in seen.splitlines() if line.strip()]
+    assert all(len(line.rstrip()) <= 100 for line in seen.splitlines())
+    assert ["id", "name", "scopes", "inboxes", "accounts", "namespaces"] == lines[0]
+    assert [key.id for key in found] == [line[0] for line in lines[2:]]
+    assert [["none", "none"], ["all", "all"], ["all", "none"]] == [line[-2:] for line in lines[2:]]
+
+
+def test_a_list_of_webhooks_tells_all_from_none(data, postroom, inbox):
+    url = {"url": "https://example.com/x"}
+    _, _, last = made(webhooks.create_webhook, url, {**url, "inboxes": [inbox["id"]]}, url)
+    shown = postroom("webhook", "list").rows
+
+    assert [["all", "all"], ["all", inbox["id"]], ["all", "all"]] == [row[2:] for row in shown]
+    assert last.id == shown[-1][0]
+    postroom("inbox", "delete", inbox["id"], "--force")
+    assert "none" == postroom("webhook", "list").rows[1][3]

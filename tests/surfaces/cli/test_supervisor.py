@@ -1,0 +1,144 @@
+"""A supervisor replaces workers that end, gives up if none can start, and ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+PATIENCE_S = 60
+
+HURRIED = """
+import os, signal, sys, time
+from pathlib import Path
+from postroom.surfaces.cli import supervisor
+supervisor._TOO_SOON_S, supervisor._LOOK_S = 0.01, 0.001
+folder = Path(sys.argv[1])
+
+def begun(place):
+    (folder / f"{place}-{os.getpid()}").touch()
+    return len(list(folder.glob(f"{place}-*")))
+"""
+
+KILLED_AT_THE_FORK = """
+import os, signal, time
+from postroom.surfaces.cli import supervisor
+fork, parent = os.fork, os.getpid()
+
+def fork_and_be_killed():
+    process = fork()
+    if process:
+        os.kill(parent, signal.SIGKILL)
+    while os.getppid() == parent:
+        time.sleep(0.001)
+    return process
+
+os.fork = fork_and_be_killed
+"""
+
+
+def run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run it until all who might write are gone."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def test_a_supervisor_in_which_nobody_can_begin_ends_with_their_code(tmp_path: Path) -> None:
+    done = run(
+        HURRIED + "sys.exit(supervisor.Supervisor(2, lambda p, _: begun(p) and 7).run())",
+        str(tmp_path),
+    )
+
+    assert 7 == done.returncode
+    for place in "01":
+        assert 4 <= len(list(tmp_path.glob(f"{place}-*"))) <= 6
+    assert "supervisor.ended" in done.stderr
+
+
+def test_a_supervisor_whose_processes_are_killed_at_once_ends_as_a_shell_would_say_it(
+    tmp_path: Path,
+) -> None:
+    work = "lambda p, _: os.kill(os.getpid(), signal.SIGKILL)"
+    done = run(HURRIED + f"sys.exit(supervisor.Supervisor(2, {work}).run())", str(tmp_path))
+
+    assert 128 + signal.SIGKILL == done.returncode
+
+
+def test_a_supervisor_of_which_one_is_at_work_does_not_give_up(tmp_path: Path) -> None:
+    """The other fails ten times; then the parent is told to stop."""
+    work = """
+def work(place, ready):
+    if place == 0:
+        ready()
+        time.sleep(60)
+    if begun(place) == 10:
+        os.kill(os.getppid(), signal.SIGTERM)
+    return 7
+
+supervisor._MAX_PAUSE_S = 0.02
+sys.exit(supervisor.Supervisor(2, work).run())
+"""
+    done = run(HURRIED + work, str(tmp_path))
+
+    assert 0 == done.returncode, done.stderr
+    assert 10 <= len(list(tmp_path.glob("1-*")))
+
+
+def test_who_was_at_work_in_between_makes_up_for_failures(tmp_path: Path) -> None:
+    """It begins to work at every third try only."""
+    work = """
+def work(place, ready):
+    tries = begun(place)
+    if tries % 3 == 0:
+        ready()
+    if tries == 12:
+        os.kill(os.getppid(), signal.SIGTERM)
+    return 7
+
+sys.exit(supervisor.Supervisor(1, work).run())
+"""
+    done = run(HURRIED + work, str(tmp_path))
+
+    assert 0 == done.returncode, done.stderr
+    assert 12 <= len(list(tmp_path.iterdir()))
+
+
+def test_a_supervisor_that_pauses_stops_when_told() -> None:
+    program = """
+import sys
+from postroom.surfaces.cli import supervisor
+supervisor._TOO_SOON_S = supervisor._MAX_PAUSE_S = 600.0
+sys.exit(supervisor.Supervisor(1, lambda *_: print("failing", flush=True) or 7).run())
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            while "worker.ended" not in process.stderr.readline():
+                pass
+            os.kill(process.pid, signal.SIGTERM)
+            assert 0 == process.wait(PATIENCE_S)
+        finally:
+            process.kill()
+
+
+def test_nobody_works_whose_parent_was_killed_in_the_instant_of_the_fork() -> None:
+    program = (
+        KILLED_AT_THE_FORK + "supervisor.Supervisor(1, lambda *_: print('at work') or 0).run()"
+    )
+    assert "" == run(program).stdout
+
+
+def test_nor_does_who_works_apart() -> None:
+    program = KILLED_AT_THE_FORK + "supervisor.apart(lambda: print('at work') or 0)"
+    assert "" == run(program).stdout

@@ -1,0 +1,179 @@
+"""The agent on stdio is metered like a key, and so is whoever comes where no key is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.app import App
+from postroom.calls.operation import call
+from postroom.errors import RateLimited
+from postroom.model.key import AGENT, OWNER
+from postroom.operations import drafts, outbox, sending
+from postroom.store.sqlite.connection import Role, connect
+from postroom.store.upgrade import SENDS_OF_AGENT
+from postroom.surfaces.rest.server import build
+from tests.mails import deliver, mail, new_inbox
+from tests.surfaces.mcp.wire import Wire, started
+from tests.surfaces.rest.conftest import visiting
+
+LETTER = {"subject": "Hi", "body": "Hello"}
+
+
+def limits(**given: int) -> dict[str, str]:
+    named = {f"POSTROOM_LIMIT_{name.upper()}": str(value) for name, value in given.items()}
+    return {**os.environ, **named}
+
+
+def cli(folder: Path, *words: str, env: dict[str, str] | None = None) -> Any:
+    line = [sys.executable, "-m", "postroom", "--data", str(folder), "-o", "json", *words]
+    done = subprocess.run(line, capture_output=True, check=False, timeout=60, env=env)
+    return json.loads(done.stdout or done.stderr)
+
+
+def send(wire: Wire, inbox_id: str, to: str, **more: Any) -> dict[str, Any]:
+    said = wire.call("send_email", inbox_id=inbox_id, recipient=to, **LETTER, **more)
+    body: dict[str, Any] = said["structuredContent"]
+    return body
+
+
+def test_an_agent_on_stdio_sends_its_share_of_an_hour_and_no_more(tmp_path: Path) -> None:
+    env = limits(sends_per_hour=2)
+    with started(tmp_path, env=env) as wire, started(tmp_path, env=env) as beside:
+        made = wire.hello().call("create_inbox", username="ana")["structuredContent"]
+        told = [send(wire, made["id"], "x@example.com", idempotency_key="k") for _ in range(2)]
+        told.append(send(beside.hello(), made["id"], "x1@example.com"))
+        refused = [
+            send(one, made["id"], f"y{n}@example.com") for n, one in enumerate((wire, beside))
+        ]
+    with started(tmp_path, env=env) as later:
+        refused.append(send(later.hello(), made["id"], "z@example.com"))
+    said = ("--subject", "x", "--body-text", "x")
+    by_hand = [cli(tmp_path, "send", "--to", f"c{n}@example.com", *said, env=env) for n in range(3)]
+
+    assert 2 == len({one["message_id"] for one in told})
+    assert ["RATE_LIMIT_EXCEEDED"] * 3 == [one["error"]["code"] for one in refused]
+    assert all(0 < one["error"]["retry_after"] <= 3600 for one in refused)
+    assert all("message_id" in one for one in by_hand)
+    actors = {
+        entry["action"]: entry["actor"] for entry in cli(tmp_path, "audit", "list")["results"]
+    }
+    assert {"create_inbox": "agent", "send_email": "agent", "send_message": "owner"} == actors
+
+
+def test_with_a_key_it_is_that_key(tmp_path: Path) -> None:
+    env = limits(sends_per_hour=1)
+    made = cli(tmp_path, "inbox", "create", "--username", "ana")
+    scopes = [word for name in ("read", "write", "send") for word in ("--scope", name)]
+    key = cli(tmp_path, "key", "create", "--name", "k", *scopes)
+    with (
+        started(tmp_path, "--key", key["key"], env=env) as named,
+        started(tmp_path, env=env) as agent,
+    ):
+        first = [send(one.hello(), made["id"], "x@example.com") for one in (named, agent)]
+        then = [send(one, made["id"], "y@example.com") for one in (named, agent)]
+
+    assert 2 == len({one["message_id"] for one in first})
+    assert {"RATE_LIMIT_EXCEEDED"} == {one["error"]["code"] for one in then}
+    actors = {entry["actor"] for entry in cli(tmp_path, "audit", "list")["results"]}
+    assert {"owner", "agent", key["id"]} == actors
+
+
+def test_an_agent_on_stdio_that_asks_too_fast_is_told_when_to_ask_again(tmp_path: Path) -> None:
+    env = limits(requests_per_second=1, requests_burst=3)
+    with started(tmp_path, env=env) as wire:
+        wire.hello()
+        told = [wire.call("list_inboxes")["structuredContent"] for _ in range(5)]
+
+    assert [False, False, False] == ["error" in one for one in told[:3]]
+    assert ("RATE_LIMIT_EXCEEDED", 1) == (told[4]["error"]["code"], told[4]["error"]["retry_after"])
+
+
+async def test_without_keys_everybody_shares_the_limits_of_the_agent(app: App) -> None:
+    few = _few(app, 2)
+    inbox = await new_inbox(app.services, "ana")
+    outgoing_mail = {"subject": "Hi", "body_text": "Hello", "inbox_id": inbox.id}
+    await call(few.context(AGENT), sending.send_message, {**outgoing_mail, "to": ["a@example.com"]})
+    async with visiting(few, None, asgi=build(few, no_auth=True)) as anybody:
+        told = [
+            await anybody.send(
+                "POST", "/v1/messages", json={**outgoing_mail, "to": [f"x{n}@example.com"]}
+            )
+            for n in range(3)
+        ]
+
+    assert [201, 429, 429] == [one.status_code for one in told]
+    assert 0 < int(told[-1].headers["retry-after"]) == told[-1].json()["retry_after"] <= 3600
+
+
+def _few(app: App, sends: int) -> App:
+    services = replace(app.services, limits=replace(app.services.limits, sends_per_hour=sends))
+    return replace(app, services=services)
+
+
+async def test_every_way_to_send_counts_once_when_it_is_accepted(app: App) -> None:
+    inbox = await new_inbox(app.services, "ana")
+    added = await deliver(app.services, inbox, mail("Hello"))
+    ctx = _few(app, 6).context(AGENT)
+    outgoing_mail = {"subject": "Hi", "body_text": "Hello", "inbox_id": inbox.id}
+    about = {"message_id": added.message_id}
+    one = await call(ctx, drafts.create_draft, {**outgoing_mail, "to": ["a@example.com"]})
+    scheduled = {**outgoing_mail, "to": ["b@example.com"], "send_at": "2099-01-01T00:00Z"}
+    later = await call(ctx, drafts.create_draft, scheduled)
+    await call(
+        ctx, sending.send_message, {**outgoing_mail, "to": ["c@example.com", "d@example.com"]}
+    )
+    await call(
+        ctx, sending.send_email, {"inbox_id": inbox.id, "recipient": "e@example.com", **LETTER}
+    )
+    await call(ctx, sending.reply_to_message, {**about, "body_text": "Yes"})
+    await call(ctx, sending.forward_message, {**about, "to": ["f@example.com"]})
+    for _ in range(2):
+        await call(ctx, drafts.send_draft, {"draft_id": one.id})
+        await call(ctx, drafts.send_draft, {"draft_id": later.id})
+
+    with pytest.raises(RateLimited) as refused:
+        await call(ctx, sending.send_message, {**outgoing_mail, "to": ["g@example.com"]})
+    again = await call(
+        app.context(OWNER), sending.send_message, {**outgoing_mail, "to": ["g@example.com"]}
+    )
+
+    assert again.message_id
+    assert 0 < refused.value.retry_after <= 3600
+    waiting = await call(ctx, outbox.list_outbox, {"status": "scheduled"})
+    assert 1 == waiting.total
+
+
+@pytest.mark.parametrize("more", [{}, {"idempotency_key": "order-1"}], ids=str)
+def test_what_the_agent_sent_before_it_was_named_is_not_sent_again(
+    tmp_path: Path, more: dict[str, str]
+) -> None:
+    with started(tmp_path) as wire:
+        made = wire.hello().call("create_inbox", username="ana")["structuredContent"]
+        first = send(wire, made["id"], "x@example.com", **more)
+        wire.close()
+    _upgrade(tmp_path / "postroom.db")
+
+    with started(tmp_path, env=limits(sends_per_hour=1)) as wire:
+        again = send(wire.hello(), made["id"], "x@example.com", **more)
+        other = send(wire, made["id"], "y@example.com")
+
+    assert first["message_id"] == again["message_id"]
+    assert (not more) == again.get("deduplicated", False)
+    assert "message_id" in other
+
+
+def _upgrade(file: Path) -> None:
+    """Let the store be as an upgrade leaves it: what was sent before was sent by the owner."""
+    connection = connect(file, Role.WRITER)
+    connection.execute("UPDATE sends SET caller = 'owner'")
+    for statement in SENDS_OF_AGENT:
+        connection.execute(statement)
+    connection.close()

@@ -1,0 +1,79 @@
+"""Names and prose use the words of the glossary or standard terms; metaphors stay out."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "postroom"
+TEXTS = sorted(
+    path
+    for pattern in ("src/**/*.py", "src/**/*.sql", "src/**/*.md", "docs/**/*.md", "*.md",
+                    "deploy/*", "scripts/*", "Makefile")
+    for path in ROOT.glob(pattern)
+    if path.is_file()
+)  # fmt: skip
+OLD_VALUES = {
+    "CHANGELOG.md": "tells what was renamed",
+    "docs/glossary.md": "tells which words not to use",
+    "src/postroom/blobs/files.py": "reads the mark `.house` of older versions",
+    "src/postroom/sending/attachment_inputs.py": "keeps a name of the published OpenAPI document",
+    "src/postroom/store/maintenance/database_files.py": "reads databases of older versions",
+    "src/postroom/store/upgrade.py": "renames the tables of older versions",
+}
+OLD_WORDS = frozenset(
+    ("attendance", "bell", "bells", "confidences", "crew", "crowd", "deed", "deeds", "enclosure",
+     "enclosures", "errand", "errands", "house", "houses", "nursery", "shelf", "shelves", "tally")
+)  # fmt: skip
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def names_of(text: str) -> set[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return {token.string for token in tokens if token.type == tokenize.NAME}
+
+
+def words_of(name: str) -> set[str]:
+    return {part.lower() for part in _PARTS.findall(name)}
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.name))
+def test_no_name_is_an_old_metaphor(path: Path) -> None:
+    found = {name for name in names_of(path.read_text()) if words_of(name) & OLD_WORDS}
+    modules = set(path.relative_to(SOURCE).with_suffix("").parts)
+
+    assert set() == found | {name for name in modules if words_of(name) & OLD_WORDS}
+
+
+def test_no_text_has_an_old_metaphor() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in TEXTS
+        if str(path.relative_to(ROOT)) not in OLD_VALUES
+        for word in OLD_WORDS & set(re.findall(r"[a-z]+", path.read_text().lower()))
+    }
+
+    assert set() == found
+
+
+def test_every_exception_is_needed() -> None:
+    needless = {
+        name
+        for name in OLD_VALUES
+        if not OLD_WORDS & set(re.findall(r"[a-z]+", (ROOT / name).read_text().lower()))
+    }
+
+    assert set() == needless
+
+
+def test_a_metaphor_would_be_noticed() -> None:
+    assert {"_house", "ShelfName", "bells"} == {
+        name
+        for name in names_of("_house, ShelfName, bells, services = 1, 2, 3, 4")
+        if words_of(name) & OLD_WORDS
+    }

@@ -1,0 +1,117 @@
+"""Every result of the index equals that of a plain scan of all messages.
+
+`SEARCH_SEEDS=200` tries more worlds than the few of the normal run.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from postroom.model.view import EVERYTHING
+from postroom.store.search.compaction.policy import MergePolicy
+from postroom.store.search.index import IndexSearcher, SearchQuery
+from postroom.store.search.query import segment_search
+from postroom.store.search.query.scan import ScanLimits
+from postroom.store.search.segments.builder import SegmentBuilder
+from postroom.store.search.segments.segment import FORMATS, live_segments
+from tests.unit.store.search.world import NOTHING_IS_SMALL, World
+
+SEEDS = int(os.environ.get("SEARCH_SEEDS", "2"))
+QUESTIONS = 50
+SOME_ARE_SMALL = ScanLimits(words=3, phrases=6, lists=12)
+
+
+async def wrong_results(world: World, questions: int) -> list[object]:
+    """The queries for which the index and a plain scan give different results."""
+    look = await world.look()
+    asked = [world.query(look) for _ in range(questions)]
+    answers = [(query, await world.find(query), look.answer(query)) for query in asked]
+    return [answer for answer in answers if answer[1] != answer[2]]
+
+
+@pytest.mark.parametrize("small", [NOTHING_IS_SMALL, SOME_ARE_SMALL])
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_results_order_and_total_are_right_while_mail_is_added_changed_and_removed(
+    tmp_path: Path, seed: int, small: ScanLimits
+) -> None:
+    world = await World.open(tmp_path, seed)
+    world.searcher = IndexSearcher(small)
+    wrong = []
+    for _ in range(8):
+        await world.arrive(world.random.randrange(5, 90))
+        await world.change(15)
+        if world.random.random() < 0.8:
+            await world.merge()
+        await world.change(5)
+        wrong += await wrong_results(world, QUESTIONS)
+    await world.engine.close()
+
+    assert [] == wrong
+
+
+async def test_one_large_segment_gives_the_same_results_as_many_small_ones(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, seed=1)
+    await world.arrive(1_500)
+    await world.merge(MergePolicy(buffer_docs=1_000))
+    wrong = await wrong_results(world, 300)
+    await world.arrive(300)
+    await world.change(100)
+    wrong += await wrong_results(world, 100)
+    await world.engine.close()
+
+    assert [] == wrong
+
+
+async def test_segments_of_all_formats_are_searched_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await World.open(tmp_path, seed=3)
+    for number in FORMATS:
+        monkeypatch.setattr(SegmentBuilder.__init__, "__defaults__", (number,))
+        await world.arrive(300)
+        await world.merge(MergePolicy(buffer_docs=150, fan_out=99, idle_s=1 << 40))
+    made = await world.engine.read(lambda tx: {s.format for s in live_segments(tx)})
+    wrong = await wrong_results(world, 400)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert set(FORMATS) == made
+    assert [] == wrong
+    assert () == tuple(problems)
+
+
+async def test_a_part_of_a_long_word_is_found_without_reading_its_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await World.open(tmp_path, seed=4)
+    await world.arrive(200)
+    await world.merge()
+    look = await world.look()
+    monkeypatch.setattr(segment_search, "TEXTS", "no text may be read")
+
+    found = [(await world.find(w), look.answer(w)) for w in map(_within_a_word, range(150))]
+    await world.engine.close()
+
+    assert [answer for _, answer in found] == [answer for answer, _ in found]
+
+
+def _within_a_word(start: int) -> SearchQuery:
+    word = "".join(chr(97 + n * n % 26) + chr(97 + n % 25) for n in range(200))
+    return SearchQuery(inboxes=EVERYTHING, q=word[start * 2 : start * 2 + 40])
+
+
+async def test_a_lone_surrogate_has_no_matches(tmp_path: Path) -> None:
+    world = await World.open(tmp_path, seed=2)
+    await world.arrive(30)
+    await world.merge()
+
+    found = [
+        await world.find(SearchQuery(inboxes=EVERYTHING, q=q))
+        for q in ("\ud83d", "a\udc00b", "a \ud800", "ab\udfff")
+    ]
+    await world.engine.close()
+
+    assert [0] * 4 == [answer.total for answer in found]

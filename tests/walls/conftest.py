@@ -1,0 +1,59 @@
+"""A Postroom that two tenants share, and keys that may see little of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.app import App, open_app
+from postroom.calls.operation import call
+from postroom.config import read_settings
+from postroom.model.key import OWNER
+from postroom.operations import keys, rules, webhooks
+from tests.servers.ports import free_port
+from tests.walls.tenants import Tenant, rule_yaml, settle_in
+
+OWN, OTHER = "zephyr", "quokka"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The house, and who lives there."""
+
+    app: App
+    own: Tenant
+    other: Tenant
+
+    async def key(self, scopes: list[str], limits: dict[str, Any]) -> str:
+        """A key with these limits, made by the owner."""
+        ctx = self.app.context(OWNER)
+        made = await call(ctx, keys.create_key, {"name": "tried", "scopes": scopes, **limits})
+        return made.key or ""
+
+
+@pytest.fixture
+async def shared(tmp_path: Path) -> AsyncIterator[Shared]:
+    environ = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "MAIL_IMAP_WRITE_ENABLED": "true"}
+    for name in (OWN, OTHER):
+        live = {"HOST": "127.0.0.1", "PORT": free_port(), "USER": "u", "PASS": "p"}
+        more = {"SECURE": "false", "INSECURE": "true"}
+        for setting, value in (live | more).items():
+            environ[f"MAIL_IMAP_{name.upper()}LIVE_{setting}"] = str(value)
+    async with open_app(read_settings(environ).settings) as app:
+        own = await settle_in(app, OWN, "wordofzephyr")
+        other = await settle_in(app, OTHER, "wordofquokka")
+        await _belongs_to_the_house(app, other.word)
+        yield Shared(app, own, other)
+
+
+async def _belongs_to_the_house(app: App, word: str) -> None:
+    """A rule, a webhook and a key that are for everything: no limited key sees them either."""
+    ctx = app.context(OWNER)
+    rule = {"rule_yaml": rule_yaml(f"{word} of all", "unflag"), "dry_run": False}
+    await call(ctx, rules.create_rule, rule)
+    await call(ctx, webhooks.create_webhook, {"url": f"https://example.com/{word}/of/all"})
+    await call(ctx, keys.create_key, {"name": f"{word} of all"})
