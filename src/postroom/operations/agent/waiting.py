@@ -1,0 +1,62 @@
+"""Waiting for mail, and the mailboxes that there are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from postroom.calls.context import RequestContext
+from postroom.calls.lookups import only_inbox
+from postroom.calls.operation import operation
+from postroom.calls.request import Request, argument
+from postroom.model.agent import Arrived, MailboxLine, Mailboxes
+from postroom.model.key import Scope
+from postroom.operations.agent.lines import inbox_addresses, line_of
+from postroom.operations.mailboxes import ListMailboxes as ListAll
+from postroom.operations.mailboxes import list_mailboxes as list_all
+from postroom.operations.message_changes import ListLabels, list_labels
+from postroom.operations.message_wait import WaitForMessage, wait_for_message
+from postroom.operations.messages import OptionalInboxId
+
+
+class WaitForMail(WaitForMessage):
+    """Wait until a mail arrives, and return it; also one of the last two minutes with extract.
+
+    A time-out is no error: wait again with `since` of the answer.
+    """
+
+
+@operation(Scope.READ, waits=True)
+async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
+    arguments = {name: getattr(request, name) for name in request.model_fields_set}
+    if not (request.inbox_id or request.thread_id):
+        arguments["inbox_id"] = (await only_inbox(ctx)).id
+    waited = await wait_for_message(ctx, WaitForMessage.model_construct(**arguments))
+    if waited.message is None:
+        return Arrived(None, timed_out=True, since=waited.since)
+    text = waited.message.new_text or waited.message.text
+    shown = {"snippet": waited.message.snippet} if waited.extracted else {"text": text}
+    line = line_of(waited.message, {}, **shown)
+    return Arrived(line, timed_out=False, extracted=waited.extracted)
+
+
+class ListMailboxes(Request):
+    """List mailboxes and labels with their number of messages and of unread ones."""
+
+    inbox_id: Annotated[OptionalInboxId, argument("Only this inbox.", "me@postroom.localhost")] = (
+        None
+    )
+
+
+@operation(Scope.READ)
+async def list_mailboxes(ctx: RequestContext, request: ListMailboxes) -> Mailboxes:
+    addresses = await inbox_addresses(ctx)
+    found = await list_all(ctx, ListAll(inbox_id=request.inbox_id, limit=100))
+    labels = await list_labels(ctx, ListLabels(limit=100))
+    boxes = tuple(
+        MailboxLine(box.name, box.total, unread=box.unread or None, inbox=addresses.get(box.inbox_id))
+        for box in found.results
+        if box.total
+    )
+    return Mailboxes(
+        boxes, tuple(MailboxLine(label.name, label.message_count) for label in labels.results) or None
+    )
