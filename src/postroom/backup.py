@@ -26,7 +26,7 @@ from postroom.wiring import MAX_ACCOUNTS, make_providers, open_blobs
 if TYPE_CHECKING:
     from postroom.blobs.copy import CopyResult
     from postroom.store.maintenance.lifecycle import Kind
-    from postroom.store.store import SqlStore
+    from postroom.store.store import Store
     from postroom.store.transaction import Engine, Transaction
 
 
@@ -198,7 +198,7 @@ def _share_blobs(one: Settings, other: Settings) -> bool:
 
 
 async def _copy_blobs(
-    store: SqlStore,
+    store: Store,
     source: Settings,
     target: Settings,
     report: Callable[[int], None],
@@ -213,10 +213,10 @@ async def _copy_blobs(
 
 
 @asynccontextmanager
-async def _unchecked_store(settings: Settings, path: Path | None = None) -> AsyncIterator[SqlStore]:
+async def _unchecked_store(settings: Settings, path: Path | None = None) -> AsyncIterator[Store]:
     """A store on a database in any state; audit entries cannot be written in it."""
     from postroom.store.audit_hmac import AuditHmac
-    from postroom.store.store import SqlStore
+    from postroom.store.store import Store
 
     engine: Engine
     if settings.database_url is not None:
@@ -228,7 +228,7 @@ async def _unchecked_store(settings: Settings, path: Path | None = None) -> Asyn
 
         engine = await in_thread(SqliteEngine.open, path or settings.data_dir / "postroom.db")
     try:
-        yield SqlStore(engine, AuditHmac(b""))
+        yield Store(engine, AuditHmac(b""))
     finally:
         await engine.close()
 
@@ -249,7 +249,7 @@ def holds_key(folder: Path) -> bool:
     return holds_key(folder / "secrets")
 
 
-async def _without_login(store: SqlStore, settings: Settings) -> tuple[str, ...]:
+async def _without_login(store: Store, settings: Settings) -> tuple[str, ...]:
     """The accounts whose login is missing."""
     found = await store.accounts(EVERYTHING, Slice(limit=MAX_ACCOUNTS))
     providers = make_providers(settings)

@@ -14,17 +14,16 @@ from postroom.mail.authentication.authentication import Trust
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
 from postroom.ports.blobs import BlobStore
+from postroom.ports.embeddings import Embedder
 from postroom.ports.imap import LiveImap
-from postroom.ports.inbound import Bucket, Fetcher, Inbound
-from postroom.ports.memories import Embedder
+from postroom.ports.inbound import Bucket, Fetcher, Inbound, Leases
 from postroom.ports.provider import Sender
-from postroom.ports.store import LeaseStore, Store
 
 if TYPE_CHECKING:
     from postroom.model.account import Account
     from postroom.model.imap import ImapAccount
     from postroom.providers.accounts import Accounts
-    from postroom.store.store import SqlStore
+    from postroom.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +82,7 @@ def make_sender(settings: Settings) -> Sender | None:
     )
 
 
-def make_inbound(settings: Settings, leases: LeaseStore) -> dict[str, Inbound]:
+def make_inbound(settings: Settings, leases: Leases) -> dict[str, Inbound]:
     """The inbound providers that are configured. Raises InvalidInput for an invalid key."""
     window = timedelta(seconds=settings.inbound_window_s)
     found: dict[str, Inbound] = {}
@@ -217,7 +216,7 @@ def is_installation(folder: Path) -> bool:
     return services is not None and services == FileOwner(folder / "blobs").read_now()
 
 
-async def open_store(settings: Settings) -> SqlStore:
+async def open_store(settings: Settings) -> Store:
     """The store that the settings name: a PostgreSQL database, or a file in the data folder."""
     if settings.database_url is not None:
         from postroom.store import postgres

@@ -36,7 +36,7 @@ from postroom.providers.allowed_hosts import Guard
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from postroom.providers.webhooks import HttpPoster
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.smtp.server import listening
@@ -245,7 +245,7 @@ async def refuse_subject(scene: Scene, subject: str) -> None:
     trigger = f"""CREATE TRIGGER refused BEFORE INSERT ON messages WHEN new.subject = '{subject}'
         BEGIN SELECT RAISE(ABORT, 'too long'); END"""
     store = scene.app.services.store
-    assert isinstance(store, SqlStore)
+    assert isinstance(store, Store)
     await store.engine.write(lambda tx: tx.put(trigger))
 
 

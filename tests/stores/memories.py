@@ -7,7 +7,7 @@ from typing import Any
 
 from postroom.model.memory import Author, Link, Memory, MemoryChange
 from postroom.model.view import EVERYTHING
-from postroom.ports.store import Store
+from postroom.store.store import Store
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 OWNER, AGENT = (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from postroom.mail.text.terms import question_terms
 from postroom.model.memory import MemoryHit, MemoryQuery
 from postroom.model.page import Found, Slice
-from postroom.ports.store import Store
+from postroom.store.store import Store
 from tests.stores.memories import NOW
 
 WORDS = [

@@ -14,7 +14,7 @@ from postroom.model.memory import Author, MemoryChange, MemoryQuery
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
+from postroom.store.store import Store
 from tests.mails import deliver, mail
 from tests.stores.memories import AGENT, NOW, OWNER, about, get, put
 

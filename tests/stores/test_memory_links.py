@@ -13,7 +13,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.memory import MemoryQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
+from postroom.store.store import Store
 from tests.mails import deliver, mail, new_inbox
 from tests.stores.memories import AGENT, NOW, OWNER, about, get, put
 

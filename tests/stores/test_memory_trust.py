@@ -17,8 +17,8 @@ from postroom.errors import Forbidden
 from postroom.model.memory import Author, Link, Memory, MemoryChange
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
 from postroom.store.sqlite import open_store
+from postroom.store.store import Store
 from tests.mails import deliver, mail, new_inbox
 
 AGENT = Author(visible=EVERYTHING, namespaces=EVERYTHING, is_owner=False)

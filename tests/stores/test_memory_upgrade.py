@@ -9,9 +9,9 @@ import pytest
 
 from postroom.model.memory import Author
 from postroom.model.view import EVERYTHING, only
-from postroom.ports.store import Store
 from postroom.store import postgres, sqlite
 from postroom.store.sql.memories.mail_texts import has_missing_digests
+from postroom.store.store import Store
 from postroom.store.transaction import Transaction
 from tests.stores.memories import NOW, put
 from tests.stores.old_stores import OLDEST, OldStore

@@ -12,7 +12,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.memory import Author, MemoryQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
+from postroom.store.store import Store
 from postroom.store.transaction import Row
 from tests.mails import deliver, mail, new_inbox
 from tests.stores.memories import AGENT, NOW, OWNER, about, put

@@ -7,13 +7,13 @@ import pytest
 from postroom.model.page import Found, Slice
 from postroom.pipeline.services import Services
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from tests.mails import new_inbox
 
 
 @pytest.mark.parametrize("is_newest_first", [False, True])
 async def test_places_lead_where_offsets_lead(
-    store: SqlStore, services: Services, is_newest_first: bool
+    store: Store, services: Services, is_newest_first: bool
 ) -> None:
     for name in "abcdefg":
         await new_inbox(services, name)

@@ -15,8 +15,8 @@ import pytest
 from postroom.mail.text.terms import count_terms, question_terms, terms_of
 from postroom.model.memory import Keyword, MemoryHit, MemoryQuery
 from postroom.model.page import Found, Slice
-from postroom.ports.store import Store
 from postroom.store.ranking import documents, scoring, vectors
+from postroom.store.store import Store
 from tests.stores.conftest import OpenAgain
 from tests.stores.memories import NOW, put
 from tests.stores.recalling import WORDS, ask, cosine, keys, store_vectors, vector

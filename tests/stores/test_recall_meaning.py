@@ -12,8 +12,8 @@ from postroom.model.page import Found
 from postroom.model.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING, NOTHING
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
 from postroom.store.ranking import vectors
+from postroom.store.store import Store
 from tests.mails import deliver, mail
 from tests.stores.memories import NOW, put
 from tests.stores.recalling import WORDS, ask, cosine, keys, store_vectors, vector

@@ -15,8 +15,8 @@ from postroom.model.page import Place, Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
 from postroom.store.ranking import documents, scoring, vectors
+from postroom.store.store import Store
 from tests.mails import deliver, mail
 from tests.stores.conftest import OpenAgain
 from tests.stores.test_recall import NOW, WORDS, ask, put, vector

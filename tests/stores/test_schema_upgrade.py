@@ -21,7 +21,7 @@ from postroom.store.maintenance.database_files import installation_of, secret_of
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres.migrations import migrate as migrate_server
 from postroom.store.sqlite.migrations import migrate
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from postroom.store.upgrade import COLUMNS, TABLES, VERSION
 from tests.stores.memories import NOW
 from tests.stores.old_stores import NEWEST, OLDEST, PARTITIONS, OldStore, reset
@@ -62,7 +62,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     return lambda version, **more: OldStore(version, tmp_path, url, **more)
 
 
-async def opened(old: OldStore) -> SqlStore:
+async def opened(old: OldStore) -> Store:
     """Upgrade a database and open it, as the program does."""
     if old.url:
         return await postgres.open_store(old.url, old.path.parent)

@@ -23,7 +23,7 @@ from postroom.store import sqlite, webhook_secrets
 from postroom.store.audit_hmac import KEY_FILE, AuditHmac, load_key
 from postroom.store.sql.events.rule_webhooks import Signer, insert_rule_delivery
 from postroom.store.sql.events.webhooks import add_webhook
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from postroom.store.webhook_secrets import CannotOpen, open_secret, seal_secret
 from tests.mails import deliver, mail
 from tests.stores.conftest import OpenAgain
@@ -194,7 +194,7 @@ async def test_without_its_key_a_webhook_waits_and_is_not_lost(
     one = hook(1)
     await services.store.add_webhook(one)
     await deliver(services, inbox, mail("News"))
-    other = SqlStore(services.store.engine, AuditHmac(b"x" * 32))  # type: ignore[attr-defined]
+    other = Store(services.store.engine, AuditHmac(b"x" * 32))  # type: ignore[attr-defined]
     [job] = await claimed(other)
     posted = await Webhooks(replace(services, store=other, poster=NoWebhookClient()))._post(job)
     assert ((), None) == (job.secrets, posted.code)

@@ -10,7 +10,7 @@ from postroom.errors import ProviderError
 from postroom.model.memory import CollectionName, Unembedded
 from postroom.model.storage import MessageQuery
 from postroom.pipeline.services import Services
-from postroom.ports.memories import Embedder
+from postroom.ports.embeddings import Embedder
 
 EMBED_LIMIT = 256
 """A search embeds up to so many texts first, which takes some seconds, once."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from postroom.errors import MailError
 from postroom.model.event import Event
@@ -14,7 +15,9 @@ from postroom.model.inbox import Visible
 from postroom.model.message import Message
 from postroom.model.storage import SearchTexts
 from postroom.model.view import EVERYTHING
-from postroom.ports.store import Store
+
+if TYPE_CHECKING:
+    from postroom.store.store import Store
 
 log = logging.getLogger(__name__)
 

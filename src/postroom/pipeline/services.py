@@ -1,4 +1,4 @@
-"""Services: the ports, limits and clock that operations and the pipeline share."""
+"""Services: the store, ports, limits and clock that operations and the pipeline share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from postroom.mail.authentication.authentication import Trust
 from postroom.model.limits import Limits
@@ -16,12 +17,14 @@ from postroom.pipeline.counters import Counts
 from postroom.pipeline.event_watch import Watch
 from postroom.pipeline.parser import Parser
 from postroom.ports.blobs import BlobStore
+from postroom.ports.embeddings import Embedder
 from postroom.ports.events import NoWebhookClient, Topic, WebhookClient
 from postroom.ports.imap import LiveImap
 from postroom.ports.inbound import Inbound
-from postroom.ports.memories import Embedder
 from postroom.ports.provider import NoProviders, Providers
-from postroom.ports.store import Store
+
+if TYPE_CHECKING:  # an import that takes time
+    from postroom.store.store import Store
 
 
 async def wait_for_notification(

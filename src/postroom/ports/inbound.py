@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from postroom.model.values import dataclass
@@ -62,3 +62,10 @@ class Bucket(Protocol):
 
     async def read(self, key: str) -> bytes:
         """A whole mail. Raises InvalidInput, TooLarge, ProviderError."""
+
+
+class Leases(Protocol):
+    """Names that one holder can have at a time."""
+
+    async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
+        """Take or renew a lease; False while another holder has it."""

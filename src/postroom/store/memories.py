@@ -1,4 +1,4 @@
-"""The part of the store that keeps memories and ranks memories and mail; see `ports.memories`."""
+"""The part of the store that keeps memories and ranks memories and mail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from postroom.model.message import MessageRow
 from postroom.model.page import Found, Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
-from postroom.ports.memories import MemoryIndex, MemoryStore
 from postroom.store.audit_hmac import AuditHmac
 from postroom.store.methods import AuditedStore, is_found, reads, writes, writes_unaudited
 from postroom.store.ranking import documents
@@ -53,8 +52,8 @@ def _has_ranking_work(tx: Transaction, now: datetime, *, learns: bool) -> bool:
     )
 
 
-class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
-    """Memories on any database that speaks SQL. Only a ranked search imports numpy."""
+class MemoryStore(AuditedStore):
+    """Memories, and the ranking index of memories and mail. Only a ranked search imports numpy."""
 
     def __init__(self, engine: Engine, seal: AuditHmac) -> None:
         super().__init__(engine, seal)
@@ -93,6 +92,7 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
         )
 
     async def every_memory(self, namespaces: Namespaces, *, now: datetime) -> AsyncIterator[Memory]:
+        """All memories of these namespaces, in order of arrival."""
         read, after = partial(sql_memories.memories_after, namespaces=namespaces, now=now), 0
         while found := await self.engine.read(partial(read, after=after, limit=_AT_ONCE)):
             for _, memory in found:
@@ -100,6 +100,7 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
             after = found[-1][0]
 
     async def backfill_mail_words(self, *, limit: int) -> int:
+        """Store the mail words of memories of earlier versions; return how many are left."""
         if not await self.engine.read(mail_texts.has_missing_digests):
             return 0
         return await self.engine.write(
@@ -109,6 +110,7 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
     async def recall(
         self, query: MemoryQuery, terms: Sequence[str], *, vector: Vector | None, model: str
     ) -> Found[MemoryHit]:
+        """The most relevant memories first, by terms and, if given, by vector."""
         question = Question(terms, vector, model)
         return await self.engine.read(lambda tx: self._ranking.memories.find(tx, query, question))
 
@@ -121,6 +123,7 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
         model: str,
         max_unembedded: int,
     ) -> Found[MemoryHit] | None:
+        """Like `recall`, or None if more than *max_unembedded* of the namespace lack a vector."""
         question = Question(terms, vector, model)
         return await self.engine.read(
             lambda tx: self._ranking.memories.find_embedded(tx, query, question, max_unembedded)
@@ -136,6 +139,7 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
         )
 
     async def similar_memories(self, memory: Memory, *, now: datetime) -> tuple[Similar, ...]:
+        """Memories of the namespace with another key and nearly the same meaning."""
         query = MemoryQuery(memory.namespace, now)
         return await self.engine.read(
             lambda tx: self._ranking.memories.find_similar(tx, memory, query)
@@ -144,17 +148,23 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
     async def recall_mail(
         self, query: MessageQuery, terms: Sequence[str], *, vector: Vector | None, model: str
     ) -> Found[MessageRow]:
+        """Like `recall`, for indexed mail; `q` of the query is ignored. Raises NotFound."""
         question = Question(terms, vector, model)
         return await self.engine.read(
             lambda tx: self._ranking.mail.find(tx, self._searcher, query, question)
         )
 
     async def unindexed_mail(self, query: MessageQuery, *, limit: int) -> list[int]:
+        """The newest messages that match and are not in the ranking index. Raises NotFound."""
         return await self.engine.read(
             lambda tx: self._ranking.mail.find_unindexed(tx, self._searcher, query, limit)
         )
 
     async def index_mail(self, *, limit: int, starts: bool) -> int:
+        """Add mail to the ranking index, newest first; return how many messages were added.
+
+        The index has the newest 50,000 messages. It is empty until a call with *starts*.
+        """
         if not await self.engine.read(lambda tx: documents.has_unindexed(tx, starts=starts)):
             return 0
         return await self.engine.write(lambda tx: documents.index_mail(tx, limit))
@@ -162,6 +172,7 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
     async def unembedded_mail(
         self, query: MessageQuery, *, model: str, limit: int
     ) -> list[Unembedded]:
+        """Those of the newest matches that have no vector of this model. Raises NotFound."""
         newest = replace(query, q=None, page=Slice(limit=limit))
         return await self.engine.read(
             lambda tx: documents.unembedded_mail(
@@ -173,6 +184,7 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
         await self.engine.write(lambda tx: documents.store_vectors(tx, model, vectors))
 
     async def forget_other_models(self, model: str) -> None:
+        """Remove the vectors of other models."""
         found = await self.engine.read(lambda tx: documents.collections_of_other_models(tx, model))
         if found:
             await self.engine.write(lambda tx: documents.delete_vectors(tx, found))

@@ -81,11 +81,13 @@ class AuditedStore:
         self._record: AuditRecord | None = None
 
     def by(self, record: AuditRecord) -> Self:
+        """The same store, acting for a caller: its writes are recorded in the audit log."""
         other = copy(self)
         other._record = record  # noqa: SLF001 - our own class
         return other
 
     async def record_audit(self) -> None:
+        """Record an act that changed nothing in the store."""
         await self.write(lambda _: None)
 
     async def write(

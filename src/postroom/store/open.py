@@ -11,7 +11,7 @@ from postroom.blocking import in_thread
 from postroom.errors import Conflict
 from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditHmac, load_key, read_key
 from postroom.store.maintenance.lifecycle import refuse_incomplete, refuse_migrated, state_of
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction
 from postroom.store.webhook_secrets import has_secrets_in_clear, seal_all
 
@@ -28,7 +28,7 @@ NO_KEY = (
 )
 
 
-async def open_on(engine: Engine, folder: Path, key: bytes | None) -> SqlStore:
+async def open_on(engine: Engine, folder: Path, key: bytes | None) -> Store:
     """The store on an open database; without *key*, the one in a file of the folder.
 
     Raises:
@@ -47,7 +47,7 @@ async def open_on(engine: Engine, folder: Path, key: bytes | None) -> SqlStore:
         await engine.close()
         raise
     engine.guard()
-    return SqlStore(engine, seal)
+    return Store(engine, seal)
 
 
 async def seal_secrets(engine: Engine, seal: AuditHmac) -> None:

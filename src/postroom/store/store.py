@@ -1,6 +1,7 @@
-"""The store on SQL: each method of `ports.store` with the function that does it.
+"""The store: each of its methods with the function that does it.
 
-Methods that only run one function in a transaction are declared; the others are written out.
+A method that only runs one function in a transaction is declared, see `methods`; what it promises
+is written at the function. The others are written out.
 """
 
 from __future__ import annotations
@@ -23,9 +24,8 @@ from postroom.model.page import Found
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
 from postroom.ports.events import Notifier
-from postroom.ports.store import Store
 from postroom.store.maintenance import row_checks
-from postroom.store.memories import SqlMemories
+from postroom.store.memories import MemoryStore
 from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
 from postroom.store.search.index import compact, find_problems, purge, rebuild
 from postroom.store.sql import audit as sql_audit
@@ -56,8 +56,8 @@ _AT_ONCE = 500
 _USE_NOTED_EVERY = timedelta(minutes=1)
 
 
-class SqlStore(SqlMemories, Store):
-    """A store on any database that speaks SQL. See `ports.store` for what each method promises."""
+class Store(MemoryStore):
+    """Everything that is stored, on any database that speaks SQL."""
 
     # Inboxes
     add_inbox = writes(sql_inboxes.add_inbox)
@@ -83,11 +83,13 @@ class SqlStore(SqlMemories, Store):
     reparse_messages = writes(message_reparse.reparse_messages)
 
     async def messages(self, query: MessageQuery) -> Found[MessageRow]:
+        """One page of the matching messages. Raises NotFound."""
         return await self.engine.read(
             lambda tx: message_search.find_messages(tx, query, self._searcher)
         )
 
     async def raw_messages(self, inbox_id: str, visible: Visible) -> AsyncIterator[RawMessage]:
+        """Every message of an inbox, in order of arrival, including Trash and Junk."""
         read, after = partial(message_reads.raw_after, inbox_id=inbox_id, visible=visible), 0
         while found := await self.engine.read(partial(read, after=after, limit=_AT_ONCE)):
             for message in found:
@@ -158,6 +160,7 @@ class SqlStore(SqlMemories, Store):
     async def renew_webhook(
         self, webhook_id: str, secret: str, visible: Visible, now: datetime
     ) -> Webhook:
+        """Replace its secret; the old one stays valid for a day. Raises NotFound."""
         sealed = await in_thread(seal_secret, self._seal, webhook_id, secret)
         return await self.write(
             lambda tx: sql_webhooks.renew_webhook(tx, webhook_id, sealed, visible, now)
@@ -172,6 +175,7 @@ class SqlStore(SqlMemories, Store):
         limit: int,
         capacity: WebhookCapacity = EVERY_WEBHOOK,
     ) -> list[WebhookJob]:
+        """Claim deliveries that are due and fit *capacity*; per webhook and inbox the oldest."""
         jobs = await self.write(
             lambda tx: sql_webhooks.claim_webhooks(
                 tx, holder, now=now, until=until, limit=limit, capacity=capacity
@@ -208,6 +212,7 @@ class SqlStore(SqlMemories, Store):
     settle_rule_job = writes(rule_jobs.settle_rule_job)
 
     async def candidates(self, queries: Sequence[MessageQuery]) -> list[int]:
+        """The numbers of all messages that match one of the queries, newest first."""
         return await self.engine.read(lambda tx: sql_rules.candidates(tx, queries, self._searcher))
 
     # Accounts
@@ -248,6 +253,7 @@ class SqlStore(SqlMemories, Store):
     change_identity = writes(sql_identities.change_identity, audit_if=is_found)
 
     async def check_alias(self, email: str, inbox_id: str, rights: AddressRights) -> None:
+        """Raise what `add_identity` would raise."""
         await self.engine.read(lambda tx: sql_identities.check_alias(tx, email, inbox_id, rights))
 
     # Keys
@@ -264,6 +270,7 @@ class SqlStore(SqlMemories, Store):
         )
 
     async def key_of(self, secret_hash: bytes, now: datetime) -> Key | None:
+        """The key with this hash; its `last_used_at` is updated at most once a minute."""
         key = await self.engine.read(lambda tx: sql_keys.key_of(tx, secret_hash))
         if key is not None and (
             key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY
@@ -285,6 +292,7 @@ class SqlStore(SqlMemories, Store):
     audit = reads(sql_audit.find_entries)
 
     async def check_audit(self) -> AuditCheck:
+        """Verify the chain of the whole audit log."""
         examination = sql_audit.AuditVerification(self._seal)
         while await self.engine.read(examination.read):
             pass
@@ -300,11 +308,13 @@ class SqlStore(SqlMemories, Store):
     ping = writes_unaudited(sql_installation.ping)
 
     async def ensure_installation_id(self) -> str:
+        """The id of this installation, created if there is none yet."""
         if found := await self.installation_id():
             return found
         return await self.engine.write(partial(sql_installation.name, new=secrets.token_hex(16)))
 
     async def every_blob(self) -> AsyncIterator[tuple[BlobKey, int]]:
+        """Every blob that must exist, with its size in bytes."""
         after = ""
         while found := await self.engine.read(
             partial(sql_blobs.blobs_after, after=after, limit=_AT_ONCE)
@@ -314,23 +324,31 @@ class SqlStore(SqlMemories, Store):
             after = found[-1][0]
 
     async def problems(self) -> tuple[str, ...]:
+        """Check rows, search index and audit log; one sentence for each problem."""
         found = await self.engine.read(lambda tx: self.engine.check(tx) + row_checks.problems(tx))
         if of_index := await find_problems(self.engine):
             found += (*of_index, "`postroom verify --repair` makes the search index anew")
         return found + (await self.check_audit()).problems
 
     async def compact_index(self) -> bool:
+        """Do one step of compacting the search index; True if there is more to do.
+
+        Any number of processes may call this at the same time: a step is done by one of them.
+        """
         return await compact(self.engine)
 
     async def purge(self) -> None:
+        """Remove the words of removed messages from the search index now, not with time."""
         await purge(self.engine)
 
     async def repair(self) -> int:
+        """Rebuild the search index if it has problems; return how many it had."""
         if found := await find_problems(self.engine):
             await rebuild(self.engine)
         return len(found)
 
     def begin_shutdown(self) -> None:
+        """Stop waiting for a database that does not answer; `close` follows."""
         self.engine.begin_shutdown()
 
     async def close(self) -> None:

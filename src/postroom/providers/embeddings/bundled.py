@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from postroom.blocking import in_thread
 from postroom.model.memory import Vector
-from postroom.ports.memories import Embedder
+from postroom.ports.embeddings import Embedder
 
 if TYPE_CHECKING:
     from postroom.providers.embeddings.minilm import MiniLM

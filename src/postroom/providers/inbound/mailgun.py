@@ -15,8 +15,7 @@ from datetime import datetime, timedelta
 from postroom.blocking import in_thread
 from postroom.errors import Malformed
 from postroom.mail.composing.rebuild import Header, rebuild
-from postroom.ports.inbound import Handed, Posting
-from postroom.ports.store import LeaseStore
+from postroom.ports.inbound import Handed, Leases, Posting
 from postroom.providers.inbound.forms import (
     Form,
     check_hmac,
@@ -37,7 +36,7 @@ class Mailgun:
 
     signing_key: str = field(repr=False)
     window: timedelta
-    leases: LeaseStore
+    leases: Leases
 
     def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
         """Accept any headers: the signature is in the form."""

@@ -45,7 +45,12 @@ def add_inbox(
     payload: bytes,
     rights: AddressRights = OWNERS_RIGHTS,
 ) -> Inbox:
-    """Insert an inbox, or return the one that was created with the same client id."""
+    """Insert an inbox, or return the one that the same client id and payload have created.
+
+    Raises:
+        Conflict: the address is taken, or the client id was used with another payload.
+        Forbidden: these rights do not include the address.
+    """
     if client_id is not None:
         made = tx.one(
             f"SELECT {_COLUMNS}, request_hash FROM inboxes WHERE client_id = :client_id",
@@ -128,7 +133,11 @@ _OF_INBOX = (
 def remove_inbox(
     tx: Transaction, inbox_id: str, visible: Visible, *, force: bool
 ) -> tuple[BlobKey, ...] | None:
-    """Remove an inbox and everything in it; return the blobs that nothing uses any more."""
+    """Remove an inbox and everything in it; return the blobs that nothing uses any more.
+
+    Raises:
+        Conflict: it has mail, and *force* is false.
+    """
     inbox = get_inbox(tx, inbox_id, visible)
     if inbox is None:
         return None

@@ -130,6 +130,11 @@ def put_memory(
     """Insert a memory or a new version of it; None if it does not exist and may not be created.
 
     A request that changes nothing creates no version.
+
+    Raises:
+        InvalidInput: a new memory has no text.
+        NotFound: a link names mail that the author cannot see.
+        Forbidden: only the owner may remove the links that say where it comes from.
     """
     collection = collection_for(tx, collection_of(change.namespace))
     old = find_memory(tx, collection, change.key)

@@ -111,7 +111,7 @@ def get_attachment(tx: Transaction, attachment_id: str, visible: Visible) -> Att
 
 
 def find_attachments(tx: Transaction, query: AttachmentQuery) -> Found[Attachment]:
-    """Attachments of the newest messages first, those of one message in order."""
+    """Attachments of the newest messages first, those of one message in order. Raises NotFound."""
     where = _conditions(tx, query)
     counted = tx.one(
         f"SELECT count(*) FROM {FILE_TABLES} WHERE {where.sql}",

@@ -149,7 +149,10 @@ def _labels(newest: Sequence[Row]) -> tuple[str, ...]:
 def get_thread(
     tx: Transaction, thread_id: str, visible: Visible, *, limit: int, before: str | None
 ) -> Thread | None:
-    """A thread with its newest messages; a thread wholly in Trash or Junk shows those."""
+    """A thread with its newest messages, or those before the message *before*.
+
+    A thread wholly in Trash or Junk shows those.
+    """
     named = tx.one(NAMED, id=thread_id)
     row = named and tx.one(THREAD, thread=named[0], inbox=named[1])
     if row is None or not visible.sees(row[2]):

@@ -94,7 +94,11 @@ def claim_mail(
     max_per_domain: int,
     active: Sequence[OutboxJob] = (),
 ) -> Claimed:
-    """Claim due mail, renew the claims on *active* mail, and release expired claims."""
+    """Claim due mail, renew the claims on *active* mail, and release expired claims.
+
+    *free* is the number of mails that the worker can take for each transport. Mail to a domain that
+    has reached its limit for the hour is left for the next hour.
+    """
     renew_mail(tx, active, until)
     lost: dict[str, int] = {}
     for inbox, number, state, pending in tx.all(STALE, now=seconds(now)):

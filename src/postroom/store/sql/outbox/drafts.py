@@ -45,7 +45,12 @@ def _draft(row: Row) -> StoredDraft:
 
 
 def save_draft(tx: Transaction, draft: StoredDraft) -> None:
-    """Insert a draft, or update one whose revision is unchanged."""
+    """Insert a draft, or update one whose revision is unchanged.
+
+    Raises:
+        NotFound: its inbox was removed, or it was sent or removed.
+        Conflict: it was changed since it was read.
+    """
     inbox = tx.one("SELECT number FROM inboxes WHERE id = :id", id=draft.inbox_id)
     if inbox is None:
         raise NotFound(no_such("inbox", draft.inbox_id))

@@ -110,7 +110,13 @@ OLDEST_OF_HOUR = "SELECT count(*), min(at) FROM sends WHERE caller = :caller AND
 
 
 def record_send(tx: Transaction, send: NewSend) -> Sent:
-    """Store a sent message and its local deliveries, or return the result of an earlier request."""
+    """Store a sent message and its local deliveries, or return the result of an earlier request.
+
+    Raises:
+        Conflict: the idempotency key was used with another payload, or the mail is an automatic
+            answer to an address that got one in this thread within a day.
+        RateLimited: the caller has reached its limit for this hour.
+    """
     earlier = _earlier(tx, send)
     if earlier is not None:
         return earlier
