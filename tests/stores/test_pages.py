@@ -17,7 +17,7 @@ async def test_places_lead_where_offsets_lead(
 ) -> None:
     for name in "abcdefg":
         await new_inbox(services, name)
-    listing = Listing("id, address, number", "inboxes", "number", -1, is_newest_first)
+    listing = Listing("id, address", "inboxes", "number", is_newest_first)
     where = Conditions()
     where.add("address NOT LIKE :not_this", not_this="c@%")
 

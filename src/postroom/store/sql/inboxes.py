@@ -20,11 +20,11 @@ from postroom.store.sql.memories.memory_writes import remove_without_mail
 from postroom.store.sql.messages.message_changes import OF_MESSAGES
 from postroom.store.sql.outbox.sends import retain_send_outcomes
 from postroom.store.sql.rules.plans import remove_inbox_from_plans
-from postroom.store.sql.values import any_of, caseless, moment, seconds
+from postroom.store.sql.values import any_of, caseless, inbox_number, moment, scalar, seconds
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = "id, address, name, account_id, created_at"
-_LISTING = Listing(f"{_COLUMNS}, number", "inboxes", "number", position=-1)
+_LISTING = Listing(_COLUMNS, "inboxes", "number")
 
 INSERT_INBOX = """
     INSERT INTO inboxes (id, address, name, account_id, client_id, request_hash, created_at)
@@ -63,7 +63,8 @@ def add_inbox(
     refuse_claim(tx, inbox.address.lower(), None, rights)
     if is_taken(tx, inbox.address):
         raise Conflict(f"the address {inbox.address} is taken; choose another")
-    row = tx.one(
+    number = scalar(
+        tx,
         INSERT_INBOX,
         id=inbox.id,
         address=inbox.address,
@@ -73,7 +74,6 @@ def add_inbox(
         payload=payload,
         created_at=seconds(inbox.created_at),
     )
-    number = row[0] if row else 0
     mailboxes = [(name, caseless(name)) for name in STANDARD_MAILBOXES]
     tx.many(INSERT_MAILBOX, [{"inbox": number, "name": n, "folded": f} for n, f in mailboxes])
     add_own_identity(tx, inbox, number)
@@ -141,8 +141,7 @@ def remove_inbox(
     inbox = get_inbox(tx, inbox_id, visible)
     if inbox is None:
         return None
-    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
-    number = row[0] if row else 0
+    number = inbox_number(tx, inbox_id)
     if not force and tx.one("SELECT 1 FROM messages WHERE inbox = :inbox LIMIT 1", inbox=number):
         raise Conflict(f"the inbox {inbox_id} holds mail; delete it with force=true")
     keys = tx.all(

@@ -9,12 +9,20 @@ from postroom.model.key import Key
 from postroom.model.page import Found, Slice
 from postroom.model.view import named_in
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds, view_in
+from postroom.store.sql.values import (
+    any_of,
+    dumps,
+    from_text,
+    moment,
+    moment_or_none,
+    seconds,
+    view_in,
+)
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, last_used_at,
     former_inboxes"""
-_LISTING = Listing(f"{_COLUMNS}, number", "keys", "number", position=-1)
+_LISTING = Listing(_COLUMNS, "keys", "number")
 
 UPSERT_KEY = """
     INSERT INTO keys (
@@ -54,7 +62,7 @@ def _key(row: Row) -> Key:
         namespaces=view_in(row[4]),
         accounts=view_in(row[5]),
         created_at=moment(row[6]),
-        last_used_at=None if row[7] is None else moment(row[7]),
+        last_used_at=moment_or_none(row[7]),
         former_inboxes=tuple(from_text(row[8])),
     )
 

@@ -36,6 +36,22 @@ def moment(value: int) -> datetime:
     return datetime.fromtimestamp(value, UTC)
 
 
+def seconds_or_none(moment: datetime | None) -> int | None:
+    """Convert a time that may be missing to its stored form."""
+    return None if moment is None else seconds(moment)
+
+
+def moment_or_none(value: int | None) -> datetime | None:
+    """Convert a stored time that may be NULL to a value."""
+    return None if value is None else moment(value)
+
+
+def scalar(tx: Transaction, sql: str, /, **params: object) -> Any:
+    """The first column of the first row; None if there is no row."""
+    row = tx.one(sql, **params)
+    return row[0] if row else None
+
+
 def caseless(name: str) -> str:
     """Casefold the name of a label or mailbox for comparison."""
     return name.casefold()
@@ -122,6 +138,11 @@ def pattern(text: str) -> str:
 def is_storable(text: str) -> bool:
     """Whether the database can store a text: it accepts neither NUL nor surrogates."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def inbox_number(tx: Transaction, inbox_id: str) -> int:
+    """The number of an inbox; 0 if there is none."""
+    return int(scalar(tx, "SELECT number FROM inboxes WHERE id = :id", id=inbox_id) or 0)
 
 
 def visible_numbers(tx: Transaction, visible: Visible) -> Numbers:

@@ -13,6 +13,7 @@ from postroom.model.inbox import (
     is_business,
     is_reserved,
 )
+from postroom.store.sql.values import scalar
 from postroom.store.transaction import Transaction
 
 _TAGGED = """
@@ -62,8 +63,8 @@ def _is_not_allowed(rights: AddressRights, local: str) -> bool:
 
 
 def _holder(tx: Transaction, email: str) -> int | None:
-    row = tx.one("SELECT inbox FROM identities WHERE email = :email", email=email)
-    return row[0] if row else None
+    found: int | None = scalar(tx, "SELECT inbox FROM identities WHERE email = :email", email=email)
+    return found
 
 
 def _only_tags_error(tx: Transaction, email: str, inbox: int | None) -> str:

@@ -11,13 +11,13 @@ from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox, Visible
 from postroom.model.page import Found, Slice
 from postroom.store.sql.accounts.address_claims import refuse_claim
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.values import dumps, from_text, visible_numbers
+from postroom.store.sql.values import dumps, from_text, inbox_number, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """d.id, d.email, CASE WHEN d.name = '' THEN i.name ELSE d.name END, d.signature, i.id,
-    i.account_id, d.is_default, d.number"""
+    i.account_id, d.is_default"""
 _TABLES = "identities d JOIN inboxes i ON i.number = d.inbox"
-_LISTING = Listing(_COLUMNS, _TABLES, "d.number", position=-1)
+_LISTING = Listing(_COLUMNS, _TABLES, "d.number")
 INSERT = """
     INSERT INTO identities (id, inbox, email, name, signature, is_default)
     VALUES (:id, :inbox, :email, :name, :signature, :is_default)
@@ -53,13 +53,13 @@ def check_alias(tx: Transaction, email: str, inbox_id: str, rights: AddressRight
         Forbidden: the caller may not claim the address.
         Conflict: the address is taken.
     """
-    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
-    if row is None:
+    inbox = inbox_number(tx, inbox_id)
+    if not inbox:
         raise NotFound(no_such("inbox", inbox_id))
-    refuse_claim(tx, email.lower(), row[0], rights)
+    refuse_claim(tx, email.lower(), inbox, rights)
     if is_taken(tx, email):
         raise Conflict(f"the address {email} is taken; choose another")
-    return int(row[0])
+    return inbox
 
 
 def add_identity(
@@ -87,8 +87,7 @@ def replace_identities(
     A provider cannot claim addresses of others, nor reserved names of a domain that is *served*
     here.
     """
-    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
-    inbox = row[0] if row else None
+    inbox = inbox_number(tx, inbox_id)
     for identity in identities:
         is_foreign = identity.email.rpartition("@")[2] not in served
         with suppress(Conflict, Forbidden):
@@ -97,7 +96,7 @@ def replace_identities(
     _remove_missing(tx, inbox, {identity.email for identity in identities})
 
 
-def _update_from_provider(tx: Transaction, inbox: int | None, there: Identity) -> None:
+def _update_from_provider(tx: Transaction, inbox: int, there: Identity) -> None:
     """Update a name or a signature that was changed at the provider and not here."""
     row = tx.one(
         """SELECT number, name, signature, provider_values FROM identities
@@ -119,7 +118,7 @@ def _update_from_provider(tx: Transaction, inbox: int | None, there: Identity) -
     )
 
 
-def _remove_missing(tx: Transaction, inbox: int | None, there: set[str]) -> None:
+def _remove_missing(tx: Transaction, inbox: int, there: set[str]) -> None:
     """Remove addresses that the provider no longer reports."""
     rows = tx.all(
         """SELECT number, email, is_default FROM identities
@@ -130,7 +129,7 @@ def _remove_missing(tx: Transaction, inbox: int | None, there: set[str]) -> None
         _remove(tx, number, inbox, was_default=bool(is_default))
 
 
-def _remove(tx: Transaction, number: int, inbox: int | None, *, was_default: bool) -> None:
+def _remove(tx: Transaction, number: int, inbox: int, *, was_default: bool) -> None:
     """Remove an address; if it was the default, the oldest of the others becomes the default."""
     tx.run("DELETE FROM identities WHERE number = :number", number=number)
     if was_default:
@@ -200,7 +199,7 @@ def change_identity(
     if is_default is False and row[6]:
         raise Conflict(f"{identity_id} is the default; make another identity the default instead")
     if is_default:
-        tx.run("UPDATE identities SET is_default = 0 WHERE inbox = :inbox", inbox=row[8])
+        tx.run("UPDATE identities SET is_default = 0 WHERE inbox = :inbox", inbox=row[7])
     tx.run(
         """UPDATE identities SET name = coalesce(:name, name),
                   signature = coalesce(:signature, signature),

@@ -11,7 +11,7 @@ from postroom.model.account import ProviderName, Push, RemoteRef
 from postroom.model.provider_traits import TRAITS, ProviderTraits
 from postroom.model.sending import OPEN
 from postroom.model.values import dataclass
-from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.sql.values import dumps, from_text, moment_or_none, scalar, seconds
 from postroom.store.transaction import Transaction
 
 INSERT = """
@@ -255,9 +255,7 @@ def defer_push(tx: Transaction, push: Push, next_at: datetime) -> None:
 
 def next_push_at(tx: Transaction, account_id: str) -> datetime | None:
     """When the next push is due; None if there is none."""
-    row = tx.one(
-        """SELECT min(p.next_at) FROM pushes p JOIN accounts a ON a.number = p.account
-            WHERE a.id = :id""",
-        id=account_id,
-    )
-    return moment(row[0]) if row and row[0] is not None else None
+    sql = """
+        SELECT min(p.next_at) FROM pushes p JOIN accounts a ON a.number = p.account WHERE a.id = :id
+    """
+    return moment_or_none(scalar(tx, sql, id=account_id))

@@ -18,7 +18,7 @@ from postroom.store.sql.events.webhooks import (
     is_seen,
     known_in,
 )
-from postroom.store.sql.values import seconds
+from postroom.store.sql.values import scalar, seconds
 from postroom.store.transaction import Row, Transaction
 from postroom.store.webhook_secrets import DERIVED
 
@@ -64,8 +64,7 @@ def _named(tx: Transaction, webhook_id: str, visible: Visible) -> int:
 
 
 def _at_url(tx: Transaction, url: str, inbox: int, signer: Signer, now: datetime) -> int:
-    named = tx.one("SELECT id FROM inboxes WHERE number = :inbox", inbox=inbox)
-    inbox_id = str(named[0]) if named else ""
+    inbox_id = scalar(tx, "SELECT id FROM inboxes WHERE number = :inbox", inbox=inbox) or ""
     for row in tx.all(BY_URL, target=url):
         if _may_sign(row, inbox_id, signer):
             return int(row[-1])

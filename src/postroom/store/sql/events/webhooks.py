@@ -26,6 +26,8 @@ from postroom.store.sql.values import (
     dumps,
     from_text,
     moment,
+    moment_or_none,
+    scalar,
     seconds,
     stored_view,
     view_in,
@@ -253,8 +255,7 @@ def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
 def next_webhook_at(tx: Transaction, capacity: WebhookCapacity = EVERY_WEBHOOK) -> datetime | None:
     """When the next delivery is due, to a webhook that has capacity."""
     among, params = _full(capacity.full)
-    row = tx.one(NEXT.format(full=among), **params)
-    return moment(row[0]) if row and row[0] is not None else None
+    return moment_or_none(scalar(tx, NEXT.format(full=among), **params))
 
 
 def settle_webhook(

@@ -15,11 +15,11 @@ from postroom.model.memory import (
     collection_of,
     summary_of,
 )
-from postroom.model.page import Found, Slice
+from postroom.model.page import Found
 from postroom.store.ranking.documents import find_collection
-from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.memories import memory_links
-from postroom.store.sql.values import from_text, moment, seconds
+from postroom.store.sql.values import from_text, moment, moment_or_none, seconds
 from postroom.store.transaction import Row, Transaction
 
 COLUMNS = """
@@ -27,6 +27,9 @@ COLUMNS = """
     m.is_stale, m.expires_at, m.created_at, m.updated_at
 """
 TABLES = "memories m JOIN ranking_collections s ON s.number = m.collection"
+_LISTING = Listing(
+    COLUMNS, TABLES, "m.updated_at, m.number", is_newest_first=True, counted="memories m"
+)
 FIND = f"SELECT {COLUMNS} FROM {TABLES} WHERE m.collection = :collection AND m.key = :key"
 HISTORY = """
     SELECT version, summary, text, tags, trust, updated_at FROM memory_versions
@@ -71,7 +74,7 @@ def memory_of(row: Row, links: tuple[Link, ...]) -> Memory:
         links=links,
         trust=row[6],
         version=row[8],
-        expires_at=None if row[10] is None else moment(row[10]),
+        expires_at=moment_or_none(row[10]),
         created_at=moment(row[11]),
         updated_at=moment(row[12]),
         stale=bool(row[9]) or None,
@@ -129,59 +132,13 @@ def list_memories(tx: Transaction, query: MemoryQuery) -> Found[MemoryRow]:
     collection = find_collection(tx, collection_of(query.namespace))
     if collection is None:
         return Found((), 0, 0 if query.page.after else query.page.offset, None)
-    where = conditions_of(tx, collection, query)
-    total, before = _count(tx, where, query.page)
-    rows = _rows(tx, where, query.page)
-    offset = before if query.page.after else query.page.offset
-    has_more = rows and offset + len(rows) < total
-    return Found(
-        tuple(memory_row(row) for row in rows),
-        total,
-        offset,
-        (rows[-1][12], rows[-1][0]) if has_more else None,
-    )
-
-
-def _count(tx: Transaction, where: Conditions, page: Slice) -> tuple[int, int]:
-    date, number = page.after or (0, 0)
-    row = tx.one(
-        f"""SELECT count(*), coalesce(sum(CASE WHEN (m.updated_at, m.number) >= (:date, :number)
-                                           THEN 1 ELSE 0 END), 0)
-              FROM memories m WHERE {where.sql}""",
-        **where.params,
-        date=date,
-        number=number,
-    )
-    return (int(row[0]), int(row[1])) if row else (0, 0)
-
-
-def _rows(tx: Transaction, where: Conditions, page: Slice) -> list[Row]:
-    start = "(m.updated_at, m.number) < (:date, :number)" if page.after else "1 = 1"
-    date, number = page.after or (0, 0)
-    return tx.all(
-        f"""SELECT {COLUMNS} FROM {TABLES} WHERE {where.sql} AND {start}
-             ORDER BY m.updated_at DESC, m.number DESC LIMIT :limit OFFSET :offset""",
-        **where.params,
-        **({"date": date, "number": number} if page.after else {}),
-        limit=page.limit,
-        offset=page.offset,
-    )
+    return _LISTING.page(tx, conditions_of(tx, collection, query), query.page, memory_row)
 
 
 def memory_row(row: Row) -> MemoryRow:
     """Convert a row to a list entry."""
     memory = memory_of(row, ())
-    return MemoryRow(
-        namespace=memory.namespace,
-        key=memory.key,
-        summary=memory.summary,
-        tags=memory.tags,
-        trust=memory.trust,
-        version=memory.version,
-        updated_at=memory.updated_at,
-        expires_at=memory.expires_at,
-        stale=memory.stale,
-    )
+    return MemoryRow(**{name: getattr(memory, name) for name in MemoryRow.__slots__})
 
 
 def memories_after(

@@ -29,7 +29,7 @@ from postroom.store.ranking.documents import (
 from postroom.store.sql.memories import mail_texts, memory_links
 from postroom.store.sql.memories.mail_texts import repeated_memories, store_digests
 from postroom.store.sql.memories.memories import Stored, find_memory, get_memory, is_over
-from postroom.store.sql.values import dumps, seconds
+from postroom.store.sql.values import dumps, scalar, seconds, seconds_or_none
 from postroom.store.transaction import Transaction
 
 OF_MEMORY = ("memory_versions", "memory_tags", "memory_links", "memory_ties", "memory_shingles")
@@ -233,12 +233,11 @@ def _save(tx: Transaction, collection: int, old: Stored | None, new: _New, now: 
         "trust": new.trust,
         "is_owners": int(new.is_owners),
         "is_stale": int(new.is_stale),
-        "expires_at": None if new.expires_at is None else seconds(new.expires_at),
+        "expires_at": seconds_or_none(new.expires_at),
         "updated_at": seconds(now),
     }
     if old is None:
-        row = tx.one(INSERT, collection=collection, key=new.key, **values)
-        number = int(row[0]) if row else 0
+        number = int(scalar(tx, INSERT, collection=collection, key=new.key, **values))
     else:
         number = old.number
         tx.run(INSERT_VERSION, number=number)

@@ -33,7 +33,7 @@ from postroom.store.sql.memories.memory_writes import remove_without_mail
 from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
 from postroom.store.sql.messages.thread_choice import recount
 from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome
-from postroom.store.sql.values import any_of, caseless, flag_bits, flag_names, from_text
+from postroom.store.sql.values import any_of, caseless, flag_bits, flag_names, from_text, scalar
 from postroom.store.transaction import Row, Transaction
 
 _STANDARD = {caseless(name): name for name in STANDARD_MAILBOXES}
@@ -304,10 +304,8 @@ def _rename(
 
 def number_of(tx: Transaction, inbox: int, message_id: str) -> int:
     """The number of a message, or 0."""
-    row = tx.one(
-        "SELECT number FROM messages WHERE +inbox = :inbox AND id = :id", inbox=inbox, id=message_id
-    )
-    return int(row[0]) if row else 0
+    sql = "SELECT number FROM messages WHERE +inbox = :inbox AND id = :id"
+    return int(scalar(tx, sql, inbox=inbox, id=message_id) or 0)
 
 
 def remove_message(

@@ -21,7 +21,15 @@ from postroom.store.sql.messages.thread_choice import choose_thread, count_in, i
 from postroom.store.sql.outbox.queue import apply_report
 from postroom.store.sql.outbox.send_limits import auto_answered
 from postroom.store.sql.rules.rule_jobs import apply_rule_effects
-from postroom.store.sql.values import any_of, caseless, dumps, flag_bits, seconds, visible_numbers
+from postroom.store.sql.values import (
+    any_of,
+    caseless,
+    dumps,
+    flag_bits,
+    scalar,
+    seconds,
+    visible_numbers,
+)
 from postroom.store.transaction import Transaction
 
 Table = Literal["labels", "mailboxes"]
@@ -81,17 +89,10 @@ def list_labels(tx: Transaction, visible: Visible, page: Slice) -> Found[Label]:
              GROUP BY l.folded ORDER BY l.folded""",
         **params,
     )
-    start = page.offset
-    if page.after:
-        start = sum(1 for row in rows if row[1] <= page.after[0])
+    start = sum(row[1] <= page.after[0] for row in rows) if page.after else page.offset
     shown = rows[start : start + page.limit]
-    has_more = start + len(shown) < len(rows)
-    return Found(
-        tuple(Label(row[0], row[2]) for row in shown),
-        len(rows),
-        start,
-        (shown[-1][1],) if has_more and shown else None,
-    )
+    cursor = (shown[-1][1],) if shown and start + len(shown) < len(rows) else None
+    return Found(tuple(Label(row[0], row[2]) for row in shown), len(rows), start, cursor)
 
 
 KNOWN_AFTER = 3
@@ -310,7 +311,8 @@ def _insert(
     tx: Transaction, message: NewMessage, inbox: int, thread: int, defects: tuple[str, ...]
 ) -> int:
     sender = message.sender
-    row = tx.one(
+    number = scalar(
+        tx,
         INSERT_MESSAGE,
         id=message.id,
         inbox=inbox,
@@ -335,7 +337,7 @@ def _insert(
         fingerprint=message.fingerprint,
         details=dumps(details_of(message, defects)),
     )
-    return int(row[0]) if row else 0
+    return int(number)
 
 
 def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, object]:

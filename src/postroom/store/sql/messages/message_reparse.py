@@ -15,7 +15,7 @@ from postroom.store.sql.messages.message_insert import (
 )
 from postroom.store.sql.messages.message_search import direction
 from postroom.store.sql.messages.thread_choice import choose_thread, insert_thread_ids, recount
-from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.sql.values import dumps, from_text, moment, scalar, seconds
 from postroom.store.transaction import Row, Transaction
 
 OUTDATED = """
@@ -42,8 +42,7 @@ UPDATE_MESSAGE = """
 
 def count_outdated(tx: Transaction, version: int) -> int:
     """The number of messages of an older parser version."""
-    row = tx.one(COUNT_OUTDATED, version=version)
-    return int(row[0]) if row else 0
+    return int(scalar(tx, COUNT_OUTDATED, version=version))
 
 
 def outdated(tx: Transaction, version: int, after: int, limit: int) -> list[Outdated]:

@@ -17,7 +17,7 @@ from postroom.mail.threads import (
 )
 from postroom.model.storage import NewMessage
 from postroom.store.sql.memories.memory_links import follow_threads
-from postroom.store.sql.values import any_of, from_text, moment, seconds
+from postroom.store.sql.values import any_of, from_text, moment, scalar, seconds
 from postroom.store.transaction import Row, Transaction
 
 _MAX_CANDIDATES = 20
@@ -89,11 +89,8 @@ def _named_thread(tx: Transaction, thread_id: str) -> tuple[int, str]:
     row = tx.one(NAMED, id=thread_id)
     if row is None:
         raise NotFound(no_such("thread", thread_id))
-    number, inbox = row
-    now = tx.one(
-        "SELECT id FROM threads WHERE inbox = :inbox AND number = :n", inbox=inbox, n=number
-    )
-    return number, str(now[0]) if now else ""
+    sql = "SELECT id FROM threads WHERE number = :number AND inbox = :inbox"
+    return row[0], scalar(tx, sql, number=row[0], inbox=row[1]) or ""
 
 
 def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
@@ -160,14 +157,15 @@ def _candidate(tx: Transaction, inbox: int, row: Row) -> Candidate:
 
 def _new_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str]:
     thread_id = thread_id_of(message.id)
-    row = tx.one(
+    number = scalar(
+        tx,
         INSERT_THREAD,
         id=thread_id,
         inbox=inbox,
         subject=message.subject,
         base_subject=message.base_subject,
     )
-    return (row[0] if row else 0), thread_id
+    return number, thread_id
 
 
 def thread_id_of(message_id: str) -> str:

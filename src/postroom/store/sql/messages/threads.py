@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from postroom.errors import InvalidInput, NotFound
 from postroom.mail.threads import subject_key
 from postroom.model.inbox import Visible
 from postroom.model.message import Thread, ThreadRow
-from postroom.model.page import Found, Slice
+from postroom.model.page import Found
 from postroom.model.storage import ThreadQuery
 from postroom.model.view import only
-from postroom.store.sql.conditions import Conditions, within
+from postroom.store.sql.conditions import Conditions, Listing, within
 from postroom.store.sql.messages.message_insert import numbers_named
 from postroom.store.sql.messages.message_search import (
     MESSAGE_TABLES,
     ROW_COLUMNS,
-    inbox_number,
     thread_message,
     thread_number,
+    visible_inbox,
 )
 from postroom.store.sql.messages.thread_choice import NAMED, join_threads, recount
-from postroom.store.sql.values import any_of, from_text, moment, visible_numbers
+from postroom.store.sql.values import any_of, from_text, moment, scalar, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
 _PEOPLE_SEEN = 50
@@ -31,9 +32,12 @@ _SUBJECT_SHOWN = 250
 THREAD_COLUMNS = """
     t.number, t.id, i.id, t.subject, t.message_count, t.first_date, t.last_date, t.inbox
 """
+_TABLES = "threads t JOIN inboxes i ON i.number = t.inbox"
+_LISTING = Listing(
+    THREAD_COLUMNS, _TABLES, "t.last_date, t.number", is_newest_first=True, counted="threads t"
+)
 THREAD = f"""
-    SELECT {THREAD_COLUMNS} FROM threads t JOIN inboxes i ON i.number = t.inbox
-     WHERE t.inbox = :inbox AND t.number = :thread
+    SELECT {THREAD_COLUMNS} FROM {_TABLES} WHERE t.inbox = :inbox AND t.number = :thread
 """
 NEWEST_OF = """
     SELECT addresses, labels, snippet FROM messages
@@ -58,14 +62,7 @@ COUNT_ALL = """
 
 def find_threads(tx: Transaction, query: ThreadQuery) -> Found[ThreadRow]:
     """One page of threads, newest message first; threads wholly in Trash or Junk are left out."""
-    where = _conditions(tx, query)
-    counted = tx.one(f"SELECT count(*) FROM threads t WHERE {where.sql}", **where.params)
-    total = int(counted[0]) if counted else 0
-    offset = _before(tx, where, query.page)
-    rows = _page(tx, where, query.page)
-    has_more = rows and offset + len(rows) < total
-    found = tuple(_thread_row(tx, row) for row in rows)
-    return Found(found, total, offset, (rows[-1][6], rows[-1][0]) if has_more else None)
+    return _LISTING.page(tx, _conditions(tx, query), query.page, partial(_thread_row, tx))
 
 
 def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
@@ -73,7 +70,7 @@ def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
     where.add("t.last_date IS NOT NULL")
     inboxes = visible_numbers(tx, query.visible)
     if query.inbox_id is not None:
-        inboxes = only(inbox_number(tx, query.inbox_id, query.visible))
+        inboxes = only(visible_inbox(tx, query.inbox_id, query.visible))
     where.within("t.inbox", inboxes)
     if query.label is not None:
         among, params = any_of("label", numbers_named(tx, "labels", query.label, inboxes))
@@ -85,33 +82,6 @@ def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
             **params,
         )
     return where
-
-
-def _before(tx: Transaction, where: Conditions, page: Slice) -> int:
-    if page.after is None:
-        return page.offset
-    row = tx.one(
-        f"""SELECT count(*) FROM threads t
-             WHERE {where.sql} AND (t.last_date, t.number) >= (:date, :number)""",
-        **where.params,
-        date=page.after[0],
-        number=page.after[1],
-    )
-    return int(row[0]) if row else 0
-
-
-def _page(tx: Transaction, where: Conditions, page: Slice) -> list[Row]:
-    start = "(t.last_date, t.number) < (:date, :number)" if page.after else "1 = 1"
-    date, number = page.after or (0, 0)
-    return tx.all(
-        f"""SELECT {THREAD_COLUMNS} FROM threads t JOIN inboxes i ON i.number = t.inbox
-             WHERE {where.sql} AND {start}
-             ORDER BY t.last_date DESC, t.number DESC LIMIT :limit OFFSET :offset""",
-        **where.params,
-        **({"date": date, "number": number} if page.after else {}),
-        limit=page.limit,
-        offset=page.offset,
-    )
 
 
 def _thread_row(tx: Transaction, row: Row) -> ThreadRow:
@@ -261,14 +231,14 @@ def _split_off(
     tx: Transaction, inbox: int, thread: int, new_thread_id: str, rows: Sequence[Row]
 ) -> None:
     subject = rows[0][3]
-    made = tx.one(
+    new = scalar(
+        tx,
         SPLIT_OFF,
         id=new_thread_id,
         inbox=inbox,
         subject=subject,
         base_subject=subject_key(subject),
     )
-    new = made[0] if made else 0
     tx.run(PIN, inbox=inbox, thread=thread)
     tx.many(MOVE, [{"new": new, "inbox": inbox, "number": row[0]} for row in rows])
     moved = {"new": new, "inbox": inbox, "thread": thread}

@@ -9,7 +9,16 @@ from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    inbox_number,
+    moment,
+    moment_or_none,
+    seconds,
+    seconds_or_none,
+    visible_numbers,
+)
 from postroom.store.transaction import Row, Transaction
 
 CONTENT_RETENTION = timedelta(days=7)
@@ -36,12 +45,12 @@ CLEAR_CONTENT = """
 
 
 def _draft(row: Row) -> StoredDraft:
-    number, draft_id, inbox_id, arguments, send_at, created_at, updated_at, *become = row
-    message_id, revision = become
-    when = None if send_at is None else moment(send_at)
-    times = (moment(created_at), moment(updated_at))
-    state = (message_id, number, revision)
-    return StoredDraft(draft_id, inbox_id, from_text(arguments), when, *times, *state)
+    number, draft_id, inbox_id, arguments, send_at, created_at, updated_at = row[:7]
+    times = (moment_or_none(send_at), moment(created_at), moment(updated_at))
+    message_id, revision = row[7:9]
+    return StoredDraft(
+        draft_id, inbox_id, from_text(arguments), *times, message_id, number, revision
+    )
 
 
 def save_draft(tx: Transaction, draft: StoredDraft) -> None:
@@ -51,15 +60,15 @@ def save_draft(tx: Transaction, draft: StoredDraft) -> None:
         NotFound: its inbox was removed, or it was sent or removed.
         Conflict: it was changed since it was read.
     """
-    inbox = tx.one("SELECT number FROM inboxes WHERE id = :id", id=draft.inbox_id)
-    if inbox is None:
+    inbox = inbox_number(tx, draft.inbox_id)
+    if not inbox:
         raise NotFound(no_such("inbox", draft.inbox_id))
     tx.run(CLEAR_CONTENT, before=seconds(draft.updated_at - CONTENT_RETENTION))
     values = {
         "id": draft.id,
-        "inbox": inbox[0],
+        "inbox": inbox,
         "arguments": dumps(draft.arguments),
-        "send_at": None if draft.send_at is None else seconds(draft.send_at),
+        "send_at": seconds_or_none(draft.send_at),
         "updated_at": seconds(draft.updated_at),
     }
     if not draft.revision:

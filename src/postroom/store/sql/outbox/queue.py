@@ -23,7 +23,7 @@ from postroom.store.maintenance.lifecycle import FORGET, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
 from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.events.events import About, add_event, add_outcomes
-from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.sql.values import dumps, from_text, moment, scalar, seconds, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
 ABOUT = """
@@ -230,8 +230,7 @@ def pause_outbox(tx: Transaction, *, paused: bool) -> OutboxState:
 
 def outbox_state(tx: Transaction) -> OutboxState:
     """Whether the outbox is paused, and how many messages wait in it."""
-    row = tx.one(COUNT_WAITING)
-    return OutboxState(is_paused(tx), int(row[0]) if row else 0)
+    return OutboxState(is_paused(tx), int(scalar(tx, COUNT_WAITING)))
 
 
 _TABLES = """outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message

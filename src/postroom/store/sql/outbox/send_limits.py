@@ -12,7 +12,7 @@ from postroom.model.sending import OutboxJob
 from postroom.model.storage import NewMessage, ReplyLimit
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.queue import ROW_KEY, row_of
-from postroom.store.sql.values import from_text, seconds
+from postroom.store.sql.values import from_text, inbox_number, scalar, seconds
 from postroom.store.transaction import Transaction
 
 REPLY_WINDOW = timedelta(hours=24)
@@ -51,8 +51,7 @@ def refuse_many_replies(
     tx: Transaction, inbox_id: str, addresses: Iterable[str], limit: ReplyLimit, now: datetime
 ) -> None:
     """Refuse automatic replies to an address above its daily limit. Raises Conflict."""
-    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
-    inbox, since = row[0] if row else 0, seconds(now - REPLY_WINDOW)
+    inbox, since = inbox_number(tx, inbox_id), seconds(now - REPLY_WINDOW)
     for address in _reply_keys(addresses):
         numbers = [row[0] for row in tx.all(REPLIES_SINCE, address=address, since=since)]
         is_over = limit.in_all is not None and len(numbers) >= limit.in_all
@@ -79,8 +78,7 @@ def _reply_keys(addresses: Iterable[str]) -> list[str]:
 
 def forwards_since(tx: Transaction, caller: str, thread_id: str, since: datetime) -> int:
     """The number of mails that a rule has sent in a thread."""
-    row = tx.one(FORWARDS_SINCE, caller=caller, thread=thread_id, since=seconds(since))
-    return int(row[0]) if row else 0
+    return int(scalar(tx, FORWARDS_SINCE, caller=caller, thread=thread_id, since=seconds(since)))
 
 
 def _answered(details: str) -> list[str]:
@@ -94,9 +92,8 @@ def auto_answered(message: NewMessage) -> dict[str, object]:
 
 def is_own_mail(tx: Transaction, inbox_id: str, internet_message_id: str) -> bool:
     """Whether an inbox has sent the mail with this Message-ID."""
-    inbox = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
-    found = inbox and tx.one(OWN, inbox=inbox[0], internet_id=internet_message_id)
-    return found is not None
+    inbox = inbox_number(tx, inbox_id)
+    return tx.one(OWN, inbox=inbox, internet_id=internet_message_id) is not None
 
 
 DOMAIN_HOUR = "SELECT count(*), min(at) FROM domain_sends WHERE domain = :domain"

@@ -9,7 +9,15 @@ from postroom.errors import NotFound
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.model.rule import Act, Plan, PlanItem, State
-from postroom.store.sql.values import dumps, from_text, moment, seconds, stored_view, view_in
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    moment,
+    scalar,
+    seconds,
+    stored_view,
+    view_in,
+)
 from postroom.store.transaction import Row, Transaction
 
 _BATCH_SIZE = 500
@@ -35,7 +43,8 @@ INSERT_ITEM = f"""
 def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
     """Insert a plan, and remove expired ones."""
     _remove_expired(tx, seconds(plan.created_at))
-    row = tx.one(
+    number = scalar(
+        tx,
         INSERT_PLAN,
         id=plan.id,
         rule=plan.rule_id,
@@ -50,8 +59,7 @@ def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
         created_at=seconds(plan.created_at),
         expires_at=seconds(plan.expires_at),
     )
-    assert row is not None
-    tx.many(INSERT_ITEM, [_item_values(row[0], n, item) for n, item in enumerate(items)])
+    tx.many(INSERT_ITEM, [_item_values(number, n, item) for n, item in enumerate(items)])
 
 
 def _remove_expired(tx: Transaction, now: int) -> None:

@@ -15,7 +15,7 @@ from postroom.store.sql.audit import note_actions
 from postroom.store.sql.events.events import About, add_event
 from postroom.store.sql.events.rule_webhooks import Signer, insert_rule_delivery
 from postroom.store.sql.memories.memory_writes import put_memory
-from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.sql.values import dumps, from_text, moment_or_none, scalar, seconds
 from postroom.store.transaction import Row, Transaction
 
 ARRIVED = "rule_applied"
@@ -181,8 +181,7 @@ def _rule_job(row: Row, holder: str) -> RuleJob:
 
 def next_rule_job_at(tx: Transaction) -> datetime | None:
     """When the next rule job is due."""
-    row = tx.one(NEXT)
-    return moment(row[0]) if row and row[0] is not None else None
+    return moment_or_none(scalar(tx, NEXT))
 
 
 def settle_rule_job(

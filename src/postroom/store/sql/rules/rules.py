@@ -20,6 +20,7 @@ from postroom.store.sql.values import (
     flag_names,
     from_text,
     moment,
+    scalar,
     seconds,
     stored_view,
     view_in,
@@ -49,8 +50,7 @@ def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
             f"there are {count} rules already, which is the limit; delete_rule removes an unused"
             " one, and one rule can have several conditions"
         )
-    row = tx.one("SELECT coalesce(max(position), 0) FROM rules")
-    last = row[0] if row else 0
+    last = scalar(tx, "SELECT coalesce(max(position), 0) FROM rules")
     tx.run(
         INSERT,
         id=rule.id,
