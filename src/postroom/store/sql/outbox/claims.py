@@ -18,8 +18,11 @@ from postroom.model.sending import (
 )
 from postroom.store.sql.outbox.queue import (
     ABOUT,
+    RELEASE_DOMAIN,
     ROW_KEY,
     copy_to_sent,
+    count_domains,
+    domains_of,
     is_claimed,
     is_paused,
     requeue,
@@ -27,7 +30,6 @@ from postroom.store.sql.outbox.queue import (
     set_outcomes,
     set_recipients,
 )
-from postroom.store.sql.outbox.send_limits import RELEASE_DOMAIN, count_domains, domains_of
 from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
 from postroom.store.transaction import Row, Transaction
 

@@ -233,6 +233,38 @@ def outbox_state(tx: Transaction) -> OutboxState:
     return OutboxState(is_paused(tx), int(scalar(tx, COUNT_WAITING)))
 
 
+DOMAIN_HOUR = "SELECT count(*), min(at) FROM domain_sends WHERE domain = :domain"
+RELEASE_DOMAIN = """
+    DELETE FROM domain_sends
+     WHERE number = (SELECT max(number) FROM domain_sends WHERE domain = :domain)
+"""
+_HOUR_S = 3600
+
+
+def count_domains(tx: Transaction, job: OutboxJob, now: datetime, limit: int) -> bool:
+    """Count a mail for each of its domains, or delay it until all are below their limit."""
+    domains = domains_of(job)
+    since = seconds(now) - _HOUR_S
+    tx.run("DELETE FROM domain_sends WHERE at <= :since", since=since)
+    rows = [tx.one(DOMAIN_HOUR, domain=domain) for domain in domains]
+    full = [int(row[1]) for row in rows if row is not None and row[0] >= limit]
+    if full:
+        tx.run(
+            f"UPDATE outbox SET next_at = :at WHERE {ROW_KEY}",
+            at=max(full) + _HOUR_S,
+            **row_of(job),
+        )
+        return False
+    for domain in domains:
+        tx.run("INSERT INTO domain_sends (domain, at) VALUES (:d, :at)", d=domain, at=seconds(now))
+    return True
+
+
+def domains_of(job: OutboxJob) -> set[str]:
+    """The domains of the recipients."""
+    return {address.rpartition("@")[2].lower() for address in job.envelope.recipients}
+
+
 _TABLES = """outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
     JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
     JOIN inboxes i ON i.number = +m.inbox"""

@@ -8,10 +8,8 @@ from datetime import datetime, timedelta
 from postroom.errors import Conflict
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
-from postroom.model.sending import OutboxJob
-from postroom.model.storage import NewMessage, ReplyLimit
+from postroom.model.storage import ReplyLimit
 from postroom.store.sql.messages.thread_choice import NAMED
-from postroom.store.sql.outbox.queue import ROW_KEY, row_of
 from postroom.store.sql.values import from_text, inbox_number, scalar, seconds
 from postroom.store.transaction import Transaction
 
@@ -85,44 +83,7 @@ def _answered(details: str) -> list[str]:
     return from_text(details).get("auto_answered") or []
 
 
-def auto_answered(message: NewMessage) -> dict[str, object]:
-    """The details to store of a message that is an automatic reply."""
-    return {"auto_answered": message.auto_answered} if message.auto_answered else {}
-
-
 def is_own_mail(tx: Transaction, inbox_id: str, internet_message_id: str) -> bool:
     """Whether an inbox has sent the mail with this Message-ID."""
     inbox = inbox_number(tx, inbox_id)
     return tx.one(OWN, inbox=inbox, internet_id=internet_message_id) is not None
-
-
-DOMAIN_HOUR = "SELECT count(*), min(at) FROM domain_sends WHERE domain = :domain"
-RELEASE_DOMAIN = """
-    DELETE FROM domain_sends
-     WHERE number = (SELECT max(number) FROM domain_sends WHERE domain = :domain)
-"""
-HOUR_S = 3600
-
-
-def count_domains(tx: Transaction, job: OutboxJob, now: datetime, limit: int) -> bool:
-    """Count a mail for each of its domains, or delay it until all are below their limit."""
-    domains = domains_of(job)
-    since = seconds(now) - HOUR_S
-    tx.run("DELETE FROM domain_sends WHERE at <= :since", since=since)
-    rows = [tx.one(DOMAIN_HOUR, domain=domain) for domain in domains]
-    full = [int(row[1]) for row in rows if row is not None and row[0] >= limit]
-    if full:
-        tx.run(
-            f"UPDATE outbox SET next_at = :at WHERE {ROW_KEY}",
-            at=max(full) + HOUR_S,
-            **row_of(job),
-        )
-        return False
-    for domain in domains:
-        tx.run("INSERT INTO domain_sends (domain, at) VALUES (:d, :at)", d=domain, at=seconds(now))
-    return True
-
-
-def domains_of(job: OutboxJob) -> set[str]:
-    """The domains of the recipients."""
-    return {address.rpartition("@")[2].lower() for address in job.envelope.recipients}

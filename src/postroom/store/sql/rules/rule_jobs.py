@@ -21,7 +21,7 @@ from postroom.store.transaction import Row, Transaction
 ARRIVED = "rule_applied"
 """The audit action of a rule that is applied to an arriving message."""
 
-INSERT = """
+INSERT_RULE_JOB = """
     INSERT INTO rule_jobs (
         id, rule, name, plan, message, inbox, action, state, attempts, next_at, authority
     ) VALUES (:id, :rule, :name, :plan, :message, :inbox, :action, 'waiting', 0, :now, :authority)
@@ -89,7 +89,7 @@ def _run_side_effect(
         insert_rule_delivery(tx, act.value, event, about.inbox, signer, now)
     elif act.type in ("forward", "reply"):
         tx.run(
-            INSERT,
+            INSERT_RULE_JOB,
             id=random_id("ern"),
             rule=effect.rule_id,
             name=effect.rule_name,
