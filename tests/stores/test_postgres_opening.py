@@ -12,8 +12,8 @@ from postroom.errors import MailError, Unavailable
 from postroom.store import upgrade
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres import engine as engines
+from postroom.store.postgres import engine as writers
 from postroom.store.postgres import migrations
-from postroom.store.postgres import writer as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.postgres.migrations import migrate
 from postroom.store.upgrade import VERSION

@@ -16,7 +16,7 @@ from postroom.model.storage import ReplyLimit
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.ingest import Arrival
 from postroom.pipeline.services import Services
-from postroom.store.maintenance.tables import tables
+from postroom.store.maintenance.migration import tables
 from postroom.store.transaction import Transaction
 from tests.mails import mail, new_inbox, prepare
 from tests.stores.accounts import new_account

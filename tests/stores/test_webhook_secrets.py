@@ -21,8 +21,7 @@ from postroom.pipeline.webhooks import Webhooks, sign
 from postroom.ports.events import NoWebhookClient
 from postroom.store import sqlite, webhook_secrets
 from postroom.store.audit_hmac import KEY_FILE, AuditHmac, load_key
-from postroom.store.sql.events.rule_webhooks import Signer, insert_rule_delivery
-from postroom.store.sql.events.webhooks import add_webhook
+from postroom.store.sql.events.webhooks import Signer, add_webhook, insert_rule_delivery
 from postroom.store.store import Store
 from postroom.store.webhook_secrets import CannotOpen, open_secret, seal_secret
 from tests.mails import deliver, mail

@@ -29,12 +29,7 @@ from postroom.store.methods import AuditedStore, is_found, reads, writes, writes
 from postroom.store.ranking import documents
 from postroom.store.ranking.index import Question, RankingIndex
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.memories import (
-    disclosure_check,
-    mail_texts,
-    memory_links,
-    memory_writes,
-)
+from postroom.store.sql.memories import mail_texts, memory_links
 from postroom.store.sql.memories import memories as sql_memories
 from postroom.store.sql.messages.message_search import matching_numbers
 from postroom.store.transaction import Engine, Transaction
@@ -45,7 +40,7 @@ _AT_ONCE = 500
 
 def _has_ranking_work(tx: Transaction, now: datetime, *, learns: bool) -> bool:
     return (
-        memory_writes.has_expired(tx, now)
+        sql_memories.has_expired(tx, now)
         or mail_texts.has_missing_digests(tx)
         or documents.has_unindexed(tx)
         or (learns and documents.has_unembedded(tx))
@@ -60,12 +55,12 @@ class MemoryStore(AuditedStore):
         self._searcher = IndexSearcher()
         self._ranking = RankingIndex()  # shared with the copies that `by` makes
 
-    put_memories = writes(memory_writes.put_memories)
+    put_memories = writes(sql_memories.put_memories)
     memory = reads(sql_memories.get_memory)
     memories = reads(sql_memories.list_memories)
-    remove_expired = writes_unaudited(memory_writes.remove_expired)
+    remove_expired = writes_unaudited(sql_memories.remove_expired)
     recall_about = reads(memory_links.recall_about)
-    tied_memories = reads(disclosure_check.tied_memories)
+    tied_memories = reads(memory_links.tied_memories)
     has_ranking_work = reads(_has_ranking_work)
     index_messages = writes_unaudited(documents.index_messages)
     count_unembedded = reads(documents.count_unembedded)
@@ -76,7 +71,7 @@ class MemoryStore(AuditedStore):
         self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
     ) -> Memory | None:
         put = partial(
-            memory_writes.put_memory,
+            sql_memories.put_memory,
             change=change,
             author=author,
             now=now,
@@ -86,7 +81,7 @@ class MemoryStore(AuditedStore):
 
     async def remove_memory(self, namespace: str, key: str, *, now: datetime, by: str = "") -> bool:
         return await self.write(
-            lambda tx: memory_writes.remove_memory(tx, namespace, key, now, by),
+            lambda tx: sql_memories.remove_memory(tx, namespace, key, now, by),
             audit_if=bool,
             target=key,
         )

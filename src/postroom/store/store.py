@@ -34,8 +34,8 @@ from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_installation
 from postroom.store.sql import keys as sql_keys
 from postroom.store.sql.accounts import accounts as sql_accounts
-from postroom.store.sql.accounts import address_claims, pushes, remotes
 from postroom.store.sql.accounts import identities as sql_identities
+from postroom.store.sql.accounts import pushes, remotes
 from postroom.store.sql.events import events as sql_events
 from postroom.store.sql.events import webhooks as sql_webhooks
 from postroom.store.sql.messages import (
@@ -46,9 +46,9 @@ from postroom.store.sql.messages import (
     message_search,
 )
 from postroom.store.sql.messages import threads as sql_threads
-from postroom.store.sql.outbox import claims, queue, send_limits, sends, settlement
+from postroom.store.sql.outbox import claims, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
-from postroom.store.sql.rules import plan_changes, plans, rule_jobs
+from postroom.store.sql.rules import plans
 from postroom.store.sql.rules import rules as sql_rules
 from postroom.store.webhook_secrets import CannotOpen, open_secret, seal_secret
 
@@ -105,10 +105,10 @@ class Store(MemoryStore):
     # Sending
     record_send = writes(sends.record_send)
     earlier_send = reads(sends.earlier_send)
-    refuse_second_answer = reads(send_limits.refuse_second_answer)
-    refuse_many_replies = reads(send_limits.refuse_many_replies)
-    forwards_since = reads(send_limits.forwards_since)
-    is_own_mail = reads(send_limits.is_own_mail)
+    refuse_second_answer = reads(sends.refuse_second_answer)
+    refuse_many_replies = reads(sends.refuse_many_replies)
+    forwards_since = reads(sends.forwards_since)
+    is_own_mail = reads(sends.is_own_mail)
 
     # Drafts
     draft = reads(sql_drafts.get_draft)
@@ -126,13 +126,13 @@ class Store(MemoryStore):
     release_mail = writes(claims.release_mail)
     defer_mail = writes(claims.defer_mail)
     defer_unrelayed = writes(claims.defer_unrelayed)
-    settle_mail = writes(settlement.settle_mail)
-    deliver_scheduled = writes(settlement.deliver_scheduled)
+    settle_mail = writes(claims.settle_mail)
+    deliver_scheduled = writes(claims.deliver_scheduled)
     outbox = reads(queue.find_outbox)
     outbox_state = reads(queue.outbox_state)
     pause_outbox = writes(queue.pause_outbox)
-    retry_mail = writes(settlement.retry_mail)
-    cancel_mail = writes(settlement.cancel_mail)
+    retry_mail = writes(claims.retry_mail)
+    cancel_mail = writes(claims.cancel_mail)
 
     # Events and webhooks
     events = reads(sql_events.find_events)
@@ -205,11 +205,11 @@ class Store(MemoryStore):
     plan = reads(plans.get_plan)
     plan_items = reads(plans.plan_items)
     plan_acts = reads(plans.plan_acts)
-    apply_plan = writes(plan_changes.apply_plan, audit_if=never)
-    undo_plan = writes(plan_changes.undo_plan, audit_if=never)
-    claim_rule_jobs = writes(rule_jobs.claim_rule_jobs)
-    next_rule_job_at = reads(rule_jobs.next_rule_job_at)
-    settle_rule_job = writes(rule_jobs.settle_rule_job)
+    apply_plan = writes(plans.apply_plan, audit_if=never)
+    undo_plan = writes(plans.undo_plan, audit_if=never)
+    claim_rule_jobs = writes(sql_rules.claim_rule_jobs)
+    next_rule_job_at = reads(sql_rules.next_rule_job_at)
+    settle_rule_job = writes(sql_rules.settle_rule_job)
 
     async def candidates(self, queries: Sequence[MessageQuery]) -> list[int]:
         """The numbers of all messages that match one of the queries, newest first."""
@@ -243,7 +243,7 @@ class Store(MemoryStore):
     next_push_at = reads(pushes.next_push_at)
 
     # Identities
-    questionable_addresses = reads(address_claims.questionable_addresses)
+    questionable_addresses = reads(sql_identities.questionable_addresses)
     add_identity = writes(sql_identities.add_identity)
     replace_identities = writes_unaudited(sql_identities.replace_identities)
     identities = reads(sql_identities.list_identities)

@@ -1,10 +1,10 @@
-"""Webhooks and their deliveries."""
+"""Webhooks, their deliveries, and deliveries that rules cause."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, NotFound, no_such
@@ -18,8 +18,9 @@ from postroom.model.event import (
     WebhookJob,
 )
 from postroom.model.inbox import Visible
+from postroom.model.key import OWNER
 from postroom.model.page import Found, Slice, random_id
-from postroom.model.view import named_in
+from postroom.model.view import NOTHING, Everything, named_in
 from postroom.store.sql.conditions import Conditions, Listing, page_of
 from postroom.store.sql.values import (
     any_of,
@@ -33,6 +34,7 @@ from postroom.store.sql.values import (
     view_in,
 )
 from postroom.store.transaction import Row, Transaction
+from postroom.store.webhook_secrets import DERIVED
 
 OLD_SECRET_VALID = timedelta(hours=24)
 DELIVERY_RETENTION_S = int(timedelta(days=30).total_seconds())
@@ -347,3 +349,78 @@ def redeliver(
     again = tx.one(f"{_DELIVERY} WHERE {which}", inbox=row[11], n=row[0])
     assert again is not None
     return _delivery(again)
+
+
+BY_ID = f"SELECT {COLUMNS}, number FROM webhooks WHERE id = :target"
+BY_URL = f"SELECT {COLUMNS}, number FROM webhooks WHERE url = :target ORDER BY number"
+DELIVERY_EXISTS = """
+    SELECT 1 FROM webhook_deliveries
+     WHERE inbox = :inbox AND webhook = :webhook AND event = :event
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The key on whose authority a rule calls webhooks, and the inboxes that it sees.
+
+    A rule without a recorded key has the authority "".
+    """
+
+    authority: str
+    visible: Visible
+
+
+def insert_rule_delivery(
+    tx: Transaction, target: str, event: int, inbox: int, signer: Signer, now: datetime
+) -> None:
+    """Insert a delivery of an event to one webhook, once.
+
+    Raises NotFound. A webhook for a URL is created on first use; renewing it shows its secret.
+    """
+    if target.startswith("whk_"):
+        webhook = _named(tx, target, signer.visible)
+    else:
+        webhook = _at_url(tx, target, inbox, signer, now)
+    if tx.one(DELIVERY_EXISTS, inbox=inbox, webhook=webhook, event=event) is None:
+        insert_delivery(tx, webhook, event, inbox, seconds(now))
+
+
+def _named(tx: Transaction, webhook_id: str, visible: Visible) -> int:
+    row = tx.one(BY_ID, target=webhook_id)
+    if row is None or not is_seen(row, visible):
+        raise NotFound(f"webhook: there is no {webhook_id} any more")
+    return int(row[-1])
+
+
+def _at_url(tx: Transaction, url: str, inbox: int, signer: Signer, now: datetime) -> int:
+    inbox_id = scalar(tx, "SELECT id FROM inboxes WHERE number = :inbox", inbox=inbox) or ""
+    for row in tx.all(BY_URL, target=url):
+        if _may_sign(row, inbox_id, signer):
+            return int(row[-1])
+    made = Webhook(
+        random_id("whk"),
+        url,
+        ("rule.matched",),
+        NOTHING,
+        now,
+        secret=DERIVED,
+        made_by=signer.authority,
+    )
+    add_webhook(tx, made, seen_in=signer.visible)
+    return _named(tx, made.id, signer.visible)
+
+
+def _may_sign(row: Row, inbox_id: str, signer: Signer) -> bool:
+    """Whether a webhook with the URL may sign for this key.
+
+    The creator of a webhook has its secret, and whoever sees it can renew it. So it must belong to
+    the key, or to the owner and be invisible to keys that see less. Whoever sees a webhook sees its
+    events, so they must see the inbox.
+    """
+    known, maker, visible = known_in(row), row[6], signer.visible
+    if not known.sees(inbox_id) or not visible.covers(known):
+        return False
+    if isinstance(visible, Everything) and not isinstance(known, Everything):
+        return False
+    is_owners = maker == OWNER.key_id and signer.authority and known.covers(visible)
+    return maker == signer.authority or bool(is_owners)

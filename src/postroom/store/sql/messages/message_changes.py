@@ -28,8 +28,8 @@ from postroom.store.sql.accounts.pushes import (
 )
 from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.events.events import remove_events
+from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import learnt_from
-from postroom.store.sql.memories.memory_writes import remove_without_mail
 from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
 from postroom.store.sql.messages.thread_choice import recount
 from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome

@@ -19,7 +19,7 @@ from postroom.store.sql.conditions import within
 from postroom.store.sql.events.events import About, add_event, add_outcomes
 from postroom.store.sql.messages.thread_choice import choose_thread, count_in, insert_thread_ids
 from postroom.store.sql.outbox.queue import apply_report
-from postroom.store.sql.rules.rule_jobs import apply_rule_effects
+from postroom.store.sql.rules.rules import apply_rule_effects
 from postroom.store.sql.values import (
     any_of,
     caseless,
