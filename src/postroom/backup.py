@@ -158,7 +158,7 @@ async def _copy_installation(
         installation_of,
         replace_database,
     )
-    from postroom.store.open import check_source, seal_secrets
+    from postroom.store.open import check_source, encrypt_old_secrets
 
     path, new = target.data_dir / "postroom.db", target.data_dir / NEW_FILE
     if source.data_dir.resolve() == target.data_dir.resolve():
@@ -174,9 +174,9 @@ async def _copy_installation(
         async with _unchecked_store(target, new) as store:
             key = await check_source(store.engine, source.data_dir, source.audit_key)
             if key is not None:
-                await seal_secrets(store.engine, AuditHmac(key))
+                await encrypt_old_secrets(store.engine, AuditHmac(key))
             held = await store.engine.write(settle)
-            await store.rename_installation(installation_id)
+            await store.replace_installation_id(installation_id)
             await check_owner(store, open_blobs(target), installation_id)
             # Blobs of earlier backups in the folder are not read again.
             copied = await _copy_blobs(store, source, target, report, rereads=replaced is None)
@@ -209,7 +209,7 @@ async def _copy_blobs(
     from postroom.blobs.copy import copy_blobs
 
     old, new = open_blobs(source), open_blobs(target)
-    return await copy_blobs(store.every_blob(), old, new, report, rereads=rereads)
+    return await copy_blobs(store.all_blobs(), old, new, report, rereads=rereads)
 
 
 @asynccontextmanager

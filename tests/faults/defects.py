@@ -54,10 +54,10 @@ def send_what_is_unknown_again() -> None:
     """A lost answer is taken for a refusal that is not for ever."""
     from postroom.providers.smtp.relay import SmtpRelay
 
-    hand_over = SmtpRelay.hand_over
+    transmit = SmtpRelay.transmit
 
     async def guessing(self: SmtpRelay, *args: Any) -> Any:
-        outcomes = await hand_over(self, *args)
+        outcomes = await transmit(self, *args)
         return {
             address: replace(outcome, verdict="deferred")
             if outcome.verdict == "unknown"
@@ -65,7 +65,7 @@ def send_what_is_unknown_again() -> None:
             for address, outcome in outcomes.items()
         }
 
-    SmtpRelay.hand_over = guessing  # type: ignore[method-assign]
+    SmtpRelay.transmit = guessing  # type: ignore[method-assign]
 
 
 def forget_keys() -> None:

@@ -298,7 +298,7 @@ async def test_a_limited_caller_without_a_key_never_speaks_for_the_owner(ctx, in
     limited = replace(ctx, caller=replace(ctx.caller, key_id="x", inboxes=only(inbox.id)))
     await saved(limited, rule(then="flag"))
 
-    (kept,) = await ctx.store.every_rule()
+    (kept,) = await ctx.store.all_rules()
 
     assert "x" == kept.authority
 

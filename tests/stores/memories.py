@@ -26,7 +26,7 @@ async def put(
     **fields: Any,
 ) -> Memory:
     change = MemoryChange(namespace, key, text=text, **fields)
-    memory = await store.put_memory(change, author, now=now, is_new_allowed=True)
+    memory = await store.save_memory(change, author, now=now, is_new_allowed=True)
     assert memory is not None
     return memory
 

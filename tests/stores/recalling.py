@@ -46,7 +46,9 @@ async def ask(
     namespace: str = "default",
 ) -> Found[MemoryHit]:
     query = MemoryQuery(namespace, NOW, page=page or Slice())
-    return await store.recall(query, question_terms(question), vector=meaning, model="test")
+    return await store.search_memories(
+        query, question_terms(question), vector=meaning, model="test"
+    )
 
 
 async def store_vectors(store: Store, **meanings: bytes) -> None:

@@ -103,7 +103,7 @@ async def _raised(
             "default", step.key, text=step.text, links=links, vouches=step.vouches
         )
         try:
-            after = await store.put_memory(change, AGENT, now=now, is_new_allowed=True)
+            after = await store.save_memory(change, AGENT, now=now, is_new_allowed=True)
         except Forbidden:
             assert links == ()
             assert before is not None

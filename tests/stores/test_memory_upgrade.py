@@ -130,8 +130,8 @@ async def test_what_was_marked_before_is_marked_in_its_namespace_only(
     engine = store.engine  # type: ignore[attr-defined]
     assert await engine.read(has_missing_digests)
     if is_in_background:
-        assert 2 == await store.backfill_mail_words(limit=9)
-        assert 0 == await store.backfill_mail_words(limit=9)
+        assert 2 == await store.store_missing_mail_digests(limit=9)
+        assert 0 == await store.store_missing_mail_digests(limit=9)
 
     told = [await trust(store, text, "hr", "inb_a") for text in (PIN, OLDER, VOUCHED)]
     known = await trust(store, "Ana likes tea with milk and some sugar.", "hr", "inb_a")

@@ -74,7 +74,7 @@ async def check(store: Store, oracle: Oracle, chance: random.Random) -> None:
     expected = oracle.scores(terms)
 
     query = MemoryQuery("default", NOW, page=Slice(limit=100))
-    found = await store.recall(query, terms, vector=None, model="")
+    found = await store.search_memories(query, terms, vector=None, model="")
 
     assert len(expected) == found.total
     got = {hit.key: hit.relevance for hit in found.rows}
@@ -210,7 +210,7 @@ async def test_keywords_are_combined(
     await put(store, "d", "Coffee")
     wanted = [KEYWORDS[name] for name in names]
 
-    found = await store.recall_keywords(MemoryQuery("default", NOW), wanted, needs_all=needs_all)
+    found = await store.search_keywords(MemoryQuery("default", NOW), wanted, needs_all=needs_all)
 
     assert expected == set(keys(found))
     assert len(expected) == found.total

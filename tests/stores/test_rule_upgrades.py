@@ -104,7 +104,7 @@ async def test_a_rule_stands_under_who_the_log_says(old: OldStore) -> None:
         rows.rule("rul_unknown_for_all", None)
 
     store = upgraded(old, write)
-    rules = {rule.id: authority_of_rule(rule) for rule in await store.every_rule()}
+    rules = {rule.id: authority_of_rule(rule) for rule in await store.all_rules()}
     await store.close()
 
     assert {

@@ -171,7 +171,7 @@ async def test_values_of_renamed_columns_are_the_same(make: Make) -> None:
 async def test_an_upgraded_store_is_used_as_before(make: Make) -> None:
     store = await opened(make(OLDEST))
     inboxes = await store.inboxes(EVERYTHING, Slice(9))
-    rules = await store.every_rule()
+    rules = await store.all_rules()
     losses = await store.upgrade_losses()
     name = await store.ensure_installation_id()
     found = await store.memory("default", "tea", now=NOW, history=True)

@@ -41,7 +41,7 @@ async def authenticate(services: Services, secret: str | None) -> Caller:
             "`postroom key create`, or replace the owner's with `postroom key reset`"
         )
     secret_hash = hash_secret(secret)
-    key = await services.store.key_of(secret_hash, services.clock())
+    key = await services.store.key_by_hash(secret_hash, services.clock())
     if key is None:
         raise Unauthenticated("unknown key; create one with `postroom key create`")
     from postroom.pipeline.rule_jobs import caller_of_key  # late, for a quick start
@@ -73,7 +73,7 @@ async def _revoked(ctx: RequestContext) -> None:
 
 async def _is_valid(ctx: RequestContext) -> bool:
     secret_hash = ctx.caller.secret_hash
-    return secret_hash is None or await ctx.store.key_of(secret_hash, ctx.clock()) is not None
+    return secret_hash is None or await ctx.store.key_by_hash(secret_hash, ctx.clock()) is not None
 
 
 async def unless_revoked(ctx: RequestContext, work: Coroutine[Any, Any, T]) -> T:

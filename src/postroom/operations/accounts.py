@@ -92,7 +92,7 @@ async def log_in_account(ctx: RequestContext, request: LogInAccount) -> Account:
         raise InvalidInput(f"{needed}: is required for {account.provider}")
     found = await ctx.providers.check(account, secret)
     await _refuse_other_owner(ctx, account, found)
-    await in_thread(ctx.providers.keep_secret, account.id, secret)
+    await in_thread(ctx.providers.store_secret, account.id, secret)
     await ctx.store.change_account(account.id, options_after_check(account, found))
     return await account_of(ctx, account.id)
 
@@ -150,7 +150,7 @@ class RemoveAccount(Request):
 async def remove_account(ctx: RequestContext, request: RemoveAccount) -> None:
     account = await account_of(ctx, request.account_id)
     unused = await ctx.store.remove_inbox(account.inbox_id, ctx.visible, force=True)
-    await in_thread(ctx.providers.forget_secret, account.id)
+    await in_thread(ctx.providers.remove_secret, account.id)
     await discard_unused(ctx, unused or ())
 
 
@@ -341,7 +341,7 @@ async def add_account(ctx: RequestContext, request: AddAccount) -> Account:
     await ctx.store.add_account(account, request.name, _rights(ctx, account))
     await ctx.store.set_capabilities(account.id, asdict(capabilities))
     try:
-        await in_thread(ctx.providers.keep_secret, account.id, secret)
+        await in_thread(ctx.providers.store_secret, account.id, secret)
     except Exception:
         await ctx.store.remove_inbox(account.inbox_id, EVERYTHING, force=True)
         raise

@@ -20,7 +20,7 @@ from postroom.model.message import Received, ReceivedPosting
 from postroom.model.storage import Added
 from postroom.pipeline.ingest import Arrival, BatchIngest, IngestResult, check_size, receive
 from postroom.pipeline.routing import inboxes_for
-from postroom.ports.inbound import Inbound, Posting
+from postroom.ports.inbound import Inbound, InboundRequest
 
 
 class ReceiveMessage(Request):
@@ -96,7 +96,7 @@ def _provider(ctx: RequestContext, name: str) -> Inbound:
 @operation(Scope.WRITE)
 async def receive_posting(ctx: RequestContext, request: ReceivePosting) -> ReceivedPosting:
     provider = _provider(ctx, request.provider)
-    posting = Posting(request.headers, request.raw, ctx.clock())
+    posting = InboundRequest(request.headers, request.raw, ctx.clock())
     arrivals: list[Arrival] = []
     for mail in await provider.read(posting):
         inboxes = await _inboxes(ctx, mail.recipients)

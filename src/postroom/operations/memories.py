@@ -216,7 +216,7 @@ async def _write(
         vouches=vouches,
     )
     author = author_of(ctx)
-    memory = await ctx.store.put_memory(
+    memory = await ctx.store.save_memory(
         change, author, now=ctx.clock(), is_new_allowed=is_new_allowed
     )
     if memory is None:
@@ -337,7 +337,7 @@ async def memories_about(ctx: RequestContext, mail: Message | Thread) -> tuple[R
         ids = [mail.id, *(message.id for message in mail.messages)]
     inbox = await ctx.store.inbox(mail.inbox_id, ctx.visible)
     own = inbox.address.lower() if inbox else ""
-    return await ctx.store.recall_about(
+    return await ctx.store.memories_about(
         [address for address in people if address.lower() != own],
         ids,
         ctx.caller.namespaces,

@@ -51,7 +51,7 @@ async def export_memories(
     """Every memory of some namespaces, or of all that the caller may see."""
     seen = ctx.caller.namespaces
     selected = seen if namespaces is None else seen.narrowed_to(namespaces)
-    async for memory in ctx.store.every_memory(selected, now=ctx.clock()):
+    async for memory in ctx.store.all_memories(selected, now=ctx.clock()):
         yield memory
 
 
@@ -63,7 +63,7 @@ async def import_memories(ctx: RequestContext, lines: Iterable[bytes]) -> Import
 
     async def store_batch() -> tuple[int, int]:
         author = author_of(ctx)
-        counts = await ctx.store.put_memories(batch, author, now=ctx.clock())
+        counts = await ctx.store.import_memories(batch, author, now=ctx.clock())
         batch.clear()
         return counts
 

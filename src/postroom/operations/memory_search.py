@@ -47,11 +47,11 @@ async def embed_query(ctx: RequestContext, question: str) -> EmbeddedQuery:
     return EmbeddedQuery(terms, vector, ctx.embedder.model)
 
 
-async def recall_mail(ctx: RequestContext, query: MessageQuery, question: str) -> Found[MessageRow]:
+async def rank_mail(ctx: RequestContext, query: MessageQuery, question: str) -> Found[MessageRow]:
     """Mail ranked by words and meaning of a query, the most relevant first."""
     await embed_mail(ctx, query)
     embedded = await embed_query(ctx, question)
-    return await ctx.store.recall_mail(
+    return await ctx.store.rank_mail(
         query, embedded.terms, vector=embedded.vector, model=embedded.model
     )
 
@@ -98,7 +98,7 @@ async def _find(
 ) -> Found[MemoryHit]:
     """Search; if texts are not embedded yet, embed them first. Mostly there are none."""
     if embedded.vector is not None:
-        found = await ctx.store.recall_embedded(
+        found = await ctx.store.search_embedded_memories(
             query,
             embedded.terms,
             vector=embedded.vector,
@@ -108,7 +108,7 @@ async def _find(
         if found is not None:
             return found
         await finish_embedding(ctx, collection_of(query.namespace))
-    return await ctx.store.recall(
+    return await ctx.store.search_memories(
         query, embedded.terms, vector=embedded.vector, model=embedded.model
     )
 
@@ -164,7 +164,7 @@ async def memory_fulltext_search(
     if not sees(ctx, request.namespace):
         return empty_page(query)
     needs_all = request.operator == "AND"
-    found = await ctx.store.recall_keywords(query, keywords, needs_all=needs_all)
+    found = await ctx.store.search_keywords(query, keywords, needs_all=needs_all)
     return ctx.cursors.page(request, found)
 
 

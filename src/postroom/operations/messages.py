@@ -35,7 +35,7 @@ from postroom.model.message import Attachment, Header, Message, MessageRow
 from postroom.model.page import Page
 from postroom.model.storage import MessageQuery
 from postroom.operations.memories import memories_about
-from postroom.operations.memory_search import recall_mail
+from postroom.operations.memory_search import rank_mail
 
 SOUGHT = Accepts({"pattern": request.SOUGHT})
 
@@ -297,7 +297,7 @@ async def search_messages(ctx: RequestContext, request: SearchMessages) -> Page[
     if request.mode == "exact":
         found = await ctx.store.messages(criteria)
     else:
-        found = await recall_mail(ctx, criteria, request.q or "")
+        found = await rank_mail(ctx, criteria, request.q or "")
     return ctx.cursors.page(request, found)
 
 

@@ -57,7 +57,7 @@ async def run_rules(
     pairs = list(zip(messages, parsed, strict=True))
     if not any(_is_arrival(message) for message in messages):
         return list(messages)
-    rules = await services.store.every_rule()
+    rules = await services.store.all_rules()
     if not rules:
         return list(messages)
     callers = await callers_for_rules(services, rules)
@@ -189,7 +189,7 @@ _NO_AUTHORITY = (
 
 async def rules_without_rights(services: Services) -> list[tuple[Rule, str]]:
     """The enabled rules whose key may no longer do all of their actions, and what it lacks."""
-    rules = [rule for rule in await services.store.every_rule() if rule.enabled]
+    rules = [rule for rule in await services.store.all_rules() if rule.enabled]
     callers = await callers_for_rules(services, rules)
     found = []
     for rule in rules:

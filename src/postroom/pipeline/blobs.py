@@ -74,7 +74,7 @@ async def sweep_blobs(services: Services, *, older_than: timedelta) -> int:
 async def _has_stored_blob(store: Store, blobs: BlobStore) -> bool:
     """Whether one of the first blobs that the store refers to exists; copies start with those."""
     keys: list[str] = []
-    async for key, _size in store.every_blob():
+    async for key, _size in store.all_blobs():
         keys.append(key)
         if len(keys) == _SAMPLE_SIZE:
             break

@@ -96,7 +96,7 @@ async def embed_pending(services: Services) -> bool:
     if not await services.store.claim("learn", _HOLDER, now=now, lasting=_LEASE):
         return False
     removed = await services.store.remove_expired(now=now, limit=_EXPIRED_AT_ONCE)
-    extracted = await services.store.backfill_mail_words(limit=_EXTRACTED_AT_ONCE)
+    extracted = await services.store.store_missing_mail_digests(limit=_EXTRACTED_AT_ONCE)
     indexed = await services.store.index_mail(limit=_MAIL_AT_ONCE, starts=False)
     try:
         async with services.embedding_lock:
@@ -106,8 +106,8 @@ async def embed_pending(services: Services) -> bool:
         raise
 
 
-async def forget_other_models(services: Services) -> bool:
+async def remove_vectors_of_other_models(services: Services) -> bool:
     """Remove the vectors of other models, so that their texts are embedded again."""
     if services.embedder is not None:
-        await services.store.forget_other_models(services.embedder.model)
+        await services.store.remove_vectors_of_other_models(services.embedder.model)
     return False

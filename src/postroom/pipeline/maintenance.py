@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from postroom.errors import MailError
 from postroom.pipeline.blobs import sweep_blobs
-from postroom.pipeline.embedding import embed_pending, forget_other_models
+from postroom.pipeline.embedding import embed_pending, remove_vectors_of_other_models
 from postroom.pipeline.services import Services
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def background_tasks(services: Services) -> tuple[BackgroundTask, ...]:
         ),
         BackgroundTask("embed", EMBED_EVERY, EMBED_EVERY, lambda: embed_pending(services)),
         BackgroundTask(
-            "vectors", EMBED_EVERY, CLEANUP_EVERY, lambda: forget_other_models(services)
+            "vectors", EMBED_EVERY, CLEANUP_EVERY, lambda: remove_vectors_of_other_models(services)
         ),
         BackgroundTask(
             "leases", CLEANUP_EVERY, CLEANUP_EVERY, lambda: remove_expired_leases(services)

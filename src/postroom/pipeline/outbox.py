@@ -290,7 +290,7 @@ class Outbox:
                 raise ClaimLost(f"{job.message_id} was taken over by another worker")
 
         raw = await self.services.blobs.read(job.raw)
-        outcomes = await sender.hand_over(job.envelope, raw, accepted)
+        outcomes = await sender.transmit(job.envelope, raw, accepted)
         await self._settle(job, outcomes)
         verdicts: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
         for verdict, count in verdicts.items():

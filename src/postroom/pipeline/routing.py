@@ -127,7 +127,7 @@ class AccountSenders:
             await self._retire(account_id)
 
     async def _current(self, account: Account) -> _OpenSender:
-        login = await in_thread(self.services.providers.login_mark, account.id)
+        login = await in_thread(self.services.providers.login_fingerprint, account.id)
         if login is None:
             raise NoLogin(account.id)
         made_from = (account.created_at, account.provider, account.address, account.options, login)

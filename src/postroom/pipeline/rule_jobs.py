@@ -67,7 +67,7 @@ async def _callers(services: Services, authorities: Iterable[str]) -> dict[str, 
     key_ids = set(authorities) - {OWNER.key_id, AGENT.key_id, NO_AUTHORITY}
     if not key_ids:
         return callers
-    found = await services.store.keys_with(sorted(key_ids))
+    found = await services.store.keys_by_id(sorted(key_ids))
     return callers | {key.id: await caller_of_key(services, key) for key in found}
 
 

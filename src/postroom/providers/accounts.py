@@ -278,17 +278,17 @@ class Accounts:
     def has_secret(self, account_id: str) -> bool:
         return self._has_secret(account_id, if_unreadable=True)  # using it reports the error
 
-    def login_mark(self, account_id: str) -> str | None:
+    def login_fingerprint(self, account_id: str) -> str | None:
         secret = self.vault.read(account_id)
         if secret is None:
             return None
         return sha256(repr(sorted(secret.items())).encode()).hexdigest()
 
-    def keep_secret(self, account_id: str, secret: Secret) -> None:
+    def store_secret(self, account_id: str, secret: Secret) -> None:
         with self.vault.renewing(account_id):
             self.vault.write(account_id, secret)
 
-    def forget_secret(self, account_id: str) -> None:
+    def remove_secret(self, account_id: str) -> None:
         with self.vault.renewing(account_id):
             self.vault.remove(account_id)
 

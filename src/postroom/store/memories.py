@@ -50,16 +50,16 @@ def _has_ranking_work(tx: Transaction, now: datetime, *, learns: bool) -> bool:
 class MemoryStore(AuditedStore):
     """Memories, and the ranking index of memories and mail. Only a ranked search imports numpy."""
 
-    def __init__(self, engine: Engine, seal: AuditHmac) -> None:
-        super().__init__(engine, seal)
+    def __init__(self, engine: Engine, audit_hmac: AuditHmac) -> None:
+        super().__init__(engine, audit_hmac)
         self._searcher = IndexSearcher()
         self._ranking = RankingIndex()  # shared with the copies that `by` makes
 
-    put_memories = writes(sql_memories.put_memories)
+    import_memories = writes(sql_memories.import_memories)
     memory = reads(sql_memories.get_memory)
     memories = reads(sql_memories.list_memories)
     remove_expired = writes_unaudited(sql_memories.remove_expired)
-    recall_about = reads(memory_links.recall_about)
+    memories_about = reads(memory_links.memories_about)
     tied_memories = reads(memory_links.tied_memories)
     has_ranking_work = reads(_has_ranking_work)
     index_messages = writes_unaudited(documents.index_messages)
@@ -67,11 +67,11 @@ class MemoryStore(AuditedStore):
     unembedded = reads(documents.unembedded)
     embedded_by_others = reads(documents.embedded_by_others)
 
-    async def put_memory(
+    async def save_memory(
         self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
     ) -> Memory | None:
         put = partial(
-            sql_memories.put_memory,
+            sql_memories.save_memory,
             change=change,
             author=author,
             now=now,
@@ -86,7 +86,7 @@ class MemoryStore(AuditedStore):
             target=key,
         )
 
-    async def every_memory(self, namespaces: Namespaces, *, now: datetime) -> AsyncIterator[Memory]:
+    async def all_memories(self, namespaces: Namespaces, *, now: datetime) -> AsyncIterator[Memory]:
         """All memories of these namespaces, in order of arrival."""
         read, after = partial(sql_memories.memories_after, namespaces=namespaces, now=now), 0
         while found := await self.engine.read(partial(read, after=after, limit=_AT_ONCE)):
@@ -94,7 +94,7 @@ class MemoryStore(AuditedStore):
                 yield memory
             after = found[-1][0]
 
-    async def backfill_mail_words(self, *, limit: int) -> int:
+    async def store_missing_mail_digests(self, *, limit: int) -> int:
         """Store the mail words of memories of earlier versions; return how many are left."""
         if not await self.engine.read(mail_texts.has_missing_digests):
             return 0
@@ -102,14 +102,14 @@ class MemoryStore(AuditedStore):
             lambda tx: mail_texts.store_missing_digests(tx, EVERYTHING, limit)
         )
 
-    async def recall(
+    async def search_memories(
         self, query: MemoryQuery, terms: Sequence[str], *, vector: Vector | None, model: str
     ) -> Found[MemoryHit]:
         """The most relevant memories first, by terms and, if given, by vector."""
         question = Question(terms, vector, model)
         return await self.engine.read(lambda tx: self._ranking.memories.find(tx, query, question))
 
-    async def recall_embedded(
+    async def search_embedded_memories(
         self,
         query: MemoryQuery,
         terms: Sequence[str],
@@ -118,13 +118,13 @@ class MemoryStore(AuditedStore):
         model: str,
         max_unembedded: int,
     ) -> Found[MemoryHit] | None:
-        """Like `recall`, or None if more than *max_unembedded* of the namespace lack a vector."""
+        """Like `search_memories`, or None if more than *max_unembedded* memories lack a vector."""
         question = Question(terms, vector, model)
         return await self.engine.read(
             lambda tx: self._ranking.memories.find_embedded(tx, query, question, max_unembedded)
         )
 
-    async def recall_keywords(
+    async def search_keywords(
         self, query: MemoryQuery, keywords: Sequence[Keyword], *, needs_all: bool
     ) -> Found[MemoryHit]:
         return await self.engine.read(
@@ -140,10 +140,10 @@ class MemoryStore(AuditedStore):
             lambda tx: self._ranking.memories.find_similar(tx, memory, query)
         )
 
-    async def recall_mail(
+    async def rank_mail(
         self, query: MessageQuery, terms: Sequence[str], *, vector: Vector | None, model: str
     ) -> Found[MessageRow]:
-        """Like `recall`, for indexed mail; `q` of the query is ignored. Raises NotFound."""
+        """Like `search_memories`, for indexed mail; `q` is ignored. Raises NotFound."""
         question = Question(terms, vector, model)
         return await self.engine.read(
             lambda tx: self._ranking.mail.find(tx, self._searcher, query, question)
@@ -178,7 +178,7 @@ class MemoryStore(AuditedStore):
     async def store_vectors(self, model: str, vectors: Sequence[tuple[Unembedded, Vector]]) -> None:
         await self.engine.write(lambda tx: documents.store_vectors(tx, model, vectors))
 
-    async def forget_other_models(self, model: str) -> None:
+    async def remove_vectors_of_other_models(self, model: str) -> None:
         """Remove the vectors of other models."""
         found = await self.engine.read(lambda tx: documents.collections_of_other_models(tx, model))
         if found:

@@ -50,7 +50,7 @@ from postroom.store.sql.outbox import claims, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
 from postroom.store.sql.rules import plans
 from postroom.store.sql.rules import rules as sql_rules
-from postroom.store.webhook_secrets import CannotOpen, open_secret, seal_secret
+from postroom.store.webhook_secrets import CannotDecrypt, decrypt_secret, encrypt_secret
 
 _AT_ONCE = 500
 _USE_NOTED_EVERY = timedelta(minutes=1)
@@ -153,17 +153,19 @@ class Store(MemoryStore):
         return self.engine.notifier
 
     async def add_webhook(self, webhook: Webhook) -> None:
-        sealed = await in_thread(seal_secret, self._seal, webhook.id, webhook.secret or "")
-        stored = replace(webhook, secret=sealed)
+        encrypted = await in_thread(
+            encrypt_secret, self._audit_hmac, webhook.id, webhook.secret or ""
+        )
+        stored = replace(webhook, secret=encrypted)
         await self.write(lambda tx: sql_webhooks.add_webhook(tx, stored), target=webhook.id)
 
     async def renew_webhook(
         self, webhook_id: str, secret: str, visible: Visible, now: datetime
     ) -> Webhook:
         """Replace its secret; the old one stays valid for a day. Raises NotFound."""
-        sealed = await in_thread(seal_secret, self._seal, webhook_id, secret)
+        encrypted = await in_thread(encrypt_secret, self._audit_hmac, webhook_id, secret)
         return await self.write(
-            lambda tx: sql_webhooks.renew_webhook(tx, webhook_id, sealed, visible, now)
+            lambda tx: sql_webhooks.renew_webhook(tx, webhook_id, encrypted, visible, now)
         )
 
     async def claim_webhooks(
@@ -188,14 +190,16 @@ class Store(MemoryStore):
 
     def _secrets_of(self, job: WebhookJob) -> tuple[str, ...]:
         try:
-            return tuple(open_secret(self._seal, job.webhook_id, each) for each in job.secrets)
-        except CannotOpen:
+            return tuple(
+                decrypt_secret(self._audit_hmac, job.webhook_id, each) for each in job.secrets
+            )
+        except CannotDecrypt:
             return ()
 
     # Rules
     add_rule = writes(sql_rules.add_rule)
     rules = reads(sql_rules.list_rules)
-    every_rule = reads(sql_rules.every_rule)
+    all_rules = reads(sql_rules.all_rules)
     upgrade_losses = reads(sql_rules.upgrade_losses)
     rule = reads(sql_rules.get_rule)
     change_rule = writes(sql_rules.change_rule)
@@ -225,7 +229,7 @@ class Store(MemoryStore):
     set_capabilities = writes_unaudited(sql_accounts.set_capabilities)
     capabilities_of = reads(sql_accounts.capabilities_of)
     request_sync = writes(sql_accounts.request_sync)
-    asked_at = reads(sql_accounts.asked_at)
+    sync_requested_at = reads(sql_accounts.sync_requested_at)
     checkpoint_of = reads(sql_accounts.checkpoint_of)
     unfetched = reads(sql_accounts.unfetched_of)
     set_unfetched = writes_unaudited(sql_accounts.set_unfetched)
@@ -235,7 +239,7 @@ class Store(MemoryStore):
     remote_keys = reads(remotes.keys)
     add_remote = writes_unaudited(remotes.add_remote)
     apply_changes = writes_unaudited(remotes.apply_changes)
-    sweep_gone = writes_unaudited(remotes.sweep_gone)
+    remove_remotely_deleted = writes_unaudited(remotes.remove_remotely_deleted)
     due_pushes = reads(pushes.due_pushes)
     settle_push = writes_unaudited(remotes.settle_push)
     defer_push = writes_unaudited(pushes.defer_push)
@@ -259,7 +263,7 @@ class Store(MemoryStore):
     # Keys
     has_key = reads(sql_keys.has_key)
     keys = reads(sql_keys.list_keys)
-    keys_with = reads(sql_keys.keys_with)
+    keys_by_id = reads(sql_keys.keys_by_id)
     remove_key = writes(sql_keys.remove_key, audit_if=bool)
 
     async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
@@ -269,9 +273,9 @@ class Store(MemoryStore):
             target=key.id,
         )
 
-    async def key_of(self, secret_hash: bytes, now: datetime) -> Key | None:
+    async def key_by_hash(self, secret_hash: bytes, now: datetime) -> Key | None:
         """The key with this hash; its `last_used_at` is updated at most once a minute."""
-        key = await self.engine.read(lambda tx: sql_keys.key_of(tx, secret_hash))
+        key = await self.engine.read(lambda tx: sql_keys.key_by_hash(tx, secret_hash))
         if key is not None and (
             key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY
         ):
@@ -284,24 +288,24 @@ class Store(MemoryStore):
     claim = writes(sql_installation.claim)
     release = writes(sql_installation.release)
     remove_expired_leases = writes(sql_installation.remove_expired_leases)
-    add_heartbeat = writes(sql_installation.beat)
-    end_heartbeat = writes(sql_installation.leave)
-    has_heartbeat = reads(sql_installation.is_alive)
+    add_heartbeat = writes(sql_installation.add_heartbeat)
+    end_heartbeat = writes(sql_installation.end_heartbeat)
+    has_heartbeat = reads(sql_installation.has_heartbeat)
 
     # Audit log
     audit = reads(sql_audit.find_entries)
 
     async def check_audit(self) -> AuditCheck:
         """Verify the chain of the whole audit log."""
-        examination = sql_audit.AuditVerification(self._seal)
+        examination = sql_audit.AuditVerification(self._audit_hmac)
         while await self.engine.read(examination.read):
             pass
         return AuditCheck(examination.number, tuple(examination.problems))
 
     # The installation
-    secret = reads(sql_installation.secret_of)
-    installation_id = reads(sql_installation.name_of)
-    rename_installation = writes_unaudited(sql_installation.rename)
+    secret = reads(sql_installation.installation_secret)
+    installation_id = reads(sql_installation.installation_id)
+    replace_installation_id = writes_unaudited(sql_installation.replace_installation_id)
     count_messages = reads(message_reads.count_messages)
     used_blobs = reads(sql_blobs.used_blobs)
     readings = reads(row_checks.readings)
@@ -311,9 +315,11 @@ class Store(MemoryStore):
         """The id of this installation, created if there is none yet."""
         if found := await self.installation_id():
             return found
-        return await self.engine.write(partial(sql_installation.name, new=secrets.token_hex(16)))
+        return await self.engine.write(
+            partial(sql_installation.set_installation_id, new=secrets.token_hex(16))
+        )
 
-    async def every_blob(self) -> AsyncIterator[tuple[BlobKey, int]]:
+    async def all_blobs(self) -> AsyncIterator[tuple[BlobKey, int]]:
         """Every blob that must exist, with its size in bytes."""
         after = ""
         while found := await self.engine.read(

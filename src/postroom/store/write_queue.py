@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import queue
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -22,7 +21,6 @@ class Job:
     """A write, and its result."""
 
     work: Callable[[Transaction], Any]
-    asked_at: float = field(default_factory=time.monotonic)
     future: Future[Any] = field(default_factory=Future)
     result: Any = None
     error: BaseException | None = None

@@ -177,8 +177,8 @@ async def test_who_is_not_known_to_have_it_is_looked_for_before_a_copy_is_made(
     real = desk.app.services.providers.sender(account)
 
     class Lossy:
-        async def hand_over(self, envelope: Envelope, raw: bytes, accepted: Accepted) -> Any:
-            outcomes = await real.hand_over(envelope, raw, accepted)
+        async def transmit(self, envelope: Envelope, raw: bytes, accepted: Accepted) -> Any:
+            outcomes = await real.transmit(envelope, raw, accepted)
             return dict.fromkeys(outcomes, Outcome("unknown", "the answer was lost"))
 
         async def close(self) -> None:

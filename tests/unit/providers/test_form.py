@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from postroom.errors import Malformed, Unauthenticated
-from postroom.ports.inbound import Posting
+from postroom.ports.inbound import InboundRequest
 from postroom.providers.inbound import forms as module
 from postroom.providers.inbound import mailgun
 from postroom.providers.inbound.forms import read_form
@@ -106,7 +106,7 @@ async def test_before_the_signature_is_known_to_be_good_nothing_else_is_decoded(
     reader = Mailgun("key-123456", timedelta(minutes=5), leases=None)
 
     with pytest.raises(Unauthenticated):
-        await reader.read(Posting({"content-type": URLENCODED}, body, NOW))
+        await reader.read(InboundRequest({"content-type": URLENCODED}, body, NOW))
 
     assert max(decoded) < 100
     assert threading.main_thread() not in threads

@@ -140,7 +140,7 @@ async def look_up(provider: Provider, ref: RemoteRef) -> tuple[RemoteMessage, ..
     Raises ProviderError if the provider is unavailable.
     """
     try:
-        return await provider.look([ref])
+        return await provider.read_states([ref])
     except MailError as error:
         if error.retryable or isinstance(error, (ProviderAuthFailed, RateLimited)):
             raise

@@ -84,7 +84,7 @@ class Pusher:
     async def _look_up(self, push: Push) -> tuple[RemoteMessage, ...]:
         """The state of the message at the provider, as far as the provider tells it."""
         try:
-            return await self.provider.look([ref for ref, _ in push.refs])
+            return await self.provider.read_states([ref for ref, _ in push.refs])
         except MailError as error:
             if error.retryable or isinstance(error, ProviderAuthFailed):
                 raise

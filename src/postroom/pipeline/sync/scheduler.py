@@ -124,7 +124,7 @@ class SyncScheduler:
     async def _request_state(self, account_id: str) -> tuple[int, bool]:
         account = await self.services.store.account(account_id, EVERYTHING)
         is_new = account is not None and account.state == "new"
-        return await self.services.store.asked_at(account_id), is_new
+        return await self.services.store.sync_requested_at(account_id), is_new
 
     async def _claim(self, account_id: str, holder: str, lasting: timedelta | None = None) -> bool:
         name, now = sync_lease(account_id), self.services.clock()
@@ -196,7 +196,7 @@ class SyncScheduler:
         asked, begun = -1, -math.inf
         clock = asyncio.get_running_loop().time
         while True:
-            before, asked = asked, await self.services.store.asked_at(account.id)
+            before, asked = asked, await self.services.store.sync_requested_at(account.id)
             if before != asked or clock() - begun >= RECHECK_S:
                 await one.begin()
                 begun = clock()
@@ -234,7 +234,7 @@ class SyncScheduler:
         while not listening.done():
             position = store.notifier.position("accounts")
             await one.push()
-            if await store.asked_at(one.account.id) != asked:
+            if await store.sync_requested_at(one.account.id) != asked:
                 return
             notifier = asyncio.ensure_future(store.notifier.wait("accounts", position))
             try:

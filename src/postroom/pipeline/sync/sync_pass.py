@@ -72,7 +72,9 @@ class SyncPass:
 
     async def _remove_gone(self) -> None:
         while True:
-            removed, unused = await self.services.store.sweep_gone(self.account.id, SWEEP_AT_ONCE)
+            removed, unused = await self.services.store.remove_remotely_deleted(
+                self.account.id, SWEEP_AT_ONCE
+            )
             if unused:
                 await discard_unused(self.services, unused)
             if not removed:

@@ -284,7 +284,7 @@ class GmailProvider:
         row = await self.client.message(ref.key, "raw")
         return None if row is None else await in_thread(raw_of, row)
 
-    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+    async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         keys = [ref.key for ref in refs]
         return (await self._read(keys, keys))[0]
 
@@ -367,7 +367,7 @@ class GmailSender:
 
     client: GmailClient
 
-    async def hand_over(
+    async def transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
         async def submit(before_submit: BeforeSubmit) -> Outcome:

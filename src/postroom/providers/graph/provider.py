@@ -216,7 +216,7 @@ class GraphProvider:
         ):
             yield found
 
-    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+    async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         found = []
         for ref in refs:
             row = await or_none(self.client.message(ref.key))

@@ -187,7 +187,7 @@ class GraphSender:
 
     client: GraphClient
 
-    async def hand_over(
+    async def transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
         drafts: list[str] = []

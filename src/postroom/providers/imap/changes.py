@@ -136,7 +136,7 @@ class ImapReader:
             async for changes in self._all_changes(state, known):
                 yield changes
 
-    async def look(self, ref: RemoteRef) -> tuple[RemoteMessage, ...]:
+    async def read_states(self, ref: RemoteRef) -> tuple[RemoteMessage, ...]:
         """The message at a place, if it is there."""
         wire = ref.scope.partition("/")[2]
         box = next((box for box in self.boxes.all if key_of(box) == wire), None)

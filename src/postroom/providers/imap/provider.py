@@ -94,11 +94,11 @@ class ImapProvider:
     ) -> AsyncGenerator[RemoteChanges, None]:
         return self._reader.changes(since, known)
 
-    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+    async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         found: list[RemoteMessage] = []
         for ref in refs:
             with imap_errors(self.account), suppress(NotFound, Conflict):
-                found += await self._reader.look(ref)
+                found += await self._reader.read_states(ref)
         return tuple(found)
 
     # Content of messages.
@@ -147,7 +147,7 @@ class ImapProvider:
         """Whether the target of a move already has a copy."""
         name = push.move_to
         refs = [ref for ref, mailboxes in push.refs if name and _is_in(name, mailboxes)]
-        return bool(await self.look(refs))
+        return bool(await self.read_states(refs))
 
     async def _flag(self, client: Client, uid: int, push: Push) -> None:
         self._reader.labels.add(push.add_labels)

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from postroom.blocking import in_thread
 from postroom.errors import Malformed
 from postroom.mail.composing.rebuild import Header, rebuild
-from postroom.ports.inbound import Handed, Leases, Posting
+from postroom.ports.inbound import InboundMail, InboundRequest, Leases
 from postroom.providers.inbound.forms import (
     Form,
     check_hmac,
@@ -42,7 +42,7 @@ class Mailgun:
         """Accept any headers: the signature is in the form."""
         return None
 
-    async def read(self, posting: Posting) -> Sequence[Handed]:
+    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         kind = posting.headers.get("content-type", "")
         token = self._check(await in_thread(read_form, kind, posting.body, _SIGNATURE), posting.at)
         form = await in_thread(read_form, kind, posting.body)
@@ -51,7 +51,7 @@ class Mailgun:
         raw = form.fields.get("body-mime")
         if raw is None:
             raw = await in_thread(_rebuilt, form)
-        return (Handed(raw, recipients),)
+        return (InboundMail(raw, recipients),)
 
     def _check(self, form: Form, at: datetime) -> str:
         """Verify the signature and return the token."""

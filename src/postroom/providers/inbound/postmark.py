@@ -16,7 +16,7 @@ from typing import Any
 from postroom.blocking import in_thread
 from postroom.mail.composing.compose import phrase
 from postroom.mail.composing.rebuild import Header, Part, rebuild
-from postroom.ports.inbound import Handed, Posting
+from postroom.ports.inbound import InboundMail, InboundRequest
 from postroom.providers.inbound.forms import (
     decode_base64,
     decode_content,
@@ -43,15 +43,15 @@ class Postmark:
             raise refuse("Postmark", "the name or password in the webhook's URL is wrong")
         return None
 
-    async def read(self, posting: Posting) -> Sequence[Handed]:
+    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         self.expect(posting.headers, posting.at)
         return (await in_thread(_handed, posting.body),)
 
 
-def _handed(body: bytes) -> Handed:
+def _handed(body: bytes) -> InboundMail:
     mail = read_json(body)
     raw = text_of(mail.get("RawEmail"))
-    return Handed(encode_mail(raw) if raw else _rebuilt(mail), tuple(_recipients(mail)))
+    return InboundMail(encode_mail(raw) if raw else _rebuilt(mail), tuple(_recipients(mail)))
 
 
 def _recipients(mail: dict[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from postroom.errors import Malformed, ProviderError
-from postroom.ports.inbound import Fetcher, Handed, Posting
+from postroom.ports.inbound import Fetcher, InboundMail, InboundRequest
 from postroom.providers.inbound.forms import (
     NOTICE_BYTES,
     check_hmac,
@@ -45,7 +45,7 @@ class Resend:
         check_time("Resend", headers.get("svix-timestamp", ""), at, self.window)
         return NOTICE_BYTES
 
-    async def read(self, posting: Posting) -> Sequence[Handed]:
+    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         self._check(posting)
         notice = read_json(posting.body)
         if notice.get("type") != "email.received":
@@ -54,9 +54,9 @@ class Resend:
         email_id = text_of(data.get("email_id")) if isinstance(data, dict) else ""
         if not isinstance(data, dict) or not re.fullmatch(r"[A-Za-z0-9-]{1,64}", email_id):
             raise Malformed("data.email_id: must be the id of a received email")
-        return (Handed(await self._fetch(email_id), tuple(_recipients(data))),)
+        return (InboundMail(await self._fetch(email_id), tuple(_recipients(data))),)
 
-    def _check(self, posting: Posting) -> None:
+    def _check(self, posting: InboundRequest) -> None:
         values = [posting.headers.get(f"svix-{name}", "") for name in ("id", "timestamp")]
         signed = ".".join([*values, ""]).encode("utf-8", "replace") + posting.body
         listed = posting.headers.get("svix-signature", "").split(" ")

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from postroom.blocking import in_thread
 from postroom.mail.composing.rebuild import Header, rebuild
-from postroom.ports.inbound import Handed, Posting
+from postroom.ports.inbound import InboundMail, InboundRequest
 from postroom.providers.inbound.forms import (
     INVALID_SIGNATURE,
     Form,
@@ -57,19 +57,19 @@ class SendGrid:
         check_time("SendGrid", headers.get(TIMESTAMP, ""), at, self.window)
         return None
 
-    async def read(self, posting: Posting) -> Sequence[Handed]:
+    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         self.expect(posting.headers, posting.at)
         return (await in_thread(self._read, posting),)
 
-    def _read(self, posting: Posting) -> Handed:
+    def _read(self, posting: InboundRequest) -> InboundMail:
         self._check(posting)
         form = read_form(posting.headers.get("content-type", ""), posting.body)
         envelope = read_json(form.text("envelope") or "{}").get("to")
         recipients = tuple(map(text_of, envelope)) if isinstance(envelope, list) else ()
         raw = form.fields.get("email")
-        return Handed(raw if raw is not None else _rebuilt(form), recipients)
+        return InboundMail(raw if raw is not None else _rebuilt(form), recipients)
 
-    def _check(self, posting: Posting) -> None:
+    def _check(self, posting: InboundRequest) -> None:
         signature = decode_base64(posting.headers.get(SIGNATURE, ""))
         signed = hashlib.sha256(posting.headers.get(TIMESTAMP, "").encode("utf-8", "replace"))
         signed.update(posting.body)

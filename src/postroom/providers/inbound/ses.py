@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509 import load_pem_x509_certificate
 
 from postroom.errors import InvalidInput, Malformed
-from postroom.ports.inbound import Bucket, Fetcher, Handed, Posting
+from postroom.ports.inbound import Bucket, Fetcher, InboundMail, InboundRequest
 from postroom.providers.inbound.forms import (
     INVALID_SIGNATURE,
     NOTICE_BYTES,
@@ -58,7 +58,7 @@ class Ses:
     def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
         return NOTICE_BYTES
 
-    async def read(self, posting: Posting) -> Sequence[Handed]:
+    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         if not any(topic.encode() in posting.body for topic in self.topics):
             raise refuse("Amazon SES", _UNKNOWN_TOPIC)
         notice = read_json(posting.body)
@@ -72,7 +72,7 @@ class Ses:
         receipt = _object(message.get("receipt"))
         listed = receipt.get("recipients")
         recipients = tuple(map(text_of, listed if isinstance(listed, list) else ()))
-        return (Handed(await self._mail(message, _object(receipt.get("action"))), recipients),)
+        return (InboundMail(await self._mail(message, _object(receipt.get("action"))), recipients),)
 
     async def _mail(self, message: dict[str, Any], action: dict[str, Any]) -> bytes:
         content = message.get("content")

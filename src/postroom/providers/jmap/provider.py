@@ -127,8 +127,8 @@ class JmapProvider:
     def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
         return self.reader.fetch(refs)
 
-    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
-        return await self.reader.look(refs)
+    async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+        return await self.reader.read_states(refs)
 
     # Changes made here.
 

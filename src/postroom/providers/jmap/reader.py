@@ -228,7 +228,7 @@ class JmapReader:
         async for found in fetch_each(refs, one):
             yield found
 
-    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+    async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         return (await self._describe([ref.key for ref in refs]))[0]
 
 

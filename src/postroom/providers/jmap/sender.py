@@ -30,7 +30,7 @@ class JmapSender:
     provider: JmapProvider
     _importing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def hand_over(
+    async def transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
         drafts: list[str] = []

@@ -155,7 +155,7 @@ class SmtpRelay:
     final_response_s: float = FINAL_RESPONSE_S
     _idle: list[_Connection] = field(default_factory=list)
 
-    async def hand_over(
+    async def transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
         outcomes: dict[str, Outcome] = {}

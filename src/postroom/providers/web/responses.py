@@ -21,7 +21,8 @@ _SHAPE_ERRORS = (
     LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
 )  # fmt: skip
 _REQUESTING = (
-    "check", "identities", "changes", "fetch", "push", "save_sent", "look", "wait", "create_alias",
+    "check", "identities", "changes", "fetch", "push", "save_sent", "read_states", "wait",
+    "create_alias",
 )  # fmt: skip
 """The methods of a provider that send requests."""
 

@@ -137,11 +137,11 @@ Report = Callable[[int, float], None]
 
 BEGUN = "SELECT value FROM metadata WHERE name = 'migrating'"
 BEGIN = "INSERT INTO metadata (name, value) VALUES ('migrating', :mark)"
-FACTS = """
+METADATA = """
     SELECT name, value FROM metadata
      WHERE name NOT IN ('migrating', 'migrated', 'backup', 'installation')
 """
-PUT_FACT = "INSERT INTO metadata (name, value) VALUES (:name, :value)"
+INSERT_METADATA = "INSERT INTO metadata (name, value) VALUES (:name, :value)"
 
 
 class Migration:
@@ -290,12 +290,12 @@ class Migration:
             await self._source.write(self._mark_source)
             await self._check_equal()
         counters = await self._source.read(self._last_numbers)
-        facts = await self._source.read(lambda tx: tx.all(FACTS))
+        metadata = await self._source.read(lambda tx: tx.all(METADATA))
 
         def take_over(tx: Transaction) -> int:
             self._target.set_counters(tx, counters)
             tx.run("DELETE FROM metadata")
-            tx.many(PUT_FACT, [{"name": name, "value": value} for name, value in facts])
+            tx.many(INSERT_METADATA, [{"name": name, "value": value} for name, value in metadata])
             if self._is_copy:
                 return mark_backup(tx)
             return restore_backup(tx) if is_backup else 0

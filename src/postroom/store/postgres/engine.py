@@ -21,7 +21,7 @@ from psycopg.errors import LockNotAvailable
 
 from postroom.errors import Conflict, Unavailable
 from postroom.ports.events import Topic
-from postroom.store.maintenance.lifecycle import MOVED, refuse_migrated
+from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
 from postroom.store.postgres.connection import (
     PATIENCE_S,
     PAUSE_S,
@@ -50,7 +50,7 @@ LOCK = (
 commits of others.
 """
 
-BEGIN = f"{LOCK}; {MOVED}"
+BEGIN = f"{LOCK}; {MIGRATED}"
 MARKER_EXISTS = "SELECT 1 FROM write_marks WHERE writer = :writer AND mark = :mark"
 SET_MARKER = """
     INSERT INTO write_marks (writer, mark) VALUES (:writer, :mark)
@@ -119,13 +119,13 @@ class Writer:
         if self._connection is None:
             self._connection = self._hosts.connect()
         connection = self._connection
-        moved = _begin(connection)
+        migrated = _begin(connection)
         tx, announced = PostgresTransaction(connection), set[Topic]()
         if is_retry and tx.one(MARKER_EXISTS, writer=self._name, mark=self._mark):
             connection.execute("ROLLBACK")
             return
         try:
-            refuse_migrated(moved if self.is_guarded else {})
+            refuse_migrated(migrated if self.is_guarded else {})
         except Conflict as error:
             connection.execute("ROLLBACK")
             for job in batch:
@@ -282,13 +282,13 @@ class PostgresEngine:
         for connection in self._connections:
             connection.close()
 
-    def _read(self, work: Callable[[Transaction], T], asked_at: float) -> T:
+    def _read(self, work: Callable[[Transaction], T], queued_at: float) -> T:
         with postgres_errors():
             while True:
                 try:
                     return self._read_once(work)
                 except psycopg.Error as error:
-                    is_late = self._is_stopping or time.monotonic() > asked_at + PATIENCE_S
+                    is_late = self._is_stopping or time.monotonic() > queued_at + PATIENCE_S
                     if is_late or not is_transient(error):
                         raise
                     time.sleep(PAUSE_S)

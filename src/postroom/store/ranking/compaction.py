@@ -18,7 +18,7 @@ MERGED_SEGMENTS = 8
 DOC_ID, FREQUENCY, NUMBER = np.dtype("<u2"), np.dtype("u1"), np.dtype("<u4")
 """The encodings of doc ids in a segment, of frequencies, and of document numbers."""
 
-Posting = tuple[str, bytes]
+InboundRequest = tuple[str, bytes]
 
 BUFFER = """
     SELECT document, length, terms FROM ranking_documents
@@ -96,7 +96,7 @@ def _insert(
     level: int,
     documents: NDArray[np.uint32],
     lengths: NDArray[np.uint32],
-    postings: Iterable[Posting],
+    postings: Iterable[InboundRequest],
 ) -> None:
     """Write a segment; its number is that of its first document."""
     segment = int(documents[0])
@@ -125,7 +125,7 @@ def _merge_small(tx: Transaction, collection: int) -> None:
     _merge_small(tx, collection)
 
 
-def _merged(rows: Sequence[Row], bases: dict[int, int]) -> Iterator[Posting]:
+def _merged(rows: Sequence[Row], bases: dict[int, int]) -> Iterator[InboundRequest]:
     """The postings of each term, concatenated; *rows* are sorted by term and segment."""
     sizes = [len(row[2]) // 3 for row in rows]
     pairs = list(zip(rows, sizes, strict=True))
@@ -140,7 +140,7 @@ def _merged(rows: Sequence[Row], bases: dict[int, int]) -> Iterator[Posting]:
 
 def _split(
     terms: Iterable[str], sizes: Iterable[int], doc_ids: NDArray[np.uint16], frequencies: bytes
-) -> Iterator[Posting]:
+) -> Iterator[InboundRequest]:
     """The part of each term, from the concatenated doc ids and frequencies."""
     packed, start = doc_ids.tobytes(), 0
     for term, size in zip(terms, sizes, strict=True):

@@ -46,7 +46,7 @@ _NOT_OF_MEMORY = "(namespace IS NULL AND substr(action, 1, 7) <> 'memory_')"
 """Entries on memories without a namespace are shown only to callers who may see all."""
 
 
-def note(
+def add_entry(
     tx: Transaction,
     *,
     at: datetime,
@@ -71,7 +71,7 @@ def note(
     )
 
 
-def note_actions(
+def add_action_entries(
     tx: Transaction,
     actions: Sequence[Act],
     *,
@@ -93,7 +93,7 @@ def note_actions(
         if not acts and not problems and (namespace is not None or actions):
             continue
         more = {"failed": list(problems)} if problems else {}
-        note(
+        add_entry(
             tx,
             at=at,
             actor=actor,
@@ -116,7 +116,7 @@ def inboxes_of(tx: Transaction, targets: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def note_record(
+def add_entries(
     tx: Transaction, record: AuditRecord, before: dict[str, str], result: object
 ) -> None:
     """Record an effect of a caller, with one entry per target."""
@@ -125,7 +125,7 @@ def note_record(
     only = set(before.values())
     for target in targets:
         inbox_id = inboxes.get(target) or (next(iter(only)) if len(only) == 1 else None)
-        note(
+        add_entry(
             tx,
             at=record.at,
             actor=record.actor,
@@ -151,7 +151,7 @@ def _targets(record: AuditRecord, result: object) -> Sequence[str]:
     return [own] if isinstance(own, str) else record.targets or [""]
 
 
-def seal(tx: Transaction, seal: AuditHmac) -> tuple[int, bytes] | None:
+def chain_entries(tx: Transaction, audit_hmac: AuditHmac) -> tuple[int, bytes] | None:
     """Chain the pending entries to the log; return number and hash of the newest entry, if any.
 
     Returns None, too, if the entry in `audit.mark` is missing from the log: the file must stay
@@ -163,21 +163,21 @@ def seal(tx: Transaction, seal: AuditHmac) -> tuple[int, bytes] | None:
     # This row serialises writers of the log.
     head = tx.one("UPDATE audit_head SET number = number + 0 RETURNING number, hash")
     number, link = (head[0], bytes(head[1])) if head else (0, START)
-    has_marked = _has_marked(tx, seal, (number, link))
+    has_marked = _has_marked(tx, audit_hmac, (number, link))
     for row in pending:
         number += 1
-        link = seal.link(link, _content(number, row))
+        link = audit_hmac.link(link, _content(number, row))
         tx.put(INSERT, **_named(number, row), hash=link)
     tx.put("DELETE FROM audit_pending")
-    proof = seal.head(number, link)
+    proof = audit_hmac.head(number, link)
     tx.put(UPDATE_HEAD if head else INSERT_HEAD, number=number, hash=link, proof=proof)
     return (number, link) if has_marked else None
 
 
-def _has_marked(tx: Transaction, seal: AuditHmac, head: tuple[int, bytes]) -> bool:
+def _has_marked(tx: Transaction, audit_hmac: AuditHmac, head: tuple[int, bytes]) -> bool:
     """Whether the entry in `audit.mark` is in the log; usually it is the last one."""
     try:
-        marked = seal.marked()
+        marked = audit_hmac.marked()
     except ValueError:
         return True  # a damaged file proves nothing
     if marked is None or marked == head:
@@ -222,13 +222,13 @@ def _entry(row: Row) -> AuditEntry:
 class AuditVerification:
     """Verifies the log from its beginning, in batches, and collects problems."""
 
-    def __init__(self, seal: AuditHmac) -> None:
-        self._seal = seal
+    def __init__(self, audit_hmac: AuditHmac) -> None:
+        self._audit_hmac = audit_hmac
         self._link = START
         self.number = 0
         self.problems: list[str] = []
         try:
-            self._marked = seal.marked()
+            self._marked = audit_hmac.marked()
         except ValueError:
             self._marked = None
             self._report("audit.mark beside the database is damaged or forged")
@@ -250,7 +250,7 @@ class AuditVerification:
         number = row[0]
         if number != self.number + 1:
             self._report(f"entries {self.number + 1} to {number - 1} are missing")
-        link = self._seal.link(self._link, _content(number, row[1:9]))
+        link = self._audit_hmac.link(self._link, _content(number, row[1:9]))
         stored = row[9] if isinstance(row[9], bytes) else b""
         if not hmac.compare_digest(link, stored):
             self._report(f"entry {number} ({row[1]}) was changed or moved")
@@ -274,7 +274,7 @@ class AuditVerification:
         number, link, proof = heads[0]
         if (number, link) != (self.number, self._link):
             self._report(f"the log ends at {self.number}, but should end at {number}")
-        elif not isinstance(proof, bytes) or proof != self._seal.head(number, link):
+        elif not isinstance(proof, bytes) or proof != self._audit_hmac.head(number, link):
             self._report("the HMAC of the audit head is wrong")
 
     def _report(self, problem: str) -> None:

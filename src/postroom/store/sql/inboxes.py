@@ -15,7 +15,7 @@ from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.conditions import Conditions, Listing, remove_inbox_references
 from postroom.store.sql.events.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
-from postroom.store.sql.memories.memory_links import learnt_from
+from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.messages.message_changes import OF_MESSAGES
 from postroom.store.sql.outbox.sends import retain_send_outcomes
 from postroom.store.sql.rules.plans import remove_inbox_from_plans
@@ -148,7 +148,7 @@ def remove_inbox(
            UNION SELECT sha256 FROM attachments WHERE inbox = :inbox""",
         inbox=number,
     )
-    memories = learnt_from(tx, "inbox = :inbox", inbox=number)
+    memories = memories_from_mail(tx, "inbox = :inbox", inbox=number)
     messages = tx.all("SELECT number FROM messages WHERE inbox = :inbox", inbox=number)
     retain_send_outcomes(tx, number)
     # by message number: these tables have no index on the inbox in SQLite

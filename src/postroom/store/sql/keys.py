@@ -72,13 +72,13 @@ def has_key(tx: Transaction, key_id: str) -> bool:
     return tx.one("SELECT 1 FROM keys WHERE id = :id", id=key_id) is not None
 
 
-def keys_with(tx: Transaction, ids: Sequence[str]) -> list[Key]:
+def keys_by_id(tx: Transaction, ids: Sequence[str]) -> list[Key]:
     """The keys with these ids."""
     among, params = any_of("id", ids)
     return [_key(row) for row in tx.all(f"SELECT {_COLUMNS} FROM keys WHERE id {among}", **params)]
 
 
-def key_of(tx: Transaction, secret_hash: bytes) -> Key | None:
+def key_by_hash(tx: Transaction, secret_hash: bytes) -> Key | None:
     """The key with this secret hash."""
     row = tx.one(f"SELECT {_COLUMNS} FROM keys WHERE secret_hash = :hash", hash=secret_hash)
     return _key(row) if row else None

@@ -12,7 +12,7 @@ from typing import TypeVar
 import apsw
 
 from postroom.ports.events import Topic
-from postroom.store.maintenance.lifecycle import MOVED, refuse_migrated
+from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
 from postroom.store.sqlite.connection import (
     Reader,
     Role,
@@ -161,7 +161,7 @@ class SqliteEngine:
         """Run all jobs in one transaction; a job that fails does not affect the others."""
         self._writer.execute("BEGIN IMMEDIATE")
         if self._is_guarded:
-            refuse_migrated(dict(self._writer.execute(MOVED)))
+            refuse_migrated(dict(self._writer.execute(MIGRATED)))
         if len(batch) == 1:
             announced = self._run_single(batch[0])
         else:

@@ -375,7 +375,7 @@ async def doubts_about_rules(app: App) -> list[tuple[str, str]]:
 
 
 async def _idle(app: App) -> list[tuple[str, str]]:
-    rules = await app.services.store.every_rule()
+    rules = await app.services.store.all_rules()
     idle = [r for r in rules if isinstance(r.inboxes, Only) and r.inboxes.is_empty]
     if not idle:
         return []

@@ -75,7 +75,7 @@ async def _examine_blobs(app: App, findings: Findings) -> set[BlobKey]:
     """Read every blob that must be there; returns those that are not whole."""
     damaged: set[BlobKey] = set()
     with Progress("verifying", unit="blobs") as progress:
-        async for key, size in app.services.store.every_blob():
+        async for key, size in app.services.store.all_blobs():
             findings.blobs += 1
             findings.bytes += size
             damage = await app.services.blobs.damage(key, size)

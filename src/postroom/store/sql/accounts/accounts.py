@@ -169,7 +169,7 @@ def request_sync(tx: Transaction, account_id: str, now: datetime) -> None:
     tx.announce("accounts")
 
 
-def asked_at(tx: Transaction, account_id: str) -> int:
+def sync_requested_at(tx: Transaction, account_id: str) -> int:
     """The time of the last request for a sync pass, in seconds; 0 if there was none."""
     sql = "SELECT sync_requested_at FROM accounts WHERE id = :id"
     return int(scalar(tx, sql, id=account_id) or 0)

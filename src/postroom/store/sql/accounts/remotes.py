@@ -368,7 +368,9 @@ def _of_copy(tx: Transaction, inbox: int, push: Push) -> int | None:
     return number_of(tx, inbox, push.message_id) or None
 
 
-def sweep_gone(tx: Transaction, account_id: str, limit: int) -> tuple[int, tuple[BlobKey, ...]]:
+def remove_remotely_deleted(
+    tx: Transaction, account_id: str, limit: int
+) -> tuple[int, tuple[BlobKey, ...]]:
     """Remove messages that have no place at the provider; call it after a complete sync pass.
 
     A moved message has its new place by then. A message in the outbox stays until it is sent.

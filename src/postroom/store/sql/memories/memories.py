@@ -104,7 +104,7 @@ def memory_of(row: Row, links: tuple[Link, ...]) -> Memory:
     )
 
 
-def is_over(memory: Memory, now: datetime) -> bool:
+def is_expired(memory: Memory, now: datetime) -> bool:
     """Whether a memory has expired."""
     return memory.expires_at is not None and memory.expires_at <= now
 
@@ -115,7 +115,7 @@ def get_memory(
     """A memory by its key, with a number of its older versions."""
     collection = find_collection(tx, collection_of(namespace))
     stored = find_memory(tx, collection, key) if collection is not None else None
-    if stored is None or is_over(stored.memory, now):
+    if stored is None or is_expired(stored.memory, now):
         return None
     if not history:
         return stored.memory
@@ -190,7 +190,7 @@ def remove_memory(tx: Transaction, namespace: str, key: str, now: datetime, by: 
     if collection is None or stored is None:
         return False
     remove_document(tx, collection, stored.number, by)
-    return not is_over(stored.memory, now)
+    return not is_expired(stored.memory, now)
 
 
 def remove_document(tx: Transaction, collection: int, number: int, by: str | None = None) -> None:
@@ -272,7 +272,7 @@ class _New:
     repeated: tuple[int, ...]
 
 
-def put_memory(
+def save_memory(
     tx: Transaction, change: MemoryChange, author: Author, now: datetime, *, is_new_allowed: bool
 ) -> Memory | None:
     """Insert a memory or a new version of it; None if it does not exist and may not be created.
@@ -286,7 +286,7 @@ def put_memory(
     """
     collection = collection_for(tx, collection_of(change.namespace))
     old = find_memory(tx, collection, change.key)
-    if old is not None and is_over(old.memory, now):
+    if old is not None and is_expired(old.memory, now):
         remove_document(tx, collection, old.number)
         old = None
     if old is None and not is_new_allowed:
@@ -415,7 +415,7 @@ def _set_tags(tx: Transaction, number: int, tags: Sequence[str]) -> None:
         )
 
 
-def put_memories(
+def import_memories(
     tx: Transaction, memories: Sequence[Memory], author: Author, now: datetime
 ) -> tuple[int, int]:
     """Import exported memories, and return how many were created and changed.
@@ -445,6 +445,6 @@ def _put_exported(tx: Transaction, memory: Memory, author: Author, now: datetime
         follows_links=False,
         is_stale=bool(memory.stale),
     )
-    after = put_memory(tx, change, author, now, is_new_allowed=True)
+    after = save_memory(tx, change, author, now, is_new_allowed=True)
     assert after is not None
     return after

@@ -193,7 +193,7 @@ def ties_of(tx: Transaction, memory: int, visible: Visible) -> set[str]:
     return {address for link in seen for address in _contacts(tx, link)}
 
 
-def learnt_from(tx: Transaction, which: str, **params: object) -> list[int]:
+def memories_from_mail(tx: Transaction, which: str, **params: object) -> list[int]:
     """The memories that link to some messages or to their threads.
 
     Removed memories that came from this mail are included. *which* is a condition on the table
@@ -238,7 +238,7 @@ def _exists(tx: Transaction, link: Link) -> bool:
     return is_seen(tx, link.to, EVERYTHING)
 
 
-def follow_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
+def redirect_links(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
     """Redirect links from merged threads to the thread they are part of."""
     among, params = any_of("thread", others)
     there = "SELECT id FROM threads WHERE +inbox = :inbox AND number"
@@ -272,7 +272,7 @@ RECALLED = """
 """
 
 
-def recall_about(
+def memories_about(
     tx: Transaction,
     addresses: Sequence[str],
     mail: Sequence[str],

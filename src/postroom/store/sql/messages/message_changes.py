@@ -29,7 +29,7 @@ from postroom.store.sql.accounts.pushes import (
 from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.events.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
-from postroom.store.sql.memories.memory_links import learnt_from
+from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
 from postroom.store.sql.messages.thread_choice import recount
 from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome
@@ -334,7 +334,7 @@ def remove_number(tx: Transaction, inbox: int, number: int) -> tuple[BlobKey, ..
         return ()
     message_id, thread, raw = row
     retain_send_outcome(tx, inbox, number)
-    memories = learnt_from(tx, _ROW_KEY, **it)
+    memories = memories_from_mail(tx, _ROW_KEY, **it)
     files = tx.all(f"SELECT sha256 FROM attachments WHERE {_MESSAGE_KEY}", **it)
     for table in OF_MESSAGES:
         tx.put(f"DELETE FROM {table} WHERE {_MESSAGE_KEY}", **it)

@@ -16,7 +16,7 @@ from postroom.mail.threads import (
     thread_keys,
 )
 from postroom.model.storage import NewMessage
-from postroom.store.sql.memories.memory_links import follow_threads
+from postroom.store.sql.memories.memory_links import redirect_links
 from postroom.store.sql.values import any_of, from_text, moment, scalar, seconds
 from postroom.store.transaction import Row, Transaction
 
@@ -113,7 +113,7 @@ def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int
 
 def join_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
     """Move all messages of some threads into one, whose aliases their ids become."""
-    follow_threads(tx, inbox, into, others)
+    redirect_links(tx, inbox, into, others)
     among, params = any_of("thread", others)
     tx.put(INSERT_ALIASES.format(among=among), inbox=inbox, into=into, **params)
     for table in ("messages", "thread_ids", "thread_aliases"):

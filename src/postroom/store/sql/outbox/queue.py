@@ -19,7 +19,7 @@ from postroom.model.sending import (
     overall_status,
 )
 from postroom.model.storage import DeliveryReport, Fate
-from postroom.store.maintenance.lifecycle import FORGET, refuse_sending
+from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
 from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.events.events import About, add_event, add_outcomes
@@ -319,7 +319,7 @@ WAITING = """
 
 def restore_backup(tx: Transaction) -> int:
     """Let a backup send mail; return the number of mails that may have been sent already."""
-    tx.run(FORGET)
+    tx.run(CLEAR_STATE)
     return mark_unknown(tx, datetime.now(UTC))
 
 

@@ -14,7 +14,7 @@ from postroom.model.page import Found, Slice
 from postroom.model.rule import Act, Plan, PlanItem, RuleEffect, State
 from postroom.model.storage import Change
 from postroom.model.view import EVERYTHING
-from postroom.store.sql.audit import note_actions
+from postroom.store.sql.audit import add_action_entries
 from postroom.store.sql.events.events import About
 from postroom.store.sql.messages.message_changes import change_each
 from postroom.store.sql.rules.rules import ABOUT, SIDE_EFFECTS, cancel_rule_jobs, run_side_effects
@@ -184,7 +184,7 @@ def plan_acts(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Act]
     return frozenset(Act(*act) for (acts,) in rows for act in from_text(acts))
 
 
-def every_item(tx: Transaction, stored: StoredPlan) -> Iterator[PlanItem]:
+def all_items(tx: Transaction, stored: StoredPlan) -> Iterator[PlanItem]:
     """All messages of a plan, in order."""
     for start in range(0, stored.plan.kept, _BATCH_SIZE):
         yield from _items(tx, stored.number, start, _BATCH_SIZE)
@@ -259,7 +259,7 @@ def audit_item(
     failed: Sequence[str] = (),
 ) -> None:
     """Record in the audit log what was done to one message."""
-    note_actions(
+    add_action_entries(
         tx,
         item.actions,
         at=now,
@@ -288,7 +288,7 @@ def apply_plan(
     stored = stored_plan(tx, plan_id, caller.inboxes)
     plan = stored.plan
     _check_open(tx, plan, now)
-    items = list(every_item(tx, stored))
+    items = list(all_items(tx, stored))
     _check_states(items, states_of(tx, [item.message_id for item in items]))
     done = [item for item in items if item.actions]
     set_states(tx, [(item.message_id, item.after) for item in done])
@@ -384,7 +384,7 @@ def undo_plan(
         raise Conflict(f"the rule of {plan_id} says `undo: false`; it cannot be undone")
     restored: list[str] = []
     failed: list[FailedAction] = []
-    items = [item for item in every_item(tx, stored) if item.actions]
+    items = [item for item in all_items(tx, stored) if item.actions]
     states = states_of(tx, [item.message_id for item in items])
     set_states(tx, list(_to_restore(items, states)))
     for item in items:

@@ -15,11 +15,11 @@ from postroom.model.rule import Act, Facts, Loss, Named, Rule, RuleEffect, RuleJ
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.audit import note_actions
+from postroom.store.sql.audit import add_action_entries
 from postroom.store.sql.conditions import page_of
 from postroom.store.sql.events.events import About, add_event
 from postroom.store.sql.events.webhooks import Signer, insert_rule_delivery
-from postroom.store.sql.memories.memories import put_memory
+from postroom.store.sql.memories.memories import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of
 from postroom.store.sql.values import (
     any_of,
@@ -91,7 +91,7 @@ def _rule(row: Row) -> Rule:
     )
 
 
-def every_rule(tx: Transaction) -> list[Rule]:
+def all_rules(tx: Transaction) -> list[Rule]:
     """All rules, in the order in which they run."""
     return [_rule(row) for row in tx.all(f"SELECT {_COLUMNS} FROM rules ORDER BY position, id")]
 
@@ -104,7 +104,7 @@ def upgrade_losses(tx: Transaction) -> list[Loss]:
 
 def _seen_rules(tx: Transaction, visible: Visible) -> list[Rule]:
     """The rules that a caller sees, with positions counted among them from 1."""
-    rules = every_rule(tx)
+    rules = all_rules(tx)
     if isinstance(visible, Everything):
         return rules
     seen = (rule for rule in rules if visible.covers(rule.known_in))
@@ -155,7 +155,7 @@ def change_rule(
 
 def _place(tx: Transaction, rule: Rule, position: int, visible: Visible) -> None:
     """Move a rule to a position among the visible rules, counted from 1."""
-    order = [other for other in every_rule(tx) if other.id != rule.id]
+    order = [other for other in all_rules(tx) if other.id != rule.id]
     seen = [place for place, other in enumerate(order) if visible.covers(other.known_in)]
     before = seen[position - 1] if position <= len(seen) else seen[-1] + 1 if seen else 0
     order.insert(before, rule)
@@ -343,7 +343,7 @@ def _store_memory(tx: Transaction, act: Act, about: About, now: datetime) -> Non
         at_most="mail",
     )
     author = Author(is_owner=False, visible=EVERYTHING, namespaces=EVERYTHING)
-    put_memory(tx, change, author, now, is_new_allowed=True)
+    save_memory(tx, change, author, now, is_new_allowed=True)
 
 
 def add_failure(
@@ -360,7 +360,7 @@ def apply_rule_effects(
     """Run and audit the effects of rules on a message that was just stored."""
     for effect in effects:
         failed = run_side_effects(tx, effect, about, now)
-        note_actions(
+        add_action_entries(
             tx,
             effect.actions,
             at=now,
