@@ -179,7 +179,6 @@ class MemoryStore(AuditedStore):
         await self.engine.write(lambda tx: documents.store_vectors(tx, model, vectors))
 
     async def remove_vectors_of_other_models(self, model: str) -> None:
-        """Remove the vectors of other models."""
         found = await self.engine.read(lambda tx: documents.collections_of_other_models(tx, model))
         if found:
             await self.engine.write(lambda tx: documents.delete_vectors(tx, found))

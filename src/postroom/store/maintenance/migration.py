@@ -50,7 +50,6 @@ class Table:
     key: tuple[str, ...]
 
     def key_of(self, row: Row) -> Row:
-        """The key of a row."""
         return tuple(row[self.columns.index(column)] for column in self.key)
 
 
@@ -86,13 +85,11 @@ async def digest_rows(engine: Engine, table: Table) -> tuple[int, bytes]:
 
 
 def count_rows(tx: Transaction, table: Table) -> int:
-    """The number of rows."""
     row = tx.one(f"SELECT count(*) FROM {table.name}")
     return int(row[0]) if row else 0
 
 
 def last_key(tx: Transaction, table: Table) -> Row | None:
-    """The key of the last row."""
     order = ", ".join(f"{column} DESC" for column in table.key)
     return tx.one(f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1")
 

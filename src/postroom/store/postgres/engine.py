@@ -229,7 +229,6 @@ class PostgresEngine:
         return await asyncio.wrap_future(self._readers.submit(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run *work* atomically; its writes are on disk when this returns."""
         return await self._liveness.wait(self._writing.write(work))
 
     def check(self, tx: Transaction) -> tuple[str, ...]:
@@ -237,7 +236,6 @@ class PostgresEngine:
         return ()
 
     def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
-        """The last number assigned in each table."""
         found = {}
         for name in tables:
             row = tx.one(f"SELECT last_value FROM {name}_number_seq WHERE is_called")
@@ -246,7 +244,6 @@ class PostgresEngine:
         return found
 
     def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
-        """Set the last assigned number of each table."""
         given = {name: number for name, number in counters.items() if number > 0}
         for name, number in given.items():
             tx.one(f"SELECT setval('{name}_number_seq', :number)", number=number)
@@ -255,7 +252,6 @@ class PostgresEngine:
         """Do nothing: the server vacuums old rows."""
 
     def guard(self) -> None:
-        """Refuse writes after the installation was migrated away."""
         self._writer.is_guarded = True
 
     def begin_shutdown(self) -> None:

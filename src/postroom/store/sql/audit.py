@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from dataclasses import replace
 
 from postroom.model.audit import AuditEntry, AuditQuery, AuditRecord
 from postroom.model.memory import DEFAULT_NAMESPACE
@@ -46,44 +45,30 @@ _NOT_OF_MEMORY = "(namespace IS NULL AND substr(action, 1, 7) <> 'memory_')"
 """Entries on memories without a namespace are shown only to callers who may see all."""
 
 
-def add_entry(
-    tx: Transaction,
-    *,
-    at: datetime,
-    actor: str,
-    action: str,
-    target: str,
-    inbox_id: str | None,
-    details: dict[str, Any],
-    namespace: str | None = None,
-) -> None:
-    """Record one effect of this transaction."""
+def add_entry(tx: Transaction, record: AuditRecord, target: str, inbox_id: str | None) -> None:
+    """Record one effect of this transaction; the targets of the record are ignored."""
     tx.put(
         INSERT_PENDING,
         id=random_id("aud"),
-        at=seconds(at),
-        actor=actor,
-        action=action,
+        at=seconds(record.at),
+        actor=record.actor,
+        action=record.action,
         target=target,
         inbox=inbox_id,
-        details=dumps(details),
-        namespace=namespace,
+        details=dumps(record.details),
+        namespace=record.namespace,
     )
 
 
 def add_action_entries(
     tx: Transaction,
+    record: AuditRecord,
     actions: Sequence[Act],
     *,
-    at: datetime,
-    actor: str,
-    action: str,
-    target: str,
     inbox_id: str,
-    details: dict[str, Any],
     failed: Sequence[str] = (),
 ) -> None:
-    """Record what a rule did with a message.
+    """Record what a rule did with a message, the only target of the record.
 
     The memories that it stored are a separate entry, visible to callers who can see the namespace.
     """
@@ -93,16 +78,9 @@ def add_action_entries(
         if not acts and not problems and (namespace is not None or actions):
             continue
         more = {"failed": list(problems)} if problems else {}
-        add_entry(
-            tx,
-            at=at,
-            actor=actor,
-            action=action,
-            target=target,
-            inbox_id=inbox_id,
-            details={**details, "actions": [shown_act(act) for act in acts], **more},
-            namespace=namespace,
-        )
+        details = {**record.details, "actions": [shown_act(act) for act in acts], **more}
+        entry = replace(record, details=details, namespace=namespace)
+        add_entry(tx, entry, record.targets[0], inbox_id)
 
 
 def inboxes_of(tx: Transaction, targets: Sequence[str]) -> dict[str, str]:
@@ -125,16 +103,7 @@ def add_entries(
     only = set(before.values())
     for target in targets:
         inbox_id = inboxes.get(target) or (next(iter(only)) if len(only) == 1 else None)
-        add_entry(
-            tx,
-            at=record.at,
-            actor=record.actor,
-            action=record.action,
-            target=target,
-            inbox_id=inbox_id,
-            details=record.details,
-            namespace=record.namespace,
-        )
+        add_entry(tx, record, target, inbox_id)
 
 
 def _targets(record: AuditRecord, result: object) -> Sequence[str]:

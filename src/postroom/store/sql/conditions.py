@@ -40,7 +40,6 @@ class Conditions:
         self.params: dict[str, object] = {}
 
     def add(self, clause: str, **params: object) -> None:
-        """Add one condition."""
         self._clauses.append(clause)
         self.params |= params
 

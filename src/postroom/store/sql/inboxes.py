@@ -106,7 +106,6 @@ def inboxes_at(tx: Transaction, addresses: Collection[str]) -> dict[str, Inbox]:
 
 
 def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) -> Inbox | None:
-    """Change the name of an inbox."""
     if visible.sees(inbox_id):
         tx.run("UPDATE inboxes SET name = :name WHERE id = :id", name=name, id=inbox_id)
     return get_inbox(tx, inbox_id, visible)

@@ -28,7 +28,6 @@ def set_installation_id(tx: Transaction, new: str) -> str:
 
 
 def replace_installation_id(tx: Transaction, new: str) -> None:
-    """Replace the id of the installation."""
     tx.run("DELETE FROM metadata WHERE name = 'installation'")
     tx.run(SET_NAME, value=new.encode())
 
@@ -67,7 +66,6 @@ def release(tx: Transaction, name: str, holder: str) -> None:
 
 
 def remove_expired_leases(tx: Transaction, now: datetime) -> None:
-    """Remove expired leases."""
     tx.run("DELETE FROM leases WHERE until <= :now", now=seconds(now))
 
 
@@ -84,7 +82,6 @@ def add_heartbeat(
 
 
 def end_heartbeat(tx: Transaction, role: str, holder: str) -> None:
-    """Remove a heartbeat."""
     release(tx, f"{role} {holder}", holder)
     tx.announce("heartbeats")
 

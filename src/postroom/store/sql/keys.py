@@ -68,18 +68,15 @@ def _key(row: Row) -> Key:
 
 
 def has_key(tx: Transaction, key_id: str) -> bool:
-    """Whether a key with this id exists."""
     return tx.one("SELECT 1 FROM keys WHERE id = :id", id=key_id) is not None
 
 
 def keys_by_id(tx: Transaction, ids: Sequence[str]) -> list[Key]:
-    """The keys with these ids."""
     among, params = any_of("id", ids)
     return [_key(row) for row in tx.all(f"SELECT {_COLUMNS} FROM keys WHERE id {among}", **params)]
 
 
 def key_by_hash(tx: Transaction, secret_hash: bytes) -> Key | None:
-    """The key with this secret hash."""
     row = tx.one(f"SELECT {_COLUMNS} FROM keys WHERE secret_hash = :hash", hash=secret_hash)
     return _key(row) if row else None
 
@@ -95,6 +92,5 @@ def list_keys(tx: Transaction, page: Slice) -> Found[Key]:
 
 
 def remove_key(tx: Transaction, key_id: str) -> bool:
-    """Delete a key."""
     tx.announce("keys")
     return tx.run("DELETE FROM keys WHERE id = :id", id=key_id) > 0

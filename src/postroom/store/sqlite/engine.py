@@ -64,7 +64,6 @@ class SqliteEngine:
         return cls(path, writer)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run *work* on one consistent snapshot."""
         return await asyncio.wrap_future(
             self._readers.submit(partial(self._read, Role.READER, work))
         )
@@ -80,7 +79,6 @@ class SqliteEngine:
         return await asyncio.wrap_future(self._scanner.submit(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run *work* atomically; its writes are on disk when this returns."""
         return await self._writing.write(work)
 
     def check(self, tx: Transaction) -> tuple[str, ...]:
@@ -89,12 +87,10 @@ class SqliteEngine:
         return tuple(f"database: {row[0]}" for row in rows if row[0] != "ok")
 
     def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
-        """The last number assigned in each table."""
         rows = tx.all("SELECT name, seq FROM sqlite_sequence")
         return {name: number for name, number in rows if name in tables}
 
     def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
-        """Set the last assigned number of each table."""
         for name, number in counters.items():
             if tx.one(IS_COUNTED, name=name) is None:
                 continue
@@ -120,7 +116,6 @@ class SqliteEngine:
             tx.all("PRAGMA secure_delete = OFF")
 
     def guard(self) -> None:
-        """Refuse writes after the installation was migrated away."""
         self._is_guarded = True
 
     def begin_shutdown(self) -> None:

@@ -151,7 +151,6 @@ def set_capabilities(tx: Transaction, account_id: str, capabilities: dict[str, A
 
 
 def capabilities_of(tx: Transaction, account_id: str) -> dict[str, Any] | None:
-    """The stored capabilities of an account."""
     stored = scalar(tx, "SELECT capabilities FROM accounts WHERE id = :id", id=account_id)
     return from_text(stored) if stored else None
 

@@ -216,17 +216,15 @@ def _push(
     if places is None:
         places = tx.all(PLACES, message=message)
     found = tx.one(RAW, inbox=inbox, n=message)
-    delta = Delta(**{name: _as_tuple(value) for name, value in change.items()})
+    delta: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in change.items()
+    }
     return Push(
         number=number,
         message_id=message_id,
         kind=kind,  # type: ignore[arg-type]
         refs=tuple((RemoteRef(p[0], p[1]), tuple(from_text(p[2]))) for p in places),
-        add_flags=delta.add_flags,
-        remove_flags=delta.remove_flags,
-        add_labels=delta.add_labels,
-        remove_labels=delta.remove_labels,
-        move_to=delta.move_to,
+        **delta,
         raw=found[0] if found else None,
         internet_message_id=found[1] if found else internet_id,
         recipients=_recipients(found[2]) if found and kind == "save_sent" else (),
@@ -236,10 +234,6 @@ def _push(
 
 def _recipients(details: str) -> tuple[str, ...]:
     return tuple(recipient["address"] for recipient in from_text(details)["recipients"] or ())
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def defer_push(tx: Transaction, push: Push, next_at: datetime) -> None:

@@ -91,7 +91,6 @@ def insert_deliveries(tx: Transaction, event: int, kind: str, inbox: int, now: i
 
 
 def insert_delivery(tx: Transaction, webhook: int, event: int, inbox: int, now: int) -> None:
-    """Insert a delivery of an event to one webhook."""
     row = {"webhook": webhook, "inbox": inbox, "event": event, "now": now}
     tx.run(INSERT_DELIVERY, id=random_id("dlv"), **row)
     tx.announce("webhooks")
@@ -147,7 +146,6 @@ def webhook_number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
 
 
 def has_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> bool:
-    """Whether a webhook exists and is visible."""
     row = tx.one(f"SELECT {COLUMNS} FROM webhooks WHERE id = :id", id=webhook_id)
     return row is not None and is_seen(row, visible)
 

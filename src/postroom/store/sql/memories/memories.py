@@ -105,7 +105,6 @@ def memory_of(row: Row, links: tuple[Link, ...]) -> Memory:
 
 
 def is_expired(memory: Memory, now: datetime) -> bool:
-    """Whether a memory has expired."""
     return memory.expires_at is not None and memory.expires_at <= now
 
 
@@ -225,7 +224,6 @@ def remove_without_mail(tx: Transaction, numbers: Sequence[int]) -> None:
 
 
 def has_expired(tx: Transaction, now: datetime) -> bool:
-    """Whether a memory has expired."""
     row = tx.one(
         """SELECT 1 FROM ranking_collections s JOIN memories m ON m.collection = s.number
             WHERE m.expires_at <= :now LIMIT 1""",

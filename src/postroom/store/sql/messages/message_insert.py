@@ -309,34 +309,43 @@ def _duplicate(
 def _insert(
     tx: Transaction, message: NewMessage, inbox: int, thread: int, defects: tuple[str, ...]
 ) -> int:
-    sender = message.sender
     number = scalar(
         tx,
         INSERT_MESSAGE,
         id=message.id,
         inbox=inbox,
-        thread=thread,
         is_outbound=int(message.direction == "outbound"),
         is_hidden=int(is_hidden(message.mailboxes)),
-        has_attachment=int(message.has_attachment),
         flags=flag_bits(message.flags),
-        date=seconds(message.date),
         received_at=seconds(message.received_at),
         size_bytes=message.size_bytes,
-        parser_version=message.parser_version,
-        subject=message.subject,
-        from_address=sender.address if sender else "",
-        from_name=sender.name if sender else "",
-        addresses=dumps([(a.role, a.name, a.address) for a in message.addresses]),
-        snippet=message.snippet,
         labels="[]",
         mailboxes="[]",
-        internet_id=message.internet_message_id,
         raw=message.raw,
-        fingerprint=message.fingerprint,
-        details=dumps(details_of(message, defects)),
+        **parsed_columns(message, thread, details_of(message, defects)),
     )
     return int(number)
+
+
+def parsed_columns(
+    message: NewMessage, thread: int, details: dict[str, object]
+) -> dict[str, object]:
+    """The columns that depend on the parser, and change when a message is parsed again."""
+    sender = message.sender
+    return {
+        "thread": thread,
+        "has_attachment": int(message.has_attachment),
+        "date": seconds(message.date),
+        "parser_version": message.parser_version,
+        "subject": message.subject,
+        "from_address": sender.address if sender else "",
+        "from_name": sender.name if sender else "",
+        "addresses": dumps([(a.role, a.name, a.address) for a in message.addresses]),
+        "snippet": message.snippet,
+        "internet_id": message.internet_message_id,
+        "fingerprint": message.fingerprint,
+        "details": dumps(details),
+    }
 
 
 def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, object]:

@@ -65,12 +65,10 @@ RAW_AFTER = """
 
 
 def count_messages(tx: Transaction) -> int:
-    """The number of all messages."""
     return int(scalar(tx, "SELECT count(*) FROM messages"))
 
 
 def get_message(tx: Transaction, message_id: str, visible: Visible) -> Message | None:
-    """A message by its id."""
     place = tx.one(PLACE, id=message_id)
     row = place and tx.one(MESSAGE, inbox=place[0], number=place[1])
     return _whole(tx, row, visible)
@@ -107,7 +105,6 @@ def _whole(tx: Transaction, row: Row | None, visible: Visible) -> Message | None
 
 
 def get_attachment(tx: Transaction, attachment_id: str, visible: Visible) -> Attachment | None:
-    """An attachment by its id."""
     row = tx.one(ATTACHMENT, id=attachment_id)
     if row is None or not visible.sees(row[-1]):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from postroom.errors import InvalidInput, NotFound
 from postroom.mail.threads import subject_key
@@ -86,17 +87,25 @@ def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
 
 def _thread_row(tx: Transaction, row: Row) -> ThreadRow:
     newest = _newest(tx, row, is_hidden=0)
+    summary = _summary(row, newest)
     return ThreadRow(
-        id=row[1],
-        inbox_id=row[2],
-        subject=row[3][:_SUBJECT_SHOWN],
-        participants=_people(newest),
-        message_count=row[4],
-        first_date=moment(row[5]),
-        last_date=moment(row[6]),
-        labels=_labels(newest),
-        snippet=newest[0][2] if newest else "",
+        **{**summary, "subject": row[3][:_SUBJECT_SHOWN]}, snippet=newest[0][2] if newest else ""
     )
+
+
+def _summary(row: Row, newest: Sequence[Row]) -> dict[str, Any]:
+    """The fields that a thread and its list entry share."""
+    names = (name for message in newest for name in from_text(message[1]))
+    return {
+        "id": row[1],
+        "inbox_id": row[2],
+        "subject": row[3],
+        "participants": _people(newest),
+        "message_count": row[4],
+        "first_date": moment(row[5]),
+        "last_date": moment(row[6]),
+        "labels": tuple(sorted(set(names), key=str.casefold)),
+    }
 
 
 def _newest(tx: Transaction, row: Row, *, is_hidden: int) -> list[Row]:
@@ -109,11 +118,6 @@ def _people(newest: Sequence[Row]) -> tuple[str, ...]:
     lines = [line for row in reversed(newest) for line in from_text(row[0])]
     people = {line[2].lower(): line[2] for line in lines if line[0] in ("from", "to", "cc")}
     return tuple(people.values())[:_PEOPLE_SHOWN]
-
-
-def _labels(newest: Sequence[Row]) -> tuple[str, ...]:
-    names = (name for row in newest for name in from_text(row[1]))
-    return tuple(sorted(set(names), key=str.casefold))
 
 
 def get_thread(
@@ -133,18 +137,7 @@ def get_thread(
     rows = _messages(tx, row, is_hidden, limit + 1, _place(tx, row, before))
     newest = _newest(tx, row, is_hidden=is_hidden)
     messages = tuple(thread_message(r, r[-2], r[-1]) for r in reversed(rows[:limit]))
-    return Thread(
-        id=row[1],
-        inbox_id=row[2],
-        subject=row[3],
-        participants=_people(newest),
-        message_count=row[4],
-        first_date=moment(row[5]),
-        last_date=moment(row[6]),
-        labels=_labels(newest),
-        messages=messages,
-        has_more=len(rows) > limit,
-    )
+    return Thread(**_summary(row, newest), messages=messages, has_more=len(rows) > limit)
 
 
 def _hidden_counts(tx: Transaction, row: Row) -> Row:

@@ -213,7 +213,6 @@ def requeue(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
 
 
 def is_paused(tx: Transaction) -> bool:
-    """Whether the outbox is paused."""
     return tx.one(IS_PAUSED) is not None
 
 
@@ -261,7 +260,6 @@ def count_domains(tx: Transaction, job: OutboxJob, now: datetime, limit: int) ->
 
 
 def domains_of(job: OutboxJob) -> set[str]:
-    """The domains of the recipients."""
     return {address.rpartition("@")[2].lower() for address in job.envelope.recipients}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, NotFound
+from postroom.model.audit import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
 from postroom.model.message import ActionResult, FailedAction
@@ -223,13 +224,8 @@ def states_of(tx: Transaction, ids: Sequence[str]) -> dict[str, State]:
     return found
 
 
-def is_same(one: State, other: State) -> bool:
-    """Whether two states are equal, with names compared without case and order."""
-    return name_sets(one) == name_sets(other)
-
-
 def name_sets(state: State) -> tuple[set[str], set[str], set[str]]:
-    """Labels, flags and mailboxes, in the form in which they are compared."""
+    """Labels, flags and mailboxes, which are compared without case and order."""
     return (
         {name.casefold() for name in state.labels},
         set(state.flags),
@@ -250,26 +246,12 @@ def set_states(tx: Transaction, states: Sequence[tuple[str, State]]) -> None:
 
 
 def audit_item(
-    tx: Transaction,
-    plan: Plan,
-    item: PlanItem,
-    action: str,
-    actor: str,
-    now: datetime,
-    failed: Sequence[str] = (),
+    tx: Transaction, plan: Plan, item: PlanItem, record: AuditRecord, failed: Sequence[str]
 ) -> None:
     """Record in the audit log what was done to one message."""
-    add_action_entries(
-        tx,
-        item.actions,
-        at=now,
-        actor=actor,
-        action=action,
-        target=item.message_id,
-        inbox_id=item.inbox_id,
-        details={"plan_id": plan.id, "rule_id": plan.rule_id},
-        failed=failed,
-    )
+    details = {"plan_id": plan.id, "rule_id": plan.rule_id}
+    record = replace(record, targets=(item.message_id,), details=details)
+    add_action_entries(tx, record, item.actions, inbox_id=item.inbox_id, failed=failed)
 
 
 UNDO_PERIOD = timedelta(days=30)
@@ -324,7 +306,7 @@ def _check_states(items: Sequence[PlanItem], states: dict[str, State]) -> None:
         state = states.get(item.message_id)
         if state is None:
             stale.append(f"{item.message_id} (deleted)")
-        elif not is_same(state, item.before):
+        elif name_sets(state) != name_sets(item.before):
             stale.append(f"{item.message_id} ({_difference(item.before, state)})")
     if stale:
         more = f" and {len(stale) - _MAX_NAMED} more" if len(stale) > _MAX_NAMED else ""
@@ -351,7 +333,7 @@ def _apply(
         rule_id = plan.rule_id or plan.id
         effect = RuleEffect(rule_id, plan.name, item.actions, (), caller, authority)
         failed = run_side_effects(tx, effect, About(*row), now, plan_id=plan.id)
-    audit_item(tx, plan, item, "apply_rule_plan", caller.key_id, now, failed)
+    audit_item(tx, plan, item, AuditRecord(caller.key_id, "apply_rule_plan", now), failed)
 
 
 def _store_states(tx: Transaction, plan: int, items: Sequence[PlanItem]) -> None:
@@ -395,7 +377,7 @@ def undo_plan(
         problems = _undo_problems(tx, stored.plan, item, states[item.message_id])
         restored.append(item.message_id)
         failed += [FailedAction(item.message_id, Conflict.code, text) for text in problems]
-        audit_item(tx, stored.plan, item, "undo_rule_plan", actor, now, problems)
+        audit_item(tx, stored.plan, item, AuditRecord(actor, "undo_rule_plan", now), problems)
     tx.put("UPDATE plans SET state = 'undone' WHERE number = :n", n=stored.number)
     return ActionResult.of(tuple(restored), tuple(failed), plan_id)
 

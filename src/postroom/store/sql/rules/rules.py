@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from postroom.errors import Conflict, MailError, NotFound
+from postroom.model.audit import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, OWNER
 from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
@@ -360,17 +361,9 @@ def apply_rule_effects(
     """Run and audit the effects of rules on a message that was just stored."""
     for effect in effects:
         failed = run_side_effects(tx, effect, about, now)
-        add_action_entries(
-            tx,
-            effect.actions,
-            at=now,
-            actor=effect.rule_id,
-            action=ARRIVED,
-            target=about.message_id,
-            inbox_id=inbox_id,
-            details={"rule": effect.rule_name},
-            failed=failed,
-        )
+        details = {"rule": effect.rule_name}
+        record = AuditRecord(effect.rule_id, ARRIVED, now, (about.message_id,), details)
+        add_action_entries(tx, record, effect.actions, inbox_id=inbox_id, failed=failed)
 
 
 def claim_rule_jobs(
