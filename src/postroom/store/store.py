@@ -131,8 +131,8 @@ class Store(MemoryStore):
     outbox = reads(queue.find_outbox)
     outbox_state = reads(queue.outbox_state)
     pause_outbox = writes(queue.pause_outbox)
-    retry_mail = writes(claims.retry_mail)
-    cancel_mail = writes(claims.cancel_mail)
+    retry_mail = writes(sql_drafts.retry_mail)
+    cancel_mail = writes(sql_drafts.cancel_mail)
 
     # Events and webhooks
     events = reads(sql_events.find_events)

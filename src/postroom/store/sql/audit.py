@@ -16,7 +16,7 @@ from postroom.model.storage import Added
 from postroom.model.view import Only
 from postroom.store.audit_hmac import START, AuditHmac
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds, to_text
+from postroom.store.sql.values import any_of, dumps, from_text, insert, moment, seconds, to_text
 from postroom.store.transaction import Row, Transaction
 
 _BATCH_SIZE = 2_000
@@ -25,11 +25,7 @@ _CONTENT = "id, at, actor, action, target, inbox, details, namespace"
 _COLUMNS = f"number, {_CONTENT}, hash"
 _LISTING = Listing(_COLUMNS, "audit", "number", is_newest_first=True)
 
-_VALUES = ":id, :at, :actor, :action, :target, :inbox, :details, :namespace"
-
-INSERT_PENDING = f"INSERT INTO audit_pending ({_CONTENT}) VALUES ({_VALUES})"
 PENDING = f"SELECT {_CONTENT} FROM audit_pending ORDER BY number"
-INSERT = f"INSERT INTO audit ({_COLUMNS}) VALUES (:number, {_VALUES}, :hash)"
 ENTRY = "SELECT 1 FROM audit WHERE number = :number AND hash = :hash"
 UPDATE_HEAD = "UPDATE audit_head SET number = :number, hash = :hash, hmac = :proof"
 INSERT_HEAD = "INSERT INTO audit_head (number, hash, hmac) VALUES (:number, :hash, :proof)"
@@ -47,8 +43,9 @@ _NOT_OF_MEMORY = "(namespace IS NULL AND substr(action, 1, 7) <> 'memory_')"
 
 def add_entry(tx: Transaction, record: AuditRecord, target: str, inbox_id: str | None) -> None:
     """Record one effect of this transaction; the targets of the record are ignored."""
-    tx.put(
-        INSERT_PENDING,
+    insert(
+        tx,
+        "audit_pending",
         id=random_id("aud"),
         at=seconds(record.at),
         actor=record.actor,
@@ -136,7 +133,8 @@ def chain_entries(tx: Transaction, audit_hmac: AuditHmac) -> tuple[int, bytes] |
     for row in pending:
         number += 1
         link = audit_hmac.link(link, _content(number, row))
-        tx.put(INSERT, **_named(number, row), hash=link)
+        content = dict(zip(_CONTENT.split(", "), row, strict=True))
+        insert(tx, "audit", number=number, **content, hash=link)
     tx.put("DELETE FROM audit_pending")
     proof = audit_hmac.head(number, link)
     tx.put(UPDATE_HEAD if head else INSERT_HEAD, number=number, hash=link, proof=proof)
@@ -158,10 +156,6 @@ def _content(number: int, row: Row) -> bytes:
     """The authenticated bytes; entries without a namespace have the format before namespaces."""
     *known, namespace = row
     return to_text([number, *known] if namespace is None else [number, *known, namespace])
-
-
-def _named(number: int, row: Row) -> dict[str, object]:
-    return {"number": number, **dict(zip(_CONTENT.split(", "), row, strict=True))}
 
 
 def find_entries(tx: Transaction, query: AuditQuery) -> Found[AuditEntry]:

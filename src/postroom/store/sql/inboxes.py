@@ -19,18 +19,19 @@ from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.messages.message_changes import OF_MESSAGES
 from postroom.store.sql.outbox.sends import retain_send_outcomes
 from postroom.store.sql.rules.plans import remove_inbox_from_plans
-from postroom.store.sql.values import any_of, caseless, inbox_number, moment, scalar, seconds
+from postroom.store.sql.values import (
+    any_of,
+    caseless,
+    inbox_number,
+    insert,
+    insert_numbered,
+    moment,
+    seconds,
+)
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = "id, address, name, account_id, created_at"
 _LISTING = Listing(_COLUMNS, "inboxes", "number")
-
-INSERT_INBOX = """
-    INSERT INTO inboxes (id, address, name, account_id, client_id, request_hash, created_at)
-    VALUES (:id, :address, :name, :account_id, :client_id, :payload, :created_at)
-    RETURNING number
-"""
-INSERT_MAILBOX = "INSERT INTO mailboxes (inbox, name, folded) VALUES (:inbox, :name, :folded)"
 
 
 def _inbox(row: Row) -> Inbox:
@@ -62,19 +63,19 @@ def add_inbox(
     refuse_claim(tx, inbox.address.lower(), None, rights)
     if is_taken(tx, inbox.address):
         raise Conflict(f"the address {inbox.address} is taken; choose another")
-    number = scalar(
+    number = insert_numbered(
         tx,
-        INSERT_INBOX,
+        "inboxes",
         id=inbox.id,
         address=inbox.address,
         name=inbox.name,
         account_id=inbox.account_id,
         client_id=client_id,
-        payload=payload,
+        request_hash=payload,
         created_at=seconds(inbox.created_at),
     )
-    mailboxes = [(name, caseless(name)) for name in STANDARD_MAILBOXES]
-    tx.many(INSERT_MAILBOX, [{"inbox": number, "name": n, "folded": f} for n, f in mailboxes])
+    for name in STANDARD_MAILBOXES:
+        insert(tx, "mailboxes", inbox=number, name=name, folded=caseless(name))
     add_own_identity(tx, inbox, number)
     return inbox
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from itertools import chain
@@ -50,6 +50,28 @@ def scalar(tx: Transaction, sql: str, /, **params: object) -> Any:
     """The first column of the first row; None if there is no row."""
     row = tx.one(sql, **params)
     return row[0] if row else None
+
+
+@cache
+def _insertion(table: str, columns: tuple[str, ...]) -> str:
+    values = ", ".join(f":{column}" for column in columns)
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"
+
+
+def insert(tx: Transaction, table: str, /, **values: object) -> None:
+    """Insert one row; the keywords are its columns."""
+    tx.put(_insertion(table, tuple(values)), **values)
+
+
+def insert_numbered(tx: Transaction, table: str, /, **values: object) -> int:
+    """Insert one row, and return the number that it gets."""
+    return int(scalar(tx, f"{_insertion(table, tuple(values))} RETURNING number", **values))
+
+
+def insert_many(tx: Transaction, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Insert rows that have the same columns."""
+    if rows:
+        tx.many(_insertion(table, tuple(rows[0])), rows)
 
 
 def caseless(name: str) -> str:

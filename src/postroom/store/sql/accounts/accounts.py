@@ -17,6 +17,7 @@ from postroom.store.sql.values import (
     dumps,
     from_text,
     inbox_number,
+    insert,
     moment,
     moment_or_none,
     scalar,
@@ -30,10 +31,6 @@ _COLUMNS = """a.id, a.provider, a.address, i.id, a.state, a.detail,
     a.options, a.refusal"""
 _TABLES = "accounts a JOIN inboxes i ON i.number = a.inbox"
 _LISTING = Listing(_COLUMNS, _TABLES, "a.number")
-INSERT = """
-    INSERT INTO accounts (id, provider, address, inbox, options, state, detail, created_at)
-    VALUES (:id, :provider, :address, :inbox, :options, :state, :detail, :created_at)
-"""
 
 
 def _account(row: Row) -> Account:
@@ -76,8 +73,9 @@ def add_account(
         raise Conflict(f"there is an account {account.id} already; choose another name")
     inbox = Inbox(account.inbox_id, account.address, name, account.id, account.created_at)
     add_inbox(tx, inbox, None, b"", rights)
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "accounts",
         id=account.id,
         provider=account.provider,
         address=account.address,

@@ -20,7 +20,14 @@ from postroom.model.inbox import (
 )
 from postroom.model.page import Found, Slice
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.values import dumps, from_text, inbox_number, scalar, visible_numbers
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    inbox_number,
+    insert,
+    scalar,
+    visible_numbers,
+)
 from postroom.store.transaction import Row, Transaction
 
 _TAGGED = """
@@ -136,10 +143,6 @@ _COLUMNS = """d.id, d.email, CASE WHEN d.name = '' THEN i.name ELSE d.name END, 
     i.account_id, d.is_default"""
 _TABLES = "identities d JOIN inboxes i ON i.number = d.inbox"
 _LISTING = Listing(_COLUMNS, _TABLES, "d.number")
-INSERT = """
-    INSERT INTO identities (id, inbox, email, name, signature, is_default)
-    VALUES (:id, :inbox, :email, :name, :signature, :is_default)
-"""
 
 
 def _identity(row: Row) -> Identity:
@@ -153,8 +156,9 @@ def is_taken(tx: Transaction, email: str) -> bool:
 
 def add_own_identity(tx: Transaction, inbox: Inbox, number: int) -> None:
     """Insert the address of an inbox as its first identity, with the name of the inbox."""
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "identities",
         id="idn_" + inbox.id[4:],
         inbox=number,
         email=inbox.address.lower(),
@@ -185,8 +189,9 @@ def add_identity(
 ) -> Identity:
     """Insert another address of an inbox. Raises what `check_alias` raises."""
     inbox = check_alias(tx, identity.email, identity.inbox_id, rights)
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "identities",
         id=identity.id,
         inbox=inbox,
         email=identity.email.lower(),

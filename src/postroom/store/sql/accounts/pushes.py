@@ -11,13 +11,9 @@ from postroom.model.account import ProviderName, Push, RemoteRef
 from postroom.model.provider_traits import TRAITS, ProviderTraits
 from postroom.model.sending import OPEN
 from postroom.model.values import dataclass
-from postroom.store.sql.values import dumps, from_text, moment_or_none, scalar, seconds
+from postroom.store.sql.values import dumps, from_text, insert, moment_or_none, scalar, seconds
 from postroom.store.transaction import Transaction
 
-INSERT = """
-    INSERT INTO pushes (account, message, message_id, kind, change, attempts, next_at)
-    VALUES (:account, :message, :message_id, :kind, :change, 0, :next_at)
-"""
 DUE = """
     SELECT number, message, message_id, kind, change, attempts FROM pushes
      WHERE account = :account AND next_at <= :now ORDER BY number LIMIT :limit
@@ -174,13 +170,15 @@ def _insert(
     *,
     next_at: int = 0,
 ) -> None:
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "pushes",
         account=account,
         message=number,
         message_id=message_id,
         kind=kind,
         change=dumps(change),
+        attempts=0,
         next_at=next_at,
     )
     tx.announce("accounts")

@@ -14,16 +14,20 @@ from postroom.model.page import Found, random_id
 from postroom.model.view import only
 from postroom.store.sql.conditions import Conditions, Listing, within
 from postroom.store.sql.events.webhooks import insert_deliveries
-from postroom.store.sql.values import dumps, from_text, moment, scalar, seconds, visible_numbers
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    insert_numbered,
+    moment,
+    scalar,
+    seconds,
+    visible_numbers,
+)
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = "e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data"
 _TABLES = "events e JOIN inboxes i ON i.number = e.inbox"
 _LISTING = Listing(_COLUMNS, _TABLES, "e.number")
-INSERT_EVENT = """
-    INSERT INTO events (id, type, at, inbox, thread, message, data)
-    VALUES (:id, :type, :at, :inbox, :thread, :message, :data) RETURNING number
-"""
 NUMBER_QUERIES = (
     "SELECT min(number) FROM events WHERE {within} AND id = :since",
     "SELECT min(number) FROM events WHERE {within} AND message = :since",
@@ -54,18 +58,16 @@ def add_event(
     tx: Transaction, event: EventType, at: datetime, about: About, data: dict[str, object]
 ) -> int:
     """Insert an event and its webhook deliveries, and return its number."""
-    number = int(
-        scalar(
-            tx,
-            INSERT_EVENT,
-            id=random_id("evt"),
-            type=event,
-            at=seconds(at),
-            inbox=about.inbox,
-            thread=about.thread_id,
-            message=about.message_id,
-            data=dumps(data),
-        )
+    number = insert_numbered(
+        tx,
+        "events",
+        id=random_id("evt"),
+        type=event,
+        at=seconds(at),
+        inbox=about.inbox,
+        thread=about.thread_id,
+        message=about.message_id,
+        data=dumps(data),
     )
     tx.announce("events")
     if not data.get("imported"):

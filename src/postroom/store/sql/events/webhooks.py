@@ -26,6 +26,7 @@ from postroom.store.sql.values import (
     any_of,
     dumps,
     from_text,
+    insert,
     moment,
     moment_or_none,
     scalar,
@@ -44,11 +45,6 @@ FAN_OUT = """
      WHERE (types = '[]' OR replace(types, :type, '') <> types)
        AND (inboxes IS NULL OR replace(
            inboxes, (SELECT '"' || id || '"' FROM inboxes WHERE number = :inbox), '') <> inboxes)
-"""
-INSERT_DELIVERY = """
-    INSERT INTO webhook_deliveries
-        (id, webhook, inbox, event, status, attempts, created_at, first_at, next_at, detail)
-    VALUES (:id, :webhook, :inbox, :event, 'pending', 0, :now, :now, :now, '')
 """
 _OLDEST = """
     (d.is_redelivery = 1 OR NOT EXISTS (
@@ -91,25 +87,36 @@ def insert_deliveries(tx: Transaction, event: int, kind: str, inbox: int, now: i
 
 
 def insert_delivery(tx: Transaction, webhook: int, event: int, inbox: int, now: int) -> None:
-    row = {"webhook": webhook, "inbox": inbox, "event": event, "now": now}
-    tx.run(INSERT_DELIVERY, id=random_id("dlv"), **row)
+    insert(
+        tx,
+        "webhook_deliveries",
+        id=random_id("dlv"),
+        webhook=webhook,
+        inbox=inbox,
+        event=event,
+        status="pending",
+        attempts=0,
+        created_at=now,
+        first_at=now,
+        next_at=now,
+        detail="",
+    )
     tx.announce("webhooks")
 
 
 def add_webhook(tx: Transaction, webhook: Webhook, seen_in: Visible | None = None) -> None:
     """Insert a webhook with its secret; one of a rule is visible with these inboxes."""
-    tx.run(
-        """INSERT INTO webhooks (id, url, secret, types, inboxes, created_at, visible_inboxes,
-           created_by)
-           VALUES (:id, :url, :secret, :types, :inboxes, :created_at, :seen_in, :made_by)""",
+    insert(
+        tx,
+        "webhooks",
         id=webhook.id,
         url=webhook.url,
         secret=webhook.secret,
         types=dumps(webhook.types),
         inboxes=stored_view(webhook.inboxes),
         created_at=seconds(webhook.created_at),
-        seen_in=None if seen_in is None else dumps(named_in(seen_in)),
-        made_by=webhook.made_by,
+        visible_inboxes=None if seen_in is None else dumps(named_in(seen_in)),
+        created_by=webhook.made_by,
     )
 
 

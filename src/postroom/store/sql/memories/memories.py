@@ -37,9 +37,10 @@ from postroom.store.sql.memories.mail_texts import repeated_memories, store_dige
 from postroom.store.sql.values import (
     dumps,
     from_text,
+    insert_many,
+    insert_numbered,
     moment,
     moment_or_none,
-    scalar,
     seconds,
     seconds_or_none,
 )
@@ -233,19 +234,9 @@ def has_expired(tx: Transaction, now: datetime) -> bool:
 
 
 MAX_VERSIONS = 50
-INSERT = """
-    INSERT INTO memories (
-        collection, key, summary, text, tags, trust, written_by_owner, version, is_stale,
-         expires_at,
-        created_at, updated_at
-    ) VALUES (
-        :collection, :key, :summary, :text, :tags, :trust, :is_owners, 1, :is_stale, :expires_at,
-        :updated_at, :updated_at
-    ) RETURNING number
-"""
 UPDATE = """
     UPDATE memories SET summary = :summary, text = :text, tags = :tags, trust = :trust,
-           written_by_owner = :is_owners, version = version + 1, is_stale = :is_stale,
+           written_by_owner = :written_by_owner, version = version + 1, is_stale = :is_stale,
            expires_at = :expires_at, updated_at = :updated_at
      WHERE number = :number
 """
@@ -377,13 +368,14 @@ def _save(tx: Transaction, collection: int, old: Stored | None, new: _New, now: 
         "text": new.text,
         "tags": dumps(new.tags),
         "trust": new.trust,
-        "is_owners": int(new.is_owners),
+        "written_by_owner": int(new.is_owners),
         "is_stale": int(new.is_stale),
         "expires_at": seconds_or_none(new.expires_at),
         "updated_at": seconds(now),
     }
     if old is None:
-        number = int(scalar(tx, INSERT, collection=collection, key=new.key, **values))
+        own = {"collection": collection, "key": new.key, "version": 1, "created_at": seconds(now)}
+        number = insert_numbered(tx, "memories", **own, **values)
     else:
         number = old.number
         tx.run(INSERT_VERSION, number=number)
@@ -406,11 +398,7 @@ def _texts(text: str, summary: str | None) -> list[str]:
 
 def _set_tags(tx: Transaction, number: int, tags: Sequence[str]) -> None:
     tx.run("DELETE FROM memory_tags WHERE memory = :memory", memory=number)
-    if tags:
-        tx.many(
-            "INSERT INTO memory_tags (memory, tag) VALUES (:memory, :tag)",
-            [{"memory": number, "tag": tag} for tag in tags],
-        )
+    insert_many(tx, "memory_tags", [{"memory": number, "tag": tag} for tag in tags])
 
 
 def import_memories(

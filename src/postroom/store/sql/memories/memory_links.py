@@ -13,7 +13,7 @@ from postroom.model.inbox import Visible
 from postroom.model.memory import Link, Namespaces, RecalledMemory, TiedMemory, summary_of
 from postroom.model.view import EVERYTHING, Everything
 from postroom.store.sql.conditions import Conditions
-from postroom.store.sql.values import any_of, from_text, moment, seconds
+from postroom.store.sql.values import any_of, from_text, insert_many, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 _MIN_WORDS, _SHINGLE_WORDS = 2, 4
@@ -53,10 +53,6 @@ def _hash(text: str) -> int:
 _BATCH_SIZE = 500
 _MAX_MESSAGES = 50
 
-INSERT_LINK = """
-    INSERT INTO memory_links (memory, position, type, target, display_target, weight)
-    VALUES (:memory, :position, :type, :target, :display_target, :weight)
-"""
 LINKS = """
     SELECT type, display_target, weight FROM memory_links WHERE memory = :memory ORDER BY position
 """
@@ -140,8 +136,9 @@ def set_links(tx: Transaction, memory: int, links: Sequence[Link], text: str) ->
         tx.run(f"DELETE FROM {table} WHERE memory = :memory", memory=memory)
     if not links:
         return
-    tx.many(
-        INSERT_LINK,
+    insert_many(
+        tx,
+        "memory_links",
         [
             {
                 "memory": memory,
@@ -156,14 +153,9 @@ def set_links(tx: Transaction, memory: int, links: Sequence[Link], text: str) ->
     )
     ties = sorted({address for link in links for address in _contacts(tx, link)})
     if ties:
-        tx.many(
-            "INSERT INTO memory_ties (memory, address) VALUES (:memory, :address)",
-            [{"memory": memory, "address": address} for address in ties],
-        )
-        tx.many(
-            "INSERT INTO memory_shingles (shingle, memory) VALUES (:shingle, :memory)",
-            [{"shingle": shingle, "memory": memory} for shingle in text_shingles(text)],
-        )
+        insert_many(tx, "memory_ties", [{"memory": memory, "address": one} for one in ties])
+        shingles = [{"shingle": one, "memory": memory} for one in text_shingles(text)]
+        insert_many(tx, "memory_shingles", shingles)
 
 
 def _contacts(tx: Transaction, link: Link) -> Iterator[str]:

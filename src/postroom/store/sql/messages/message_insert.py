@@ -25,7 +25,9 @@ from postroom.store.sql.values import (
     caseless,
     dumps,
     flag_bits,
-    scalar,
+    insert,
+    insert_many,
+    insert_numbered,
     seconds,
     visible_numbers,
 )
@@ -56,14 +58,8 @@ def _look_up(tx: Transaction, table: Table, inbox: int, name: str, folded: str) 
         folded=folded,
     )
     if row is None:
-        row = tx.one(
-            f"""INSERT INTO {table} (inbox, name, folded) VALUES (:inbox, :name, :folded)
-                RETURNING number, name""",
-            inbox=inbox,
-            name=name,
-            folded=folded,
-        )
-    return (row[0], row[1]) if row else (0, name)
+        return insert_numbered(tx, table, inbox=inbox, name=name, folded=folded), name
+    return row[0], row[1]
 
 
 def numbers_named(tx: Transaction, table: Table, name: str, inboxes: Numbers) -> list[int]:
@@ -200,38 +196,6 @@ SAME_BYTES = """
      WHERE m.raw = :raw AND m.inbox = :inbox AND m.is_outbound = :is_outbound
      ORDER BY m.number
 """
-INSERT_MESSAGE = """
-    INSERT INTO messages (
-        id, inbox, thread, is_outbound, is_hidden, has_attachment, flags, date, received_at,
-        size_bytes, parser_version, subject, from_address, from_name, addresses, snippet, labels,
-        mailboxes, internet_id, raw, fingerprint, details
-    ) VALUES (
-        :id, :inbox, :thread, :is_outbound, :is_hidden, :has_attachment, :flags, :date,
-        :received_at, :size_bytes, :parser_version, :subject, :from_address, :from_name,
-        :addresses, :snippet, :labels, :mailboxes, :internet_id, :raw, :fingerprint, :details
-    ) RETURNING number
-"""
-INSERT_BODY = """
-    INSERT INTO bodies (message, inbox, text, new_text)
-    VALUES (:message, :inbox, :text, :new_text)
-"""
-INSERT_TEXTS = """
-    INSERT INTO search_texts (message, inbox, searchable, senders, recipients)
-    VALUES (:message, :inbox, :searchable, :senders, :recipients)
-"""
-INSERT_ATTACHMENT = """
-    INSERT INTO attachments (
-        id, message, inbox, position, is_inline, size, filename, content_type, sha256
-    ) VALUES (
-        :id, :message, :inbox, :position, :is_inline, :size, :filename, :content_type, :sha256
-    )
-"""
-INSERT_MESSAGE_MAILBOX = """
-    INSERT INTO message_mailboxes (mailbox, message, inbox) VALUES (:mailbox, :message, :inbox)
-"""
-INSERT_MESSAGE_LABEL = """
-    INSERT INTO message_labels (label, message, inbox) VALUES (:label, :message, :inbox)
-"""
 SET_NAMES = """
     UPDATE messages SET mailboxes = :mailboxes, labels = :labels
      WHERE inbox = :inbox AND number = :message
@@ -309,9 +273,9 @@ def _duplicate(
 def _insert(
     tx: Transaction, message: NewMessage, inbox: int, thread: int, defects: tuple[str, ...]
 ) -> int:
-    number = scalar(
+    return insert_numbered(
         tx,
-        INSERT_MESSAGE,
+        "messages",
         id=message.id,
         inbox=inbox,
         is_outbound=int(message.direction == "outbound"),
@@ -324,7 +288,6 @@ def _insert(
         raw=message.raw,
         **parsed_columns(message, thread, details_of(message, defects)),
     )
-    return int(number)
 
 
 def parsed_columns(
@@ -371,12 +334,12 @@ def _insert_parts(tx: Transaction, message: NewMessage, inbox: int, number: int)
 
 def insert_texts(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
     """Insert the texts of a message, for display and for search."""
-    texts = {"text": message.text, "new_text": message.new_text}
-    tx.put(INSERT_BODY, message=number, inbox=inbox, **texts)
-    tx.put(
-        INSERT_TEXTS,
-        message=number,
-        inbox=inbox,
+    at = {"message": number, "inbox": inbox}
+    insert(tx, "bodies", **at, text=message.text, new_text=message.new_text)
+    insert(
+        tx,
+        "search_texts",
+        **at,
         searchable=message.searchable,
         senders=folded_addresses(message.addresses, ("from",)),
         recipients=folded_addresses(message.addresses, ("to", "cc", "bcc")),
@@ -401,8 +364,7 @@ def insert_attachments(
         }
         for position, (attachment_id, a) in enumerate(zip(ids, message.attachments, strict=True))
     ]
-    if rows:
-        tx.many(INSERT_ATTACHMENT, rows)
+    insert_many(tx, "attachments", rows)
 
 
 def _insert_message_names(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
@@ -421,9 +383,9 @@ def insert_names(
 ) -> None:
     """Insert the mailboxes and labels of a message, for filters and for display."""
     message = {"inbox": inbox, "message": number}
-    tx.many(INSERT_MESSAGE_MAILBOX, [{"mailbox": mailbox, **message} for mailbox, _ in mailboxes])
-    if labels:
-        tx.many(INSERT_MESSAGE_LABEL, [{"label": label, **message} for label, _ in labels])
+    rows = [{"mailbox": mailbox, **message} for mailbox, _ in mailboxes]
+    insert_many(tx, "message_mailboxes", rows)
+    insert_many(tx, "message_labels", [{"label": label, **message} for label, _ in labels])
     tx.put(
         SET_NAMES,
         mailboxes=dumps([name for _, name in mailboxes]),

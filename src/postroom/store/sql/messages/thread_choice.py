@@ -17,17 +17,12 @@ from postroom.mail.threads import (
 )
 from postroom.model.storage import NewMessage
 from postroom.store.sql.memories.memory_links import redirect_links
-from postroom.store.sql.values import any_of, from_text, moment, scalar, seconds
+from postroom.store.sql.values import any_of, from_text, insert_numbered, moment, scalar, seconds
 from postroom.store.transaction import Row, Transaction
 
 _MAX_CANDIDATES = 20
 _MAX_MESSAGES = 50
 
-INSERT_THREAD = """
-    INSERT INTO threads (id, inbox, subject, base_subject, message_count)
-    VALUES (:id, :inbox, :subject, :base_subject, 0)
-    RETURNING number
-"""
 COUNT_IN = """
     UPDATE threads
        SET message_count = message_count + 1,
@@ -157,13 +152,14 @@ def _candidate(tx: Transaction, inbox: int, row: Row) -> Candidate:
 
 def _new_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str]:
     thread_id = thread_id_of(message.id)
-    number = scalar(
+    number = insert_numbered(
         tx,
-        INSERT_THREAD,
+        "threads",
         id=thread_id,
         inbox=inbox,
         subject=message.subject,
         base_subject=message.base_subject,
+        message_count=0,
     )
     return number, thread_id
 

@@ -23,7 +23,7 @@ from postroom.store.sql.messages.message_search import (
     visible_inbox,
 )
 from postroom.store.sql.messages.thread_choice import NAMED, join_threads, recount
-from postroom.store.sql.values import any_of, from_text, moment, scalar, visible_numbers
+from postroom.store.sql.values import any_of, from_text, insert_numbered, moment, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
 _PEOPLE_SEEN = 50
@@ -44,11 +44,6 @@ NEWEST_OF = """
     SELECT addresses, labels, snippet FROM messages
      WHERE +inbox = :inbox AND thread = :thread AND is_hidden = :is_hidden
      ORDER BY date DESC, number DESC LIMIT :limit
-"""
-SPLIT_OFF = """
-    INSERT INTO threads (id, inbox, subject, base_subject, is_pinned, message_count)
-    VALUES (:id, :inbox, :subject, :base_subject, 1, 0)
-    RETURNING number
 """
 PIN = "UPDATE threads SET is_pinned = 1 WHERE inbox = :inbox AND number = :thread"
 MOVE = "UPDATE messages SET thread = :new WHERE inbox = :inbox AND number = :number"
@@ -224,13 +219,15 @@ def _split_off(
     tx: Transaction, inbox: int, thread: int, new_thread_id: str, rows: Sequence[Row]
 ) -> None:
     subject = rows[0][3]
-    new = scalar(
+    new = insert_numbered(
         tx,
-        SPLIT_OFF,
+        "threads",
         id=new_thread_id,
         inbox=inbox,
         subject=subject,
         base_subject=subject_key(subject),
+        is_pinned=1,
+        message_count=0,
     )
     tx.run(PIN, inbox=inbox, thread=thread)
     tx.many(MOVE, [{"new": new, "inbox": inbox, "number": row[0]} for row in rows])

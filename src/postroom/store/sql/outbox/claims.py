@@ -6,11 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from postroom.errors import Conflict, NotFound, no_such
-from postroom.model.inbox import Visible
 from postroom.model.message import Recipient
 from postroom.model.sending import (
-    AGAIN,
     GIVE_UP_AFTER,
     OPEN,
     TRANSPORTS,
@@ -20,25 +17,31 @@ from postroom.model.sending import (
     Transport,
 )
 from postroom.model.storage import NewMessage
-from postroom.store.sql.accounts.pushes import cancel_draft_removal, remove_sent_copy
 from postroom.store.sql.messages.message_insert import add_message
-from postroom.store.sql.outbox.drafts import mark_sent_again, restore_draft
 from postroom.store.sql.outbox.queue import (
     ABOUT,
-    RELEASE_DOMAIN,
+    LISTED_AFTER,
     ROW_KEY,
     copy_to_sent,
     count_domains,
-    domains_of,
-    insert_outbox_entry,
     is_claimed,
     is_paused,
+    recipients_of,
+    release_domains,
     requeue,
     row_of,
     set_outcomes,
     set_recipients,
 )
-from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
+from postroom.store.sql.values import (
+    any_of,
+    dumps,
+    from_text,
+    moment,
+    moment_or_none,
+    scalar,
+    seconds,
+)
 from postroom.store.transaction import Row, Transaction
 
 UNKNOWN = (
@@ -50,9 +53,6 @@ _MAX_RETRY_S = int(timedelta(hours=25).total_seconds())
 
 PER_ACCOUNT = 4
 """Concurrent submissions per account, so that a server that hangs does not block other accounts."""
-
-_LISTED_AFTER = timedelta(minutes=1)
-"""How long a provider may take to list a mail that it has sent."""
 
 STALE = """
     SELECT inbox, message, state, pending FROM outbox
@@ -151,15 +151,15 @@ def _expire(
     addresses = from_text(pending or "[]") if state == "handing_over" else []
     lost = {address: Recipient(address, "unknown", UNKNOWN) for address in addresses}
     count = set_outcomes(tx, *at, lost, now)
-    copy_to_sent(tx, *at, now + _LISTED_AFTER)
-    requeue(tx, *at, seconds(now))
-    about = tx.one(ABOUT, inbox=at[0], number=at[1]) if count else None
-    return {about[2]: count} if about else {}
+    copy_to_sent(tx, *at, now + LISTED_AFTER)
+    return _requeued(tx, *at, count, now)
 
 
 def _job(row: Row, holder: str) -> OutboxJob:
     recipients = from_text(row[4])["recipients"]
     addresses = tuple(r["address"] for r in recipients if r["status"] in OPEN)
+    # older versions recorded only the number of attempts
+    first_attempt_at = row[6] if row[10] is None and row[5] else row[10]
     return OutboxJob(
         inbox=row[9],
         number=row[0],
@@ -171,15 +171,8 @@ def _job(row: Row, holder: str) -> OutboxJob:
         is_scheduled=bool(row[7]),
         holder=holder,
         account_id=row[8],
-        tried_since=_tried_since(row),
+        tried_since=moment_or_none(first_attempt_at),
     )
-
-
-def _tried_since(row: Row) -> datetime | None:
-    """The time of the first attempt; older versions recorded only the number of attempts."""
-    if row[10] is not None:
-        return moment(row[10])
-    return moment(row[6]) if row[5] else None
 
 
 def next_mail_at(
@@ -188,13 +181,10 @@ def next_mail_at(
     """When the next mail of these transports is due, or a claim may expire."""
     if is_paused(tx):
         return None
-    queries = [
-        NEXT.format(source=SOURCES[transport][0], which=SOURCES[transport][1])
-        for transport in transports
-    ]
-    asked = (*queries, NEXT_EXPIRY)
-    rows = [row for sql in asked if (row := tx.one(sql)) is not None]
-    return min((moment(row[0]) for row in rows if row[0] is not None), default=None)
+    sources = [SOURCES[transport] for transport in transports]
+    queries = [NEXT.format(source=source, which=which) for source, which in sources]
+    times = [scalar(tx, sql) for sql in (*queries, NEXT_EXPIRY)]
+    return min((moment(time) for time in times if time is not None), default=None)
 
 
 def renew_mail(tx: Transaction, jobs: Sequence[OutboxJob], until: datetime) -> None:
@@ -224,8 +214,8 @@ def begin_transmission(tx: Transaction, job: OutboxJob, accepted: Sequence[str])
 def release_mail(tx: Transaction, job: OutboxJob, next_at: datetime | None = None) -> None:
     """Release a claim before any data was sent, without counting an attempt."""
     if is_claimed(tx, job):
-        for domain in () if job.is_scheduled else domains_of(job):
-            tx.run(RELEASE_DOMAIN, domain=domain)
+        if not job.is_scheduled:
+            release_domains(tx, job)
         requeue(tx, job.inbox, job.number, seconds(next_at or job.queued_at))
 
 
@@ -294,8 +284,15 @@ def _give_up(tx: Transaction, inbox: int, number: int, why: str, now: datetime) 
     detail = f"given up after 48 hours: {why}"
     count = _set_open_recipients(tx, inbox, number, "bounced", detail, now)
     copy_to_sent(tx, inbox, number, now)
+    return _requeued(tx, inbox, number, count, now)
+
+
+def _requeued(
+    tx: Transaction, inbox: int, number: int, count: int, now: datetime
+) -> dict[str, int]:
+    """Queue what remains of a mail; return the *count* of recipients that were given up."""
     requeue(tx, inbox, number, seconds(now))
-    about = tx.one(ABOUT, inbox=inbox, number=number)
+    about = tx.one(ABOUT, inbox=inbox, number=number) if count else None
     return {about[2]: count} if about else {}
 
 
@@ -303,12 +300,10 @@ def _set_open_recipients(
     tx: Transaction, inbox: int, number: int, status: str, why: str, now: datetime
 ) -> int:
     """Set status and detail of the open recipients that differ, and return their number."""
-    about = tx.one(ABOUT, inbox=inbox, number=number)
-    recipients = from_text(about[3])["recipients"] if about else ()
     changes = {
-        r["address"]: Recipient(r["address"], status, why)
-        for r in recipients
-        if r["status"] in OPEN and (r["status"], r.get("detail")) != (status, why)
+        r.address: Recipient(r.address, status, why)
+        for r in recipients_of(tx, inbox, number)
+        if r.status in OPEN and (r.status, r.detail) != (status, why)
     }
     set_recipients(tx, inbox, number, changes, now)
     return len(changes)
@@ -380,103 +375,3 @@ def _keep_unknown(recipient: Recipient, unknown: Mapping[str, str | None]) -> Re
     return Recipient(
         address, "unknown", f"not tried again ({recipient.detail}); {unknown[address]}"
     )
-
-
-FIND = """
-    SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox, o.draft_id,
-           o.draft_revision, o.unknown, o.queued_at FROM messages m
-      JOIN inboxes i ON i.number = +m.inbox
-      LEFT JOIN outbox o ON +o.inbox = +m.inbox AND o.message = m.number
-     WHERE m.id = :id AND m.is_outbound = 1
-"""
-
-
-def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
-    """Queue the message again for recipients who did not get it, or make waiting ones due now.
-
-    The transport of each recipient is determined again, as for a scheduled mail that is due.
-
-    Raises:
-        NotFound: there is no such sent message.
-        Conflict: no recipient is left, it is being submitted, it is scheduled for later, or it was
-    cancelled and its draft changed or sent since.
-    """
-    row = _row(tx, message_id, visible)
-    again = [r for r in _recipients(row) if r.status in AGAIN]
-    if not again:
-        raise Conflict(f"all recipients have {message_id} already")
-    if row[3] in ("claimed", "handing_over"):
-        raise Conflict(f"{message_id} is being submitted right now")
-    if any(r.status == "scheduled" for r in again) and row[9] > seconds(now):
-        raise Conflict(
-            f"{message_id} is scheduled for {moment(row[9]):%Y-%m-%d %H:%M} UTC; cancel_message "
-            "makes it a draft again, which can be sent now without its send_at"
-        )
-    inbox, number = row[5], row[0]
-    if row[6] is not None:
-        mark_sent_again(tx, row[6], row[7], message_id, now)
-    changes = {r.address: Recipient(r.address, "queued") for r in again}
-    set_recipients(tx, inbox, number, changes, now)
-    statuses = {r.status for r in _recipients(row)}
-    cancel_draft_removal(tx, inbox, message_id)
-    remove_sent_copy(tx, inbox, number, message_id, statuses=statuses)
-    tx.run(f"DELETE FROM outbox WHERE {ROW_KEY}", inbox=inbox, message=number)
-    everyone = tuple(changes.get(r.address, r) for r in _recipients(row))
-    insert_outbox_entry(tx, inbox, number, everyone, seconds(now), is_scheduled=True)
-    unknown = _former_unknown(row) | {r.address: r.detail for r in again if r.status == "unknown"}
-    if unknown:
-        _set_columns(tx, row, unknown=dumps(unknown))
-
-
-def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
-    """Cancel a message for recipients who have not got it.
-
-    Recipients who may have got an earlier attempt become `unknown` again.
-
-    Raises:
-        NotFound: there is no such sent message.
-        Conflict: no recipient is waiting, or it is being submitted.
-    """
-    row = _row(tx, message_id, visible)
-    waiting = [r for r in _recipients(row) if r.status in OPEN]
-    if not waiting:
-        raise Conflict(f"no recipient of {message_id} is waiting; there is nothing to cancel")
-    if row[3] in ("claimed", "handing_over"):
-        raise Conflict(f"{message_id} is being submitted right now")
-    unknown = _former_unknown(row)
-    cancelled = {r.address: _cancelled(r.address, unknown) for r in waiting}
-    set_recipients(tx, row[5], row[0], cancelled, now)
-    copy_to_sent(tx, row[5], row[0], now)
-    requeue(tx, row[5], row[0], seconds(now))
-    if unknown or len(cancelled) < len(_recipients(row)):
-        return
-    draft = restore_draft(tx, message_id)
-    if draft is not None:
-        _set_columns(tx, row, draft_id=draft[0], draft_revision=draft[1])
-
-
-def _cancelled(address: str, unknown: Mapping[str, str | None]) -> Recipient:
-    if address in unknown:
-        return Recipient(address, "unknown", unknown[address])
-    return Recipient(address, "failed", "cancelled before it was sent")
-
-
-def _former_unknown(row: Row) -> dict[str, str | None]:
-    """The recipients that were `unknown` before a retry, with their details."""
-    return dict(from_text(row[8] or "{}"))
-
-
-def _set_columns(tx: Transaction, row: Row, **values: object) -> None:
-    changes = ", ".join(f"{name} = :{name}" for name in values)
-    tx.run(f"UPDATE outbox SET {changes} WHERE {ROW_KEY}", inbox=row[5], message=row[0], **values)
-
-
-def _row(tx: Transaction, message_id: str, visible: Visible) -> Row:
-    row = tx.one(FIND, id=message_id)
-    if row is None or not visible.sees(row[1]):
-        raise NotFound(no_such("sent message", message_id))
-    return row
-
-
-def _recipients(row: Row) -> list[Recipient]:
-    return [Recipient(**r) for r in from_text(row[2])["recipients"] or ()]

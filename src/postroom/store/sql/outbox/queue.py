@@ -23,7 +23,15 @@ from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
 from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.events.events import About, add_event, add_outcomes
-from postroom.store.sql.values import dumps, from_text, moment, scalar, seconds, visible_numbers
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    insert,
+    moment,
+    scalar,
+    seconds,
+    visible_numbers,
+)
 from postroom.store.transaction import Row, Transaction
 
 ABOUT = """
@@ -45,6 +53,13 @@ _BY_REPORT = ("bounced", "delivered")
 """Statuses that only a delivery report sets while a mail is being submitted."""
 
 
+def recipients_of(tx: Transaction, inbox: int, number: int) -> list[Recipient]:
+    """The recipients of a sent message; none if it was removed."""
+    sql = "SELECT details FROM messages WHERE inbox = :inbox AND number = :number"
+    details = scalar(tx, sql, inbox=inbox, number=number)
+    return [Recipient(**r) for r in from_text(details)["recipients"]] if details else []
+
+
 def set_outcomes(
     tx: Transaction, inbox: int, number: int, outcomes: Mapping[str, Recipient], now: datetime
 ) -> int:
@@ -52,9 +67,8 @@ def set_outcomes(
 
     A status from a delivery report is kept: it is later information than that of the relay.
     """
-    row = tx.one(ABOUT, inbox=inbox, number=number)
-    recipients = from_text(row[3])["recipients"] if row else ()
-    reported = {r["address"] for r in recipients if r["status"] in _BY_REPORT}
+    known = recipients_of(tx, inbox, number)
+    reported = {recipient.address for recipient in known if recipient.status in _BY_REPORT}
     new = {address: r for address, r in outcomes.items() if address not in reported}
     set_recipients(tx, inbox, number, new, now)
     return len(new)
@@ -125,10 +139,6 @@ def _recipient_of(
     return next(iter(recipients.values())) if is_clear else None
 
 
-INSERT = """
-    INSERT INTO outbox (message, inbox, state, status, attempts, queued_at, next_at, is_scheduled)
-    VALUES (:message, :inbox, :state, :status, 0, :start, :start, :is_scheduled)
-"""
 PAUSE = """
     INSERT INTO metadata (name, value) VALUES ('outbox_paused', :value)
      ON CONFLICT (name) DO NOTHING
@@ -158,13 +168,16 @@ def insert_outbox_entry(
     statuses = {recipient.status for recipient in recipients}
     if statuses.isdisjoint((*NOT_OUT, "captured")):
         return
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "outbox",
         inbox=inbox,
         message=number,
         state="done" if statuses.isdisjoint(OPEN) else "waiting",
         status=overall_status(recipients),
-        start=start,
+        attempts=0,
+        queued_at=start,
+        next_at=start,
         is_scheduled=int(is_scheduled),
     )
     tx.announce("outbox")
@@ -197,9 +210,7 @@ def copy_to_sent(tx: Transaction, inbox: int, number: int, at: datetime) -> None
 
 def requeue(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
     """Make a message wait until *next_at*, or mark it as done if no recipient is open."""
-    row = tx.one(ABOUT, inbox=inbox, number=number)
-    recipients = from_text(row[3])["recipients"] if row else []
-    is_open = any(recipient["status"] in OPEN for recipient in recipients)
+    is_open = any(r.status in OPEN for r in recipients_of(tx, inbox, number))
     tx.run(
         f"""UPDATE outbox SET state = :state, next_at = :next_at, holder = NULL, until = NULL,
                   pending = NULL WHERE {ROW_KEY}""",
@@ -255,8 +266,14 @@ def count_domains(tx: Transaction, job: OutboxJob, now: datetime, limit: int) ->
         )
         return False
     for domain in domains:
-        tx.run("INSERT INTO domain_sends (domain, at) VALUES (:d, :at)", d=domain, at=seconds(now))
+        insert(tx, "domain_sends", domain=domain, at=seconds(now))
     return True
+
+
+def release_domains(tx: Transaction, job: OutboxJob) -> None:
+    """Undo `count_domains`."""
+    for domain in domains_of(job):
+        tx.run(RELEASE_DOMAIN, domain=domain)
 
 
 def domains_of(job: OutboxJob) -> set[str]:
@@ -304,8 +321,8 @@ POSSIBLY_SENT = (
     "it was in the outbox when this backup was made, and may have been sent since; ask the "
     "recipient, then retry or ignore it"
 )
-_LISTED_AFTER = timedelta(minutes=1)
-"""How long a provider may take to list a mail."""
+LISTED_AFTER = timedelta(minutes=1)
+"""How long a provider may take to list a mail that it has sent."""
 
 WAITING = """
     SELECT inbox, message FROM outbox
@@ -328,11 +345,9 @@ def mark_unknown(tx: Transaction, now: datetime) -> int:
     """
     rows = tx.all(WAITING, now=seconds(now))
     for inbox, number in rows:
-        about = tx.one(ABOUT, inbox=inbox, number=number)
-        recipients = from_text(about[3])["recipients"] if about else ()
-        waiting = [r["address"] for r in recipients if r["status"] in OPEN]
+        waiting = [r.address for r in recipients_of(tx, inbox, number) if r.status in OPEN]
         unknown = {address: Recipient(address, "unknown", POSSIBLY_SENT) for address in waiting}
         set_outcomes(tx, inbox, number, unknown, now)
-        copy_to_sent(tx, inbox, number, now + _LISTED_AFTER)
+        copy_to_sent(tx, inbox, number, now + LISTED_AFTER)
         requeue(tx, inbox, number, seconds(now))
     return len(rows)

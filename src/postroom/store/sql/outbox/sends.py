@@ -18,7 +18,7 @@ from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.drafts import mark_sent, sent_as
 from postroom.store.sql.outbox.queue import insert_outbox_entry, is_paused
-from postroom.store.sql.values import dumps, from_text, inbox_number, scalar, seconds
+from postroom.store.sql.values import dumps, from_text, inbox_number, insert, scalar, seconds
 from postroom.store.transaction import Transaction
 
 REPLY_WINDOW = timedelta(hours=24)
@@ -71,10 +71,8 @@ def refuse_many_replies(
 def count_replies(tx: Transaction, inbox: int, addresses: Iterable[str], now: datetime) -> None:
     """Count an automatic reply, and remove expired counts."""
     tx.put("DELETE FROM automatic_replies WHERE at <= :since", since=seconds(now - REPLY_WINDOW))
-    tx.many(
-        "INSERT INTO automatic_replies (inbox, address, at) VALUES (:inbox, :address, :at)",
-        [{"inbox": inbox, "address": key, "at": seconds(now)} for key in _reply_keys(addresses)],
-    )
+    for address in _reply_keys(addresses):
+        insert(tx, "automatic_replies", inbox=inbox, address=address, at=seconds(now))
 
 
 def _reply_keys(addresses: Iterable[str]) -> list[str]:

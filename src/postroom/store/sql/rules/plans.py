@@ -24,6 +24,7 @@ from postroom.store.sql.values import (
     dumps,
     flag_names,
     from_text,
+    insert_many,
     moment,
     scalar,
     seconds,
@@ -45,12 +46,6 @@ INSERT_PLAN = """
 """
 """A rule that is hidden because of a removed inbox hides its plans too."""
 
-INSERT_ITEM = f"""
-    INSERT INTO plan_items (plan, position, {_ITEM})
-    VALUES (:plan, :position, :message, :inbox, :subject, :sender, :date, :before, :after, :actions,
-            :reasons)
-"""
-
 
 def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
     """Insert a plan, and remove expired ones."""
@@ -71,7 +66,7 @@ def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
         created_at=seconds(plan.created_at),
         expires_at=seconds(plan.expires_at),
     )
-    tx.many(INSERT_ITEM, [_item_values(number, n, item) for n, item in enumerate(items)])
+    insert_many(tx, "plan_items", [_item_values(number, n, item) for n, item in enumerate(items)])
 
 
 def _remove_expired(tx: Transaction, now: int) -> None:

@@ -27,6 +27,7 @@ from postroom.store.sql.values import (
     dumps,
     flag_names,
     from_text,
+    insert,
     moment,
     moment_or_none,
     scalar,
@@ -44,11 +45,6 @@ MAX_RULES_TOTAL = 20_000
 
 _COLUMNS = """id, name, description, enabled, position, yaml, created_at, updated_at, inboxes,
     authority, visible_inboxes"""
-INSERT = f"""
-    INSERT INTO rules ({_COLUMNS})
-    VALUES (:id, :name, :description, :enabled, :position, :yaml, :created_at, :updated_at,
-            :inboxes, :authority, NULL)
-"""
 
 
 def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
@@ -60,8 +56,9 @@ def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
             " one, and one rule can have several conditions"
         )
     last = scalar(tx, "SELECT coalesce(max(position), 0) FROM rules")
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "rules",
         id=rule.id,
         name=rule.name,
         description=rule.description,
@@ -250,11 +247,6 @@ def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[Named, ...]:
 ARRIVED = "rule_applied"
 """The audit action of a rule that is applied to an arriving message."""
 
-INSERT_RULE_JOB = """
-    INSERT INTO rule_jobs (
-        id, rule, name, plan, message, inbox, action, state, attempts, next_at, authority
-    ) VALUES (:id, :rule, :name, :plan, :message, :inbox, :action, 'waiting', 0, :now, :authority)
-"""
 DUE = """
     SELECT e.inbox, e.number, e.id, e.rule, e.name, e.message, i.id, e.action, e.attempts,
            e.authority
@@ -317,8 +309,9 @@ def _run_side_effect(
         signer = Signer(authority, effect.caller.inboxes)
         insert_rule_delivery(tx, act.value, event, about.inbox, signer, now)
     elif act.type in ("forward", "reply"):
-        tx.run(
-            INSERT_RULE_JOB,
+        insert(
+            tx,
+            "rule_jobs",
             id=random_id("ern"),
             rule=effect.rule_id,
             name=effect.rule_name,
@@ -326,7 +319,9 @@ def _run_side_effect(
             message=about.message_id,
             inbox=about.inbox,
             action=dumps(act),
-            now=seconds(now),
+            state="waiting",
+            attempts=0,
+            next_at=seconds(now),
             authority=effect.authority,
         )
         tx.announce("rule_jobs")
