@@ -59,7 +59,7 @@ async def migrate_installation(
         Conflict: the target is in use, or the source was migrated or is being written to.
         InvalidInput: a backup would share its blobs.
     """
-    from postroom.store.audit_hmac import AuditKeyFiles
+    from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditKeyFiles
     from postroom.store.maintenance.migration import Migration
     from postroom.store.open import check_source
 
@@ -78,13 +78,13 @@ async def migrate_installation(
             await in_thread(seal.check, target.data_dir)
             owner = await check_owner(old, open_blobs(target), await old.installation_id())
             async with migration.target_lock():
-                await in_thread(seal.copy_key, target.data_dir)
+                await in_thread(seal.copy, KEY_FILE, target.data_dir)
                 rows, copied = await migration.copy_until_equal(
                     partial(_copy_blobs, new, source, target, lambda n: report("blobs", n, None)),
                     lambda count, share: report("rows", count, share),
                 )
                 await _copy_logins(source, target, replaces=False)
-                await in_thread(seal.copy_mark, target.data_dir)
+                await in_thread(seal.copy, MARK_FILE, target.data_dir)
                 if owner is not None:  # both use the same blobs, which the target owns from now on
                     await open_blobs(target).mark.remove()
                 held = await migration.finish()
@@ -150,7 +150,7 @@ async def _copy_installation(
     blobs are copied belongs to no message of a later moment, so the database is copied again; a
     blob that is still missing then is reported.
     """
-    from postroom.store.audit_hmac import AuditHmac, AuditKeyFiles
+    from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditHmac, AuditKeyFiles
     from postroom.store.maintenance.database_files import (
         NEW_FILE,
         check_replaceable,
@@ -185,9 +185,9 @@ async def _copy_installation(
             break
         seen = frozenset(copied.problems)
     await _copy_logins(source, target, replaces=replaced is not None)
-    await in_thread(seal.copy_key, target.data_dir)
+    await in_thread(seal.copy, KEY_FILE, target.data_dir)
     await in_thread(replace_database, new, path)
-    await in_thread(seal.copy_mark, target.data_dir)
+    await in_thread(seal.copy, MARK_FILE, target.data_dir)
     return TransferResult(count, copied.count, tuple(copied.problems.values()), held=held)
 
 

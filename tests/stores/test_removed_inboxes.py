@@ -11,6 +11,7 @@ from postroom.model.event import Webhook, new_webhook_secret
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
 from postroom.model.message import Recipient
+from postroom.model.page import Slice
 from postroom.model.rule import Act, Plan, PlanItem, RuleEffect, State
 from postroom.model.storage import ReplyLimit
 from postroom.model.view import EVERYTHING, only
@@ -118,8 +119,8 @@ async def test_an_inbox_leaves_no_row_of_its_own_in_any_table(
     assert {**beside, "plan_items": 1} == after
     for plan_id in ("pln_1", "pln_2"):
         with pytest.raises(NotFound):
-            await services.store.plan(plan_id, EVERYTHING)
-    assert "pln_3" == (await services.store.plan("pln_3", EVERYTHING)).id
+            await services.store.plan_acts(plan_id, EVERYTHING)
+    assert "pln_3" == (await services.store.plan_items("pln_3", EVERYTHING, Slice()))[0].id
     assert () == await services.store.problems()
 
 

@@ -36,12 +36,7 @@ async def open_on(engine: Engine, folder: Path, key: bytes | None) -> Store:
             database is closed then.
     """
     try:
-        key = await _our_key(engine, folder, key)
-    except BaseException:
-        await engine.close()
-        raise
-    audit_hmac = AuditHmac(key, folder / MARK_FILE)
-    try:
+        audit_hmac = AuditHmac(await _our_key(engine, folder, key), folder / MARK_FILE)
         await encrypt_old_secrets(engine, audit_hmac)
     except BaseException:
         await engine.close()

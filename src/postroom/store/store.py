@@ -206,7 +206,6 @@ class Store(MemoryStore):
     remove_rule = writes(sql_rules.remove_rule)
     facts = reads(sql_rules.read_facts)
     save_plan = writes_unaudited(plans.save_plan)  # planning changes nothing
-    plan = reads(plans.get_plan)
     plan_items = reads(plans.plan_items)
     plan_acts = reads(plans.plan_acts)
     apply_plan = writes(plans.apply_plan, audit_if=never)

@@ -76,25 +76,31 @@ REQUIRED = {
 }
 """What must exist for each row: the sentence if it does not, and table and column of the row."""
 
+
+def _without(required: str, place: str) -> str:
+    """The query for the rows of a table that lack what is required."""
+    table, _, column = place.rpartition(".")
+    return f"SELECT x.{column} FROM {table} x WHERE NOT EXISTS (SELECT 1 FROM {required})"
+
+
 CHECKS = {
     **{
-        sentence: f"SELECT x.{column} FROM {table} x WHERE NOT EXISTS (SELECT 1 FROM {required})"
-        for required, sentences in REQUIRED.items()
-        for sentence, (table, _, column) in (
-            (sentence, place.rpartition(".")) for sentence, place in sentences.items()
-        )
+        sentence: _without(required, place)
+        for required, places in REQUIRED.items()
+        for sentence, place in places.items()
     },
     "thread {} counts its messages wrong": """
-        SELECT t.id FROM threads t LEFT JOIN (
-               SELECT thread, count(*) AS n, min(date) AS a, max(date) AS z FROM messages
-                WHERE is_hidden = 0 GROUP BY thread) m ON m.thread = t.number
+        SELECT t.id FROM threads t
+          LEFT JOIN (SELECT thread, count(*) AS n, min(date) AS a, max(date) AS z FROM messages
+                      WHERE is_hidden = 0 GROUP BY thread) m ON m.thread = t.number
          WHERE t.message_count <> coalesce(m.n, 0) OR coalesce(t.first_date, -1) <>
                coalesce(m.a, -1) OR coalesce(t.last_date, -1) <> coalesce(m.z, -1)
     """,
     "ranking collection {} has wrong counts": """
-        SELECT c.name FROM ranking_collections c LEFT JOIN (
-               SELECT collection, count(*) AS n, sum(length) AS total, count(terms) AS buffered
-                 FROM ranking_documents GROUP BY collection) d ON d.collection = c.number
+        SELECT c.name FROM ranking_collections c
+          LEFT JOIN (SELECT collection, count(*) AS n, sum(length) AS total,
+                            count(terms) AS buffered
+                       FROM ranking_documents GROUP BY collection) d ON d.collection = c.number
          WHERE c.documents <> coalesce(d.n, 0) OR c.total_length <> coalesce(d.total, 0)
             OR c.buffered <> coalesce(d.buffered, 0)
     """,

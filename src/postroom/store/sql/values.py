@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -89,9 +89,17 @@ def flag_names(bits: int) -> tuple[str, ...]:
     return tuple(name for position, name in enumerate(FLAGS) if bits >> position & 1)
 
 
+_BATCH_SIZE = 500
 _PAD_TO = 16
 _MAX_CACHED = 200
 """Longer parameter lists are not cached, because they would fill the memory."""
+
+
+def batches(values: Iterable[T]) -> Iterator[list[T]]:
+    """Lists of at most so many values as one statement has parameters for."""
+    remaining = iter(values)
+    while batch := list(islice(remaining, _BATCH_SIZE)):
+        yield batch
 
 
 class _Parameters(NamedTuple):

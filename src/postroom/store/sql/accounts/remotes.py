@@ -30,10 +30,8 @@ from postroom.store.sql.messages.message_changes import (
     set_message_state,
 )
 from postroom.store.sql.messages.message_insert import add_message
-from postroom.store.sql.values import any_of, caseless, dumps, from_text
+from postroom.store.sql.values import any_of, batches, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
-
-_BATCH_SIZE = 500
 
 
 def unknown_refs(
@@ -53,8 +51,8 @@ def unknown_refs(
     for ref in refs:
         by_scope.setdefault(ref.scope, []).append(ref.key)
     for scope, keys in by_scope.items():
-        for start in range(0, len(keys), _BATCH_SIZE):
-            among, params = any_of("key", keys[start : start + _BATCH_SIZE])
+        for batch in batches(keys):
+            among, params = any_of("key", batch)
             rows = tx.all(
                 f"""SELECT key, message IS NULL AND mailboxes = :trash FROM remote_messages
                      WHERE account = :account AND scope = :scope AND key {among}""",

@@ -146,15 +146,19 @@ def list_webhooks(tx: Transaction, visible: Visible, page: Slice) -> Found[Webho
 
 def webhook_number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
     """The number of a visible webhook. Raises NotFound."""
-    row = tx.one(f"SELECT {COLUMNS}, number FROM webhooks WHERE id = :id", id=webhook_id)
-    if row is None or not is_seen(row, visible):
+    row = _find_webhook(tx, webhook_id, visible)
+    if row is None:
         raise NotFound(no_such("webhook", webhook_id))
     return int(row[-1])
 
 
+def _find_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> Row | None:
+    row = tx.one(f"SELECT {COLUMNS}, number FROM webhooks WHERE id = :id", id=webhook_id)
+    return row if row is not None and is_seen(row, visible) else None
+
+
 def has_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> bool:
-    row = tx.one(f"SELECT {COLUMNS} FROM webhooks WHERE id = :id", id=webhook_id)
-    return row is not None and is_seen(row, visible)
+    return _find_webhook(tx, webhook_id, visible) is not None
 
 
 def remove_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> None:
@@ -179,9 +183,7 @@ def renew_webhook(
         now=seconds(now),
         number=number,
     )
-    row = tx.one(
-        "SELECT id, url, types, inboxes, created_at FROM webhooks WHERE number = :n", n=number
-    )
+    row = _find_webhook(tx, webhook_id, visible)
     assert row is not None
     return _webhook(row)
 
@@ -356,7 +358,6 @@ def redeliver(
     return _delivery(again)
 
 
-BY_ID = f"SELECT {COLUMNS}, number FROM webhooks WHERE id = :target"
 BY_URL = f"SELECT {COLUMNS}, number FROM webhooks WHERE url = :target ORDER BY number"
 DELIVERY_EXISTS = """
     SELECT 1 FROM webhook_deliveries
@@ -391,8 +392,8 @@ def insert_rule_delivery(
 
 
 def _named(tx: Transaction, webhook_id: str, visible: Visible) -> int:
-    row = tx.one(BY_ID, target=webhook_id)
-    if row is None or not is_seen(row, visible):
+    row = _find_webhook(tx, webhook_id, visible)
+    if row is None:
         raise NotFound(f"webhook: there is no {webhook_id} any more")
     return int(row[-1])
 

@@ -13,7 +13,7 @@ from postroom.model.inbox import Visible
 from postroom.model.memory import Link, Namespaces, RecalledMemory, TiedMemory, summary_of
 from postroom.model.view import EVERYTHING, Everything
 from postroom.store.sql.conditions import Conditions
-from postroom.store.sql.values import any_of, from_text, insert_many, moment, seconds
+from postroom.store.sql.values import any_of, batches, from_text, insert_many, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 _MIN_WORDS, _SHINGLE_WORDS = 2, 4
@@ -356,8 +356,7 @@ def tied_memories(
 
 def _matches(tx: Transaction, asked: set[int], where: Conditions) -> Counter[int]:
     matches: Counter[int] = Counter()
-    remaining = iter(asked)
-    while batch := list(islice(remaining, _BATCH_SIZE)):
+    for batch in batches(asked):
         among, params = any_of("shingle", batch)
         sql = WITH_SHINGLES.format(among=among, where=where.sql)
         matches.update(row[0] for row in tx.all(sql, **params, **where.params))

@@ -33,7 +33,15 @@ from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
 from postroom.store.sql.messages.thread_choice import recount
 from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome
-from postroom.store.sql.values import any_of, caseless, flag_bits, flag_names, from_text, scalar
+from postroom.store.sql.values import (
+    any_of,
+    batches,
+    caseless,
+    flag_bits,
+    flag_names,
+    from_text,
+    scalar,
+)
 from postroom.store.transaction import Row, Transaction
 
 _STANDARD = {caseless(name): name for name in STANDARD_MAILBOXES}
@@ -107,7 +115,6 @@ def _refuse_with_labels(traits: ProviderTraits, delta: Delta) -> None:
 
 
 _MAX_LABELS = 100
-_BATCH_SIZE = 500
 
 _STATE_COLUMNS = "m.inbox, m.number, m.thread, m.is_hidden, m.flags, m.labels, m.mailboxes"
 FIND = f"""
@@ -152,8 +159,7 @@ def change_each(
     """Apply a separate change to each message."""
     succeeded: list[str] = []
     failed: list[FailedAction] = []
-    for first in range(0, len(changes), _BATCH_SIZE):
-        some = changes[first : first + _BATCH_SIZE]
+    for some in batches(changes):
         found, moves = _find(tx, [message_id for message_id, _ in some], visible), list[SetChange]()
         for message_id, change in some:
             try:

@@ -21,6 +21,7 @@ from postroom.store.sql.messages.message_changes import change_each
 from postroom.store.sql.rules.rules import ABOUT, SIDE_EFFECTS, cancel_rule_jobs, run_side_effects
 from postroom.store.sql.values import (
     any_of,
+    batches,
     dumps,
     flag_names,
     from_text,
@@ -109,11 +110,6 @@ def _item_values(plan: int, position: int, item: PlanItem) -> dict[str, object]:
         "actions": dumps(item.actions),
         "reasons": dumps(item.why),
     }
-
-
-def get_plan(tx: Transaction, plan_id: str, visible: Visible) -> Plan:
-    """One plan. Raises NotFound."""
-    return stored_plan(tx, plan_id, visible).plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +206,8 @@ STATES = "SELECT id, labels, flags, mailboxes FROM messages WHERE id {among}"
 def states_of(tx: Transaction, ids: Sequence[str]) -> dict[str, State]:
     """The current flags, labels and mailboxes of messages; removed messages are missing."""
     found: dict[str, State] = {}
-    for first in range(0, len(ids), _BATCH_SIZE):
-        among, params = any_of("id", ids[first : first + _BATCH_SIZE])
+    for batch in batches(ids):
+        among, params = any_of("id", batch)
         for message_id, labels, flags, mailboxes in tx.all(STATES.format(among=among), **params):
             found[message_id] = State(
                 tuple(from_text(labels)), flag_names(flags), tuple(from_text(mailboxes))
