@@ -36,9 +36,8 @@ from postroom.store.postgres.connection import (
 from postroom.store.postgres.health import Hosts, Liveness, StuckWriter
 from postroom.store.postgres.migrations import PARTITIONS, WRITING, migrate
 from postroom.store.postgres.notifier import PUBLISH, PostgresNotifier
-from postroom.store.thread_pool import ThreadPool
+from postroom.store.thread_pool import Job, ThreadPool, WriteQueue
 from postroom.store.transaction import ReadCache, Transaction
-from postroom.store.write_queue import Job, WriteQueue
 
 log = logging.getLogger(__name__)
 

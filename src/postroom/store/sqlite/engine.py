@@ -24,9 +24,8 @@ from postroom.store.sqlite.connection import (
 )
 from postroom.store.sqlite.migrations import migrate
 from postroom.store.sqlite.notifier import PipeNotifier
-from postroom.store.thread_pool import ThreadPool
+from postroom.store.thread_pool import Job, ThreadPool, WriteQueue
 from postroom.store.transaction import Transaction
-from postroom.store.write_queue import Job, WriteQueue
 
 T = TypeVar("T")
 READERS = 4
