@@ -72,6 +72,10 @@ FREE = """
 """
 """Rows are locked one by one, by inbox, because a lock cannot span several machines."""
 
+CLAIM = """
+    UPDATE webhook_deliveries SET holder = :holder, until = :until
+     WHERE inbox = :inbox AND number = :n
+"""
 NEXT = f"""
     SELECT min(CASE WHEN d.holder IS NULL THEN d.next_at ELSE d.until END) FROM webhook_deliveries d
      WHERE d.status = 'pending' AND d.webhook NOT {{full}} AND {_OLDEST}
@@ -207,10 +211,15 @@ def claim_webhooks(
         among, params = _full(replace(capacity, under_way=taken).full)
         sql = DUE.format(full=among)
         due = tx.all(sql, **params, now=seconds(now), limit=limit - len(jobs))
-        claimed = [
-            row for row in due if _is_claimed(tx, row, holder, now, until, taken, capacity.each)
-        ]
-        jobs += (_job(row, holder, now) for row in claimed)
+        claimed = []
+        for row in due:
+            which, webhook = {"inbox": row[15], "n": row[0]}, row[17]
+            has_capacity = taken[webhook] < capacity.each
+            if has_capacity and tx.claimable(FREE, "d", **which, now=seconds(now)):
+                taken[webhook] += 1
+                tx.run(CLAIM, **which, holder=holder, until=seconds(until))
+                claimed.append(_job(row, holder, now))
+        jobs += claimed
         if not claimed or len(claimed) == len(due):
             break
     return jobs
@@ -219,33 +228,6 @@ def claim_webhooks(
 def _full(numbers: Sequence[int]) -> tuple[str, dict[str, object]]:
     """`IN (…)` that is valid for an empty list too; no webhook has the number 0."""
     return any_of("full", [_NO_WEBHOOK, *numbers])
-
-
-def _is_claimed(
-    tx: Transaction,
-    row: Row,
-    holder: str,
-    now: datetime,
-    until: datetime,
-    taken: Counter[int],
-    each: int,
-) -> bool:
-    """Claim one delivery, if its webhook has capacity and no other process has it."""
-    number, inbox, webhook = row[0], row[15], row[17]
-    if taken[webhook] >= each:
-        return False
-    if not tx.claimable(FREE, "d", inbox=inbox, n=number, now=seconds(now)):
-        return False
-    taken[webhook] += 1
-    tx.run(
-        """UPDATE webhook_deliveries SET holder = :holder, until = :until
-            WHERE inbox = :inbox AND number = :n""",
-        holder=holder,
-        until=seconds(until),
-        inbox=inbox,
-        n=number,
-    )
-    return True
 
 
 def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
