@@ -66,19 +66,11 @@ class Issues:
         stage: str | None = None,
         retryable: bool = False,
         uid: int | None = None,
-        message_id: str | None = None,
     ) -> None:
         """Add an issue."""
-        self.found.append(
-            Issue(
-                code,
-                stage or self.stage,
-                message,
-                retryable,
-                uid if uid is not None else self.uid,
-                message_id or self.message_id,
-            )
-        )
+        uid = self.uid if uid is None else uid
+        stage = stage or self.stage
+        self.found.append(Issue(code, stage, message, retryable, uid, self.message_id))
 
     @property
     def all(self) -> tuple[Issue, ...]:
@@ -98,6 +90,11 @@ class Steps(Issues):
     attempted: int = 0
     succeeded: int = 0
     is_unsure: bool = False
+    new_message_id: str | None = None
+
+    def note_copy(self, place: ImapLocator | None) -> None:
+        """Note the id of the copy, if the server reports its place."""
+        self.new_message_id = str(place) if place else None
 
     @contextmanager
     def step(self, stage: str) -> Iterator[None]:
@@ -276,9 +273,9 @@ LiveMessageId = Annotated[
 ]
 
 
-def gone(at: ImapLocator) -> str:
+def gone(at: ImapLocator) -> NotFound:
     """The error for a message that does not exist."""
-    return f"message {at.uid} is no longer in {at.mailbox}; search again"
+    return NotFound(f"message {at.uid} is no longer in {at.mailbox}; search again")
 
 
 class OneLiveMessage(Request):

@@ -19,7 +19,7 @@ from postroom.calls.request import Request, argument
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapCriteria, ImapFound, ImapLocator, ImapSummary
 from postroom.model.key import Scope
-from postroom.model.live import LiveRow, LiveSearch
+from postroom.model.live import LiveSearch
 from postroom.operations.imap.accounts import (
     AccountId,
     Issues,
@@ -229,7 +229,10 @@ def _check_total(total: int) -> None:
 @operation(Scope.READ)
 async def search_live_messages(ctx: RequestContext, request: SearchLiveMessages) -> LiveSearch:
     live, account = account_of(ctx, request.account_id)
-    place = _place(ctx, request)
+    place = None
+    if request.cursor is not None:
+        where = {"account_id": request.account_id, "mailbox": request.mailbox}
+        place = open_place(ctx.cursors, request.cursor, **where)
     criteria = place.criteria if place else request.criteria(ctx.clock())
     search = _Search(request, criteria, place, Issues())
     with search.issues.collect():
@@ -237,43 +240,34 @@ async def search_live_messages(ctx: RequestContext, request: SearchLiveMessages)
     return _page(ctx, search)
 
 
-def _place(ctx: RequestContext, request: SearchLiveMessages) -> Place | None:
-    if request.cursor is None:
-        return None
-    return open_place(
-        ctx.cursors, request.cursor, account_id=request.account_id, mailbox=request.mailbox
-    )
-
-
 def _page(ctx: RequestContext, search: _Search) -> LiveSearch:
-    found = search.found or ImapFound(0, 0)
-    uids = found.uids
-    rows = rows_that_fit([_row(search, uid) for uid in uids if uid in search.rows])
+    request, found = search.request, search.found or ImapFound(0, 0)
+    mailbox, uids = (request.account_id, request.mailbox), found.uids
+    total = search.place.total if search.place else found.total
+    places = (ImapLocator(*mailbox, found.uidvalidity, uid) for uid in uids if uid in search.rows)
+    rows = rows_that_fit(
+        [live_row(at, search.rows[at.uid], request.snippet_chars) for at in places]
+    )
     if rows and len(rows) < len(search.rows):
         # A page too long for its reader ends early; the next one begins there.
         uids = tuple(uid for uid in uids if uid >= rows[-1].uid)
     _note_losses(search, uids)
-    has_more = found.total > len(uids)
+    cursor = None
+    if uids and found.total > len(uids):
+        rest = Place(*mailbox, search.criteria, found.uidvalidity, uids[-1], total)
+        cursor = seal_place(ctx.cursors, rest)
     return LiveSearch(
         search.issues.status(has_result=bool(rows) or (search.found is not None and not uids)),
         search.issues.all,
-        search.request.account_id,
-        search.request.mailbox,
-        search.place.total if search.place else found.total,
+        *mailbox,
+        total,
         len(uids),
         len(rows),
         len(uids) - len(rows),
         tuple(rows),
-        has_more and bool(uids),
-        _next(ctx, search, uids[-1]) if has_more and uids else None,
+        cursor is not None,
+        cursor,
     )
-
-
-def _row(search: _Search, uid: int) -> LiveRow:
-    assert search.found is not None
-    request = search.request
-    at = ImapLocator(request.account_id, request.mailbox, search.found.uidvalidity, uid)
-    return live_row(at, search.rows[uid], request.snippet_chars)
 
 
 def _note_losses(search: _Search, uids: tuple[int, ...]) -> None:
@@ -286,20 +280,3 @@ def _note_losses(search: _Search, uids: tuple[int, ...]) -> None:
         if uid not in search.rows:
             message = "the message was removed after the search had found it"
             search.issues.add("not_found", message, stage="fetch", uid=uid)
-
-
-def _next(ctx: RequestContext, search: _Search, last: int) -> str:
-    assert search.found is not None
-    total = search.place.total if search.place else search.found.total
-    request = search.request
-    return seal_place(
-        ctx.cursors,
-        Place(
-            request.account_id,
-            request.mailbox,
-            search.criteria,
-            search.found.uidvalidity,
-            last,
-            total,
-        ),
-    )

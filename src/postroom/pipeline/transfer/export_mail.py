@@ -16,8 +16,13 @@ from postroom.model.inbox import INBOX
 from postroom.model.storage import RawMessage
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
-from postroom.pipeline.transfer.mail_files import Kind, Unreadable, compressing
-from postroom.pipeline.transfer.maildir import folder_for, info_for
+from postroom.pipeline.transfer.mail_files import (
+    Kind,
+    Unreadable,
+    compressing,
+    folder_for,
+    info_for,
+)
 from postroom.pipeline.transfer.mbox import write_entry
 
 _OWNER_ONLY = 0o600

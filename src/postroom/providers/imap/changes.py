@@ -17,11 +17,11 @@ from postroom.providers.imap.mailboxes import (
     MAX_UIDS,
     ImapMailboxes,
     RemoteMailbox,
+    fetch_changed,
     key_of,
     scope_of,
 )
 from postroom.providers.imap.responses import Position, Row
-from postroom.providers.imap.sync_commands import fetch_changed
 from postroom.providers.keywords import Labels, flags_in
 
 PAGE = 500

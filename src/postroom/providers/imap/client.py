@@ -25,8 +25,8 @@ from postroom.providers.imap.errors import (
     printable,
 )
 from postroom.providers.imap.responses import NewUid, Position, Row, SearchResult, read_row
-from postroom.providers.imap.stream import Frame
 from postroom.providers.imap.syntax import (
+    Frame,
     Literal,
     Piece,
     Value,

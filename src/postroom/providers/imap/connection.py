@@ -24,8 +24,14 @@ from postroom.providers.imap.errors import (
     printable,
     read_status,
 )
-from postroom.providers.imap.stream import Compression, Frame, Framer
-from postroom.providers.imap.syntax import Literal, Piece, command_segments
+from postroom.providers.imap.syntax import (
+    Compression,
+    Frame,
+    Framer,
+    Literal,
+    Piece,
+    command_segments,
+)
 
 COMMAND_S = 60.0
 """The timeout of a command; one with much data gets more."""

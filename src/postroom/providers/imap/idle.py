@@ -12,7 +12,7 @@ from postroom.providers.imap.client import Client
 from postroom.providers.imap.errors import read_status
 from postroom.providers.imap.pool import connect
 from postroom.providers.imap.responses import Position, read_row
-from postroom.providers.imap.stream import Frame
+from postroom.providers.imap.syntax import Frame
 
 MAX_EVENTS = 1_000
 """If more messages changed, a full pass is cheaper."""

@@ -27,9 +27,14 @@ from postroom.providers.imap.changes import ImapReader, ref_of
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.errors import Refused, imap_errors
 from postroom.providers.imap.idle import IdleListener
-from postroom.providers.imap.mailboxes import ImapMailboxes, RemoteMailbox, scope_of
+from postroom.providers.imap.mailboxes import (
+    ImapMailboxes,
+    RemoteMailbox,
+    create,
+    find_message_id,
+    scope_of,
+)
 from postroom.providers.imap.responses import Row
-from postroom.providers.imap.sync_commands import create, find_message_id
 from postroom.providers.imap.syntax import name_encodings
 from postroom.providers.keywords import SYSTEM, keyword_of, longer_keywords_of
 from postroom.providers.sending import with_bcc

@@ -12,8 +12,7 @@ from itertools import takewhile
 from postroom.mail.mime.charsets import guess
 from postroom.model.imap import ImapPart
 from postroom.providers.imap.errors import InvalidResponse, Status, read_status
-from postroom.providers.imap.stream import Frame
-from postroom.providers.imap.syntax import MONTHS, Value, parse_values
+from postroom.providers.imap.syntax import MONTHS, Frame, Value, parse_values
 
 MAX_PARTS = 1_000
 _ENVELOPE = ("Date", "Subject", "From", "Sender", "Reply-To", "To", "Cc", "Bcc")
