@@ -14,16 +14,12 @@ from urllib.parse import quote
 
 from postroom.errors import ProviderError
 from postroom.providers.web.api import Api, ApiRefused, or_none
-from postroom.providers.web.sync import next_page
+from postroom.providers.web.sync import HistoryExpired, next_page
 
 _ME = "/gmail/v1/users/me"
 _PAGE = 500
 JSON_BYTES = 5 * 2**20
 """A larger message must go to the upload URL."""
-
-
-class HistoryExpired(Exception):
-    """The history does not reach back to this id; the mailbox has to be listed again."""
 
 
 def _path(key: str, action: str = "") -> str:

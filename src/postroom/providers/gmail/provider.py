@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,13 +25,14 @@ from postroom.model.account import (
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.sending import Envelope, Outcome
 from postroom.ports.provider import Accepted, Known
-from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
+from postroom.providers.gmail.client import GmailClient, raw_of
 from postroom.providers.sending import BeforeSubmit, attachment_mb, submit_mail, with_bcc
 from postroom.providers.web.api import ApiRefused, message_errors
 from postroom.providers.web.responses import checks_responses, message_count
 from postroom.providers.web.sync import (
     CONCURRENT_REQUESTS,
     FolderNames,
+    HistoryReader,
     fetch_each,
     missing_refs,
 )
@@ -99,9 +100,11 @@ _UNSUPPORTED_FLAGS = ("answered",)
 
 @checks_responses("Gmail")
 @dataclass(eq=False)
-class GmailProvider:
+class GmailProvider(HistoryReader):
     """One account at Gmail. System labels are flags and mailboxes, other labels are labels."""
 
+    position_key = "history"
+    names_key = "labels"
     client: GmailClient
     address: str
     can_send: bool = True
@@ -109,7 +112,7 @@ class GmailProvider:
     _owner: str | None = None
 
     def __post_init__(self) -> None:
-        self.labels = GmailLabels(self.client)
+        self.folders = self.labels = GmailLabels(self.client)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -149,51 +152,23 @@ class GmailProvider:
 
     # Changes at the provider.
 
-    async def changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncGenerator[RemoteChanges, None]:
-        await self.labels.load()
-        names = dict(self.labels.names)
-        async for part in self._renamed_labels(since or {}):
-            yield part
-        async for part in self._changes(since, known):
-            yield replace(part, checkpoint={**part.checkpoint, "labels": names})
-
-    async def _renamed_labels(self, since: Checkpoint) -> AsyncIterator[RemoteChanges]:
-        """The messages with renamed labels; renames are not in the history."""
-        for label in self.labels.renamed_since(since.get("labels", {})):
-            async for ids in self.client.list_ids(label=label):
-                for start in range(0, len(ids), _BATCH):
-                    chunk = ids[start:][:_BATCH]
-                    yield RemoteChanges(since, (await self._read(chunk, chunk))[0])
-
-    async def _changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
-        if since is not None and not since.get("listing"):
-            try:
-                async for part in self._since(since["history"]):
-                    yield part
-            except HistoryExpired:
-                async for part in self._full_listing(None, known, look_again=True):
-                    yield part
-            return
-        look_again = bool((since or {}).get("look_again"))
-        async for part in self._full_listing(since, known, look_again=look_again):
-            yield part
+    async def _messages_in(self, folder: str) -> AsyncIterator[tuple[RemoteMessage, ...]]:
+        async for ids in self.client.list_ids(label=folder):
+            for start in range(0, len(ids), _BATCH):
+                chunk = ids[start:][:_BATCH]
+                yield (await self._read(chunk, chunk))[0]
 
     async def _full_listing(
-        self, since: Checkpoint | None, known: Known, *, look_again: bool
+        self, since: Checkpoint | None, known: Known
     ) -> AsyncIterator[RemoteChanges]:
-        """List every message; *look_again* also reads known ones, after the history expired."""
-        profile = await self.client.profile()
+        profile, at = await self.client.profile(), since or {}
         total = message_count(profile.get("messagesTotal"))
-        history = since["history"] if since else _history_id(profile["historyId"])
+        look_again = bool(at.get("look_again"))
+        history = self._latest = at.get("history") or _history_id(profile["historyId"])
         listing = {"history": history, "listing": True, "look_again": look_again}
         before = await known.keys("")
         large = {key async for ids in self.client.list_ids(larger_than=LARGE_BYTES) for key in ids}
         listed: set[str] = set()
-        latest = history
         async for ids in self.client.list_ids():
             listed.update(ids)
             unread = [key for key in ids if look_again or key not in before]
@@ -202,21 +177,14 @@ class GmailProvider:
                 listed -= set(drafts)
                 yield RemoteChanges(listing, messages, total=total)
                 if (start // _BATCH) % _NEW_MAIL_EVERY == 0:
-                    async for part in self._new_mail(latest):
-                        latest = part.checkpoint["history"]
-                        yield replace(part, checkpoint=listing, gone=())
+                    async for part in self._new_mail(listing):
+                        yield part
         yield RemoteChanges({"history": history}, gone=missing_refs(before, listed, total))
 
-    async def _new_mail(self, history: str) -> AsyncIterator[RemoteChanges]:
-        """The changes during a long listing."""
-        with suppress(HistoryExpired):
-            async for part in self._since(history):
-                yield part
-
-    async def _since(self, history: str) -> AsyncIterator[RemoteChanges]:
+    async def _since(self, position: str) -> AsyncIterator[RemoteChanges]:
         changed: dict[str, None] = {}
-        newest = history
-        async for page in self.client.history(history):
+        newest = position
+        async for page in self.client.history(position):
             newest = _history_id(page.get("historyId") or newest)
             for entry in page.get("history", []):
                 for message in _messages_in(entry):
@@ -228,7 +196,7 @@ class GmailProvider:
             found = {message.ref.key for message in messages}
             gone = [key for key in chunk if key not in found or key in drafts]
             yield RemoteChanges(
-                {"history": history}, messages, tuple(RemoteRef("", key) for key in gone)
+                {"history": position}, messages, tuple(RemoteRef("", key) for key in gone)
             )
         yield RemoteChanges({"history": newest})
 

@@ -49,11 +49,10 @@ class GraphFolders(FolderPaths):
     _standard: dict[str, str] = field(default_factory=dict)
 
     async def load(self) -> None:
-        if not self._standard:
-            for name, ours in _WELL_KNOWN.items():
-                key = await self.client.well_known(name)
-                if key is not None:
-                    self._standard[key] = ours
+        for name, ours in _WELL_KNOWN.items() if not self._standard else ():
+            key = await self.client.well_known(name)
+            if key is not None:
+                self._standard[key] = ours
         standard = self._standard
         rows = {str(row["id"]): row for row in await self.client.folders()}
         named = {
@@ -95,7 +94,7 @@ class GraphProvider:
     client: GraphClient
     address: str
     can_send: bool = True
-    _me: dict[str, Any] = field(default_factory=dict)
+    _me: dict[str, str] = field(default_factory=dict)
     _newest: datetime | None = None
     _next_check: float = 0.0
 
@@ -116,12 +115,13 @@ class GraphProvider:
             can_create_alias=False,
             mail_bytes=MAX_BYTES,
             text_bytes=SINGLE_REQUEST_BYTES,
-            owner=_text(self._me.get("id")) or _text(self._me.get("mail")),
-            owner_address=_text(self._me.get("mail")),
+            owner=self._me.get("id") or self._me.get("mail"),
+            owner_address=self._me.get("mail"),
         )
 
     async def check(self) -> None:
-        self._me = await self.client.me()
+        me = await self.client.me()
+        self._me = {key: value for key, value in me.items() if value and isinstance(value, str)}
         await self.folders.load()
 
     async def identities(self) -> list[RemoteIdentity]:
@@ -286,14 +286,8 @@ class GraphProvider:
         await self.client.delete_drafts(message_id)
         key = await self.client.create(drafts, copy.message)
         for file in copy.files:
-            await self.client.attach(
-                key, file.name, file.content_type, file.content, file.content_id
-            )
+            await self.client.attach(key, file.properties, file.content)
         return await self.client.move(key, folder)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _size(row: Mapping[str, Any]) -> int:

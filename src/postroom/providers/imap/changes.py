@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import astuple, dataclass, field, replace
+from typing import Self
 
 from postroom.errors import ProviderError
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
@@ -33,8 +33,8 @@ FULL_PASS_S = 120.0
 
 _ITEMS = b"UID FLAGS INTERNALDATE RFC822.SIZE"
 
-_Listed = tuple[tuple[RemoteMessage, ...], int]
-"""Messages, and the UID below which none are listed yet."""
+_KEYS = ("v", "low", "next", "modseq", "count")
+"""The fields of a `MailboxCheckpoint` in JSON, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,27 +75,12 @@ class ImapCheckpoint:
 
     @classmethod
     def from_json(cls, stored: Checkpoint | None) -> Self:
-        boxes: dict[str, dict[str, Any]] = (stored or {}).get("boxes", {})
-        return cls(
-            {
-                name: MailboxCheckpoint(at["v"], at["low"], at["next"], at["modseq"], at["count"])
-                for name, at in boxes.items()
-            }
-        )
+        boxes: dict[str, dict[str, int]] = (stored or {}).get("boxes", {})
+        return cls({n: MailboxCheckpoint(*(at[k] for k in _KEYS)) for n, at in boxes.items()})
 
     def to_json(self) -> Checkpoint:
-        return {
-            "boxes": {
-                name: {
-                    "v": at.uidvalidity,
-                    "low": at.low,
-                    "next": at.uidnext,
-                    "modseq": at.modseq,
-                    "count": at.exists,
-                }
-                for name, at in self.boxes.items()
-            }
-        }
+        pairs = ((name, zip(_KEYS, astuple(at), strict=True)) for name, at in self.boxes.items())
+        return {"boxes": {name: dict(values) for name, values in pairs}}
 
     def update(self, name: str, **changes: int) -> None:
         """Change the checkpoint of one mailbox."""
@@ -154,7 +139,7 @@ class ImapReader:
         client = await self.boxes.select_fresh(scope)
         rows: list[Row] = []
         if events.has_new:
-            await client.fetch_from(at.uidnext, _ITEMS, rows.append)
+            await client.fetch_set("UID FETCH", b"%d:*" % at.uidnext, _ITEMS, rows.append)
         await client.fetch(sorted(events.uids), _ITEMS, rows.append)
         rows = [r for r in rows if r.uid >= at.uidnext or r.uid in events.uids]
         newest = max((row.uid for row in rows), default=0)
@@ -174,9 +159,7 @@ class ImapReader:
         for box, position in now:
             with imap_errors(self.boxes.account):
                 async for part in self._mailbox_changes(box, position, state, known):
-                    yield RemoteChanges(
-                        part.checkpoint, part.messages, part.gone, part.dropped, total
-                    )
+                    yield replace(part, total=total)
         there = {key_of(box) for box, _ in found}
         closed = there - {key_of(box) for box, _ in now}
         scopes = {scope_of(box, position.uidvalidity) for box, position in now}
@@ -202,19 +185,18 @@ class ImapReader:
             self._flags.pop(scope, None)
             self._schedule_check(0.0)
         elif not at.low:
-            async for part in self._since(box, scope, at, position, known):
+            async for part in self._since(box, at, position, known):
                 yield RemoteChanges(state.to_json(), *part)
             at = MailboxCheckpoint.at(position)
         state.boxes[name] = at
         if at.low:
-            older = self._older(box, scope, at.low)
-            async for changes in self._with_new_mail(state, older, name):
+            async for changes in self._with_new_mail(state, box, scope):
                 yield changes
         state.update(name, low=0)
         yield RemoteChanges(state.to_json())
 
     async def _with_new_mail(
-        self, state: ImapCheckpoint, older: AsyncIterator[_Listed], name: str
+        self, state: ImapCheckpoint, box: RemoteMailbox, scope: str
     ) -> AsyncIterator[RemoteChanges]:
         """Older mail of a mailbox, and between its pages the new mail of Inbox.
 
@@ -222,8 +204,8 @@ class ImapReader:
         """
         async for part in self._new_in_inbox(state):
             yield part
-        async for messages, low in older:
-            state.update(name, low=low)
+        async for messages, low in self._older(box, scope, state.boxes[key_of(box)].low):
+            state.update(key_of(box), low=low)
             yield RemoteChanges(state.to_json(), messages)
             async for part in self._new_in_inbox(state):
                 yield part
@@ -263,42 +245,35 @@ class ImapReader:
         if box.name == INBOX:
             self.inbox_position = (position.uidnext, position.modseq, position.exists)
 
-    async def _older(self, box: RemoteMailbox, scope: str, below: int) -> AsyncIterator[_Listed]:
-        """The messages below a UID, newest first."""
+    async def _older(
+        self, box: RemoteMailbox, scope: str, below: int
+    ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], int]]:
+        """The messages below a UID, newest first; with the UID below which the rest is."""
         has_more = True
         while below > 1 and has_more:
             uids = await self.boxes.uids_between(scope, 1, below)
             has_more = len(uids) == MAX_UIDS
             for start in range(0, len(uids), PAGE):
                 chunk = uids[start : start + PAGE]
-                messages = await self._describe(box, scope, chunk)
                 below = chunk[-1]
-                yield messages, below
+                yield await self._describe(box, scope, chunk), below
 
     async def _since(
-        self,
-        box: RemoteMailbox,
-        scope: str,
-        at: MailboxCheckpoint,
-        position: Position,
-        known: Known,
+        self, box: RemoteMailbox, at: MailboxCheckpoint, position: Position, known: Known
     ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], tuple[RemoteRef, ...]]]:
         """New, changed and deleted messages."""
+        scope = scope_of(box, position.uidvalidity)
         async for messages in self._new(box, scope, at, position):
             yield messages, ()
         client = await self.boxes.select(scope)
         if at.modseq and position.modseq:
             rows: list[Row] = []
+            has_qresync = self.boxes.has_qresync
             vanished = await fetch_changed(
-                client,
-                at.uidnext,
-                _ITEMS,
-                at.modseq,
-                rows.append,
-                with_vanished=self.boxes.has_qresync,
+                client, at.uidnext, _ITEMS, at.modseq, rows.append, with_vanished=has_qresync
             )
             yield self._messages(box, scope, rows), ()
-            if self.boxes.has_qresync:
+            if has_qresync:
                 gone = vanished.uids()
                 if gone is None:
                     gone = vanished.among(map(int, await known.keys(scope)))
@@ -328,17 +303,16 @@ class ImapReader:
     ) -> tuple[RemoteMessage, ...]:
         """The messages whose flags changed since the last pass."""
         before = self._flags.setdefault(scope, {})
-        found = await self._describe(box, scope, uids, remember=False)
         changed = []
-        for message in found:
-            standing = (*message.flags, *(message.labels or ()))
-            if before.get(int(message.ref.key)) != standing:
-                before[int(message.ref.key)] = standing
+        for message in await self._describe(box, scope, uids):
+            flags = (*message.flags, *(message.labels or ()))
+            if before.get(int(message.ref.key)) != flags:
+                before[int(message.ref.key)] = flags
                 changed.append(message)
         return tuple(changed)
 
     async def _describe(
-        self, box: RemoteMailbox, scope: str, uids: Sequence[int], *, remember: bool = True
+        self, box: RemoteMailbox, scope: str, uids: Sequence[int]
     ) -> tuple[RemoteMessage, ...]:
         client = await self.boxes.select(scope)
         rows: list[Row] = []

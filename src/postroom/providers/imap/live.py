@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,14 +18,13 @@ from postroom.model.imap import (
     ImapFound,
     ImapLocator,
     ImapMailbox,
-    ImapPart,
     ImapPieces,
     ImapSection,
     ImapSummary,
     ImapTimeouts,
 )
 from postroom.ports.imap import ImapSession
-from postroom.providers.imap.client import Client, Listed, together
+from postroom.providers.imap.client import Client, together
 from postroom.providers.imap.errors import (
     Disconnected,
     InvalidResponse,
@@ -43,34 +42,6 @@ _USES = {
     use.lower(): use
     for use in (r"\All", r"\Archive", r"\Drafts", r"\Flagged", r"\Junk", r"\Sent", r"\Trash")
 }
-
-
-def mailbox_of(row: Listed) -> ImapMailbox:
-    """A mailbox with its decoded name."""
-    use = next((use for name, use in _USES.items() if name in row.attributes), None)
-    return ImapMailbox(clean(decode_name(row.name)), row.delimiter, use)
-
-
-def summary_of(row: Row) -> ImapSummary:
-    """A message in a list."""
-    text, preview = row.items.get(b"BODY[TEXT]"), row.items.get(b"PREVIEW")
-    return ImapSummary(
-        row.uid,
-        row.flags or (),
-        row.arrived_at,
-        row.header_fields(),
-        preview=guess(preview) if isinstance(preview, bytes) else None,
-        text=row.data(b"BODY[TEXT]") if text is not None else None,
-    )
-
-
-def structure_of(row: Row) -> ImapPart | None:
-    """The parts of a message; None if BODYSTRUCTURE is missing or invalid."""
-    value = row.items.get(b"BODYSTRUCTURE")
-    try:
-        return read_structure(value) if value is not None else None
-    except InvalidResponse:
-        return None
 
 
 T = TypeVar("T")
@@ -109,7 +80,11 @@ class Session:
     async def mailboxes(self) -> list[ImapMailbox]:
         with imap_errors(self.account):
             listed = await self.client.list()
-        found = [mailbox_of(row) for row in listed if not row.attributes & _HIDDEN]
+        found = []
+        for row in listed:
+            if not row.attributes & _HIDDEN:
+                use = next((use for name, use in _USES.items() if name in row.attributes), None)
+                found.append(ImapMailbox(clean(decode_name(row.name)), row.delimiter, use))
         return sorted(
             found, key=lambda box: (box.name.upper() != "INBOX", box.special_use is None, box.name)
         )
@@ -146,7 +121,12 @@ class Session:
         snippet_chars: int | None,
         into: dict[int, ImapSummary],
     ) -> None:
-        by_preview = self._has_previews(snippet_chars)
+        by_preview = (
+            snippet_chars is not None
+            and snippet_chars <= PREVIEW_CHARS
+            and self.client.can("PREVIEW")
+            and self.client.has_previews
+        )
         with imap_errors(self.account):
             await self._ensure(mailbox, uidvalidity)
             extra = b"" if snippet_chars is None else b"PREVIEW" if by_preview else _TEXT
@@ -157,19 +137,24 @@ class Session:
                 self.client.has_previews = len(bare) < len(uids)
                 await self._summarise(bare, _TEXT, into)
 
-    def _has_previews(self, snippet_chars: int | None) -> bool:
-        if snippet_chars is None or snippet_chars > PREVIEW_CHARS:
-            return False
-        return self.client.can("PREVIEW") and self.client.has_previews
-
     async def _summarise(
         self, uids: Sequence[int], extra: bytes, into: dict[int, ImapSummary]
     ) -> None:
         requested = frozenset(uids)
 
         def take(row: Row) -> None:
-            if row.uid in requested and row.flags is not None and row.has_header_fields:
-                into[row.uid] = summary_of(row)
+            header = row.header_fields
+            if row.uid not in requested or row.flags is None or header is None:
+                return
+            preview = row.items.get(b"PREVIEW")
+            into[row.uid] = ImapSummary(
+                row.uid,
+                row.flags,
+                row.arrived_at,
+                header,
+                preview=guess(preview) if isinstance(preview, bytes) else None,
+                text=row.data(b"BODY[TEXT]") if row.has(b"BODY[TEXT]") else None,
+            )
 
         items = b" ".join((b"UID FLAGS INTERNALDATE", _FIELDS, extra)).rstrip()
         await self.client.fetch(uids, items, take, literal_bytes=2 * (_FIELDS_BYTES + _TEXT_BYTES))
@@ -192,14 +177,17 @@ class Session:
         row = await self._row(at, items, 2 * HEADER_BYTES + (_STRUCTURE_BYTES if structure else 0))
         if row is None:
             return None
-        header = row.data(b"BODY[HEADER]")
+        header, structured = row.data(b"BODY[HEADER]"), None
+        if row.has(b"BODYSTRUCTURE"):
+            with suppress(InvalidResponse):
+                structured = read_structure(row.items[b"BODYSTRUCTURE"])
         return ImapDescription(
             row.flags or (),
             row.arrived_at,
             row.number(b"RFC822.SIZE"),
             header,
             len(header) >= HEADER_BYTES,
-            structure_of(row),
+            structured,
         )
 
     async def pieces(
@@ -207,7 +195,10 @@ class Session:
     ) -> ImapPieces:
         sized = sized if self.client.can("BINARY") else ()
         sizes = [b"BINARY.SIZE[%s]" % number.encode() for number in sized]
-        items = b" ".join((b"UID", *map(_section, sections), *sizes))
+        ranges = (
+            b"BODY.PEEK[%s]<%d.%d>" % (s.number.encode(), s.offset, s.size_bytes) for s in sections
+        )
+        items = b" ".join((b"UID", *ranges, *sizes))
         literal_bytes = 2 * sum(section.size_bytes for section in sections) + 1024
         with imap_errors(self.account):
             try:
@@ -221,7 +212,10 @@ class Session:
                 NotFound(f"{self.account.account_id}: the message is no longer in {at.mailbox}")
             )
         return ImapPieces(
-            {s: row.data(_item(s.number))[: s.size_bytes] for s in sections},
+            {
+                s: row.data(b"BODY[%s]" % s.number.encode().upper())[: s.size_bytes]
+                for s in sections
+            },
             {n: row.number(b"BINARY.SIZE[%s]" % n.encode()) for n in sized},
         )
 
@@ -302,32 +296,23 @@ class Session:
         return row.flags if row is not None else None
 
     async def copy(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
-        return await self._copy_or_move(at, mailbox, self.client.copy, for_writing=False)
+        return await self._copy(at, mailbox, removes=False)
 
     async def move(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
-        return await self._copy_or_move(at, mailbox, self.client.move, for_writing=True)
+        return await self._copy(at, mailbox, removes=True)
 
-    async def _copy_or_move(
-        self,
-        at: ImapLocator,
-        mailbox: str,
-        put: Callable[[int, bytes], Awaitable[tuple[int, int] | None]],
-        *,
-        for_writing: bool,
-    ) -> ImapLocator | None:
+    async def _copy(self, at: ImapLocator, mailbox: str, *, removes: bool) -> ImapLocator | None:
         with imap_errors(self.account):
-            await self._ensure(at.mailbox, at.uidvalidity, for_writing=for_writing)
-            place = await self._named(mailbox, lambda name: put(at.uid, name))
+            await self._ensure(at.mailbox, at.uidvalidity, for_writing=removes)
+            place = await self._named(
+                mailbox, lambda name: self.client.copy(at.uid, name, removes=removes)
+            )
         return self._locator(mailbox, place)
 
     async def append(self, mailbox: str, message: ImapCopyOf) -> ImapLocator | None:
         with imap_errors(self.account):
-            place = await self._named(
-                mailbox,
-                lambda name: self.client.append(
-                    name, message.raw, message.flags, message.arrived_at
-                ),
-            )
+            content = message.raw, message.flags, message.arrived_at
+            place = await self._named(mailbox, lambda name: self.client.append(name, *content))
         return self._locator(mailbox, place)
 
     async def expunge(self, at: ImapLocator) -> None:
@@ -381,15 +366,6 @@ class Session:
         return await action(last)
 
 
-def _item(number: str) -> bytes:
-    return b"BODY[%s]" % number.encode().upper()
-
-
-def _section(section: ImapSection) -> bytes:
-    place = (section.number.encode(), section.offset, section.size_bytes)
-    return b"BODY.PEEK[%s]<%d.%d>" % place
-
-
 class ImapAccounts:
     """The configured accounts with their connection pools."""
 
@@ -410,7 +386,10 @@ class ImapAccounts:
             async with self._lease(account_id) as session:
                 return await work(session)
         except ProviderError as error:
-            if not _may_retry(error, session):
+            # Retry after a lost connection, or a timeout of one that was used before.
+            was_used = session is not None and session.client.leases > 1
+            is_timeout = was_used and isinstance(error.__cause__, TimedOut)
+            if not is_timeout and not isinstance(error.__cause__, Disconnected):
                 raise
         async with self._lease(account_id, fresh=True) as session:
             return await work(session)
@@ -432,11 +411,3 @@ class ImapAccounts:
 
     async def close(self) -> None:
         await asyncio.gather(*(pool.close() for pool in self._pools.values()))
-
-
-def _may_retry(error: ProviderError, session: Session | None) -> bool:
-    """Whether to retry: after a lost connection, or a timeout of one that was used before."""
-    if isinstance(error.__cause__, Disconnected):
-        return True
-    was_used = session is not None and session.client.leases > 1
-    return was_used and isinstance(error.__cause__, TimedOut)

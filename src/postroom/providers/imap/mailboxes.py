@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -111,9 +112,7 @@ async def create(client: Client, name: bytes) -> None:
 async def find_message_id(client: Client, message_id: str) -> int | None:
     """The newest message of the open mailbox with this Message-ID."""
     keys = [b"HEADER", b"MESSAGE-ID", quoted(message_id.encode("ascii", "ignore"))]
-    result = await client.search(keys)
-    newest = result.newest(1)
-    return newest[0] if newest else None
+    return next(iter((await client.search(keys)).newest(1)), None)
 
 
 _USES = {
@@ -160,8 +159,9 @@ def remote_mailboxes(listed: Iterable[Listed]) -> list[RemoteMailbox]:
     """The mailboxes with mail, Inbox first and Sent next; names are unique."""
     rows = [row for row in listed if not row.attributes & (_CLOSED | _VIRTUAL)]
     taken: dict[str, RemoteMailbox] = {}
-    named = [(row, _use_of(row)) for row in rows]
-    for row, use in named:
+    for row in rows:
+        use = next((ours for use, ours in _USES.items() if use in row.attributes), None)
+        use = INBOX if row.name.upper() == b"INBOX" else use
         if use is not None and use not in taken:
             taken[use] = RemoteMailbox(row.name, use, row.delimiter or "/")
     wires = {box.wire for box in taken.values()}
@@ -177,12 +177,6 @@ def remote_mailboxes(listed: Iterable[Listed]) -> list[RemoteMailbox]:
 
 
 _ORDER = {INBOX: 0, SENT: 1, JUNK: 3, TRASH: 4}
-
-
-def _use_of(row: Listed) -> str | None:
-    if row.name.upper() == b"INBOX":
-        return INBOX
-    return next((ours for use, ours in _USES.items() if use in row.attributes), None)
 
 
 def _plain_name(row: Listed) -> str:
@@ -302,7 +296,7 @@ class ImapMailboxes:
         uids = (await client.search([b"UID", b"%d:%s" % (low, last)])).newest(MAX_UIDS)
         if not uids and self.position.exists:
             found: set[int] = set()
-            await client.fetch_by_sequence(b"1:*", b"UID", lambda row: found.add(row.uid))
+            await client.fetch_set("FETCH", b"1:*", b"UID", lambda row: found.add(row.uid))
             uids = sorted(found, reverse=True)
             if low == 1 and high == 2**32 and not uids:
                 raise ProviderError(
@@ -320,27 +314,19 @@ class ImapMailboxes:
         empty, it is verified by STATUS.
         """
         client = await self.client()
-        first = [(box, await self._opened(box)) for box in boxes[:1]]
-        if any(position is None or not position.exists for _, position in first):
-            await self._unselect(client)
-            first = [(box, await self._status(client, box)) for box in boxes[:1]]
-        return [*first, *[(box, await self._status(client, box)) for box in boxes[1:]]]
-
-    async def _opened(self, box: RemoteMailbox) -> Position | None:
-        try:
-            return await self.open(box)
-        except Refused:
-            return None
-
-    async def _unselect(self, client: Client) -> None:
-        """QUIRK: STATUS of the open mailbox may be outdated (RFC 3501 §6.3.10)."""
-        if self._open is not None and client.can("UNSELECT"):
-            await client.connection.run("UNSELECT")
-            self._open = None
-
-    async def _status(self, client: Client, box: RemoteMailbox) -> Position | None:
-        try:
-            position = await status_of(client, box.wire)
-            return position if position.uidvalidity else await self.open(box)
-        except Refused:
-            return None
+        found: dict[RemoteMailbox, Position | None] = dict.fromkeys(boxes)
+        for box in boxes[:1]:
+            with suppress(Refused):
+                found[box] = await self.open(box)
+        for box in boxes:
+            if (known := found[box]) is not None and known.exists:
+                continue
+            if box is boxes[0] and self._open is not None and client.can("UNSELECT"):
+                # QUIRK: STATUS of the open mailbox may be outdated (RFC 3501 §6.3.10).
+                await client.connection.run("UNSELECT")
+                self._open = None
+            found[box] = None
+            with suppress(Refused):
+                position = await status_of(client, box.wire)
+                found[box] = position if position.uidvalidity else await self.open(box)
+        return list(found.items())

@@ -130,7 +130,10 @@ class ImapProvider:
         left: list[RemoteRef] = []
         entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
         with imap_errors(self.account):
-            has_copy = await self._has_copy(push)
+            to = push.move_to
+            # The target of a move may have a copy already.
+            there = [ref for ref, mailboxes in push.refs if to and _is_in(to, mailboxes)]
+            has_copy = bool(await self.look(there))
             for ref, mailboxes in push.refs:
                 client = await self._boxes.select(ref.scope, writing=True)
                 uid = int(ref.key)
@@ -139,20 +142,14 @@ class ImapProvider:
                     left.append(ref)
                     continue
                 await self._flag(client, uid, push)
-                if push.move_to and not _is_in(push.move_to, mailboxes):
+                if to and not _is_in(to, mailboxes):
                     left.append(ref)
                     if has_copy:
                         await self._expunge(client, uid)
-                    elif place := await self._move(client, uid, push.move_to):
+                    elif place := await self._move(client, uid, to):
                         entered.append(place)
                         has_copy = True
         return Pushed(tuple(left), tuple(entered))
-
-    async def _has_copy(self, push: Push) -> bool:
-        """Whether the target of a move already has a copy."""
-        name = push.move_to
-        refs = [ref for ref, mailboxes in push.refs if name and _is_in(name, mailboxes)]
-        return bool(await self.look(refs))
 
     async def _flag(self, client: Client, uid: int, push: Push) -> None:
         self._reader.labels.add(push.add_labels)
@@ -173,10 +170,8 @@ class ImapProvider:
         self, client: Client, uid: int, name: str
     ) -> tuple[RemoteRef, tuple[str, ...]] | None:
         box = await self._ensure_mailbox(client, name)
-        if client.can("MOVE"):
-            place = await client.move(uid, box.wire)
-        else:
-            place = await client.copy(uid, box.wire)
+        place = await client.copy(uid, box.wire, removes=client.can("MOVE"))
+        if not client.can("MOVE"):
             await self._expunge(client, uid)
         if place is None:
             return None

@@ -168,6 +168,10 @@ class Row:
     def arrived_at(self) -> datetime | None:
         return read_date(self.data(b"INTERNALDATE"))
 
+    def has(self, item: bytes) -> bool:
+        """Whether the item is there and not NIL."""
+        return self.items.get(item) is not None
+
     def number(self, item: bytes) -> int:
         found = self.items.get(item)
         return found if isinstance(found, int) else 0
@@ -180,17 +184,11 @@ class Row:
         return found if isinstance(found, bytes) else b""
 
     @property
-    def has_header_fields(self) -> bool:
-        return self._header_item() != b""
-
-    def header_fields(self) -> bytes:
-        """The requested header fields."""
-        return self.data(self._header_item())
-
-    def _header_item(self) -> bytes:
-        """The item with the header fields; servers spell it in various forms."""
+    def header_fields(self) -> bytes | None:
+        """The requested header fields; servers spell the item in various forms."""
         names = (name for name in self.items if name.startswith(b"BODY[HEADER.FIELDS"))
-        return next(names, b"")
+        item = next(names, None)
+        return None if item is None else self.data(item)
 
 
 def read_row(frame: Frame) -> Row | None:

@@ -65,11 +65,8 @@ class JmapClient:
 
     async def session(self) -> dict[str, Any]:
         """The session object, requested once; it has the URLs of everything else."""
-        if not self._session:
-            self._session, self._session_url = await self._request_session()
-        return self._session
-
-    async def _request_session(self) -> tuple[dict[str, Any], str]:
+        if self._session:
+            return self._session
         url = self.api.base + self.well_known
         for _ in range(4):
             async with self.api.stream("GET", url) as response:
@@ -80,7 +77,8 @@ class JmapClient:
         body = await self.api.json("GET", url)
         if not isinstance(body, dict) or "apiUrl" not in body:
             raise ProviderError("unexpected response from the JMAP server: no session object")
-        return body, url
+        self._session, self._session_url = body, url
+        return body
 
     async def account_id(self, capability: str = MAIL) -> str:
         session = await self.session()
@@ -108,15 +106,10 @@ class JmapClient:
         session = await self.session()
         call = [method, {"accountId": await self.account_id(), **arguments}, "0"]
         uses_submission = method.startswith(("EmailSubmission", "Identity"))
-        body = await self.api.json(
-            "POST",
-            self._url(session["apiUrl"]),
-            body={
-                "using": [CORE, MAIL, *([SUBMISSION] if uses_submission else [])],
-                "methodCalls": [call],
-            },
-            once=any(name in arguments for name in _CREATES),
-        )
+        using = [CORE, MAIL, *([SUBMISSION] if uses_submission else [])]
+        once = any(name in arguments for name in _CREATES)
+        request, url = {"using": using, "methodCalls": [call]}, self._url(session["apiUrl"])
+        body = await self.api.json("POST", url, body=request, once=once)
         # A method may trigger others; their responses follow its own.
         name, response = next(
             ((n, r) for n, r, number in body.get("methodResponses", []) if number == "0"), ("", {})

@@ -58,7 +58,9 @@ class JmapSender:
         sent = await provider.mailboxes.id_of(SENT)
         update = {"mailboxIds": {sent: True}, "keywords/$draft": None}
         await before_submit()
-        submission = _submission(envelope, identity, email)
+        to = [{"email": address} for address in envelope.recipients]
+        route = {"mailFrom": {"email": envelope.sender}, "rcptTo": to}
+        submission = {"identityId": identity, "emailId": email, "envelope": route}
         arguments = {"create": {"s": submission}, "onSuccessUpdateEmail": {"#s": update}}
         response = await provider.client.call("EmailSubmission/set", arguments)
         if (response.get("created") or {}).get("s"):
@@ -85,30 +87,17 @@ class JmapSender:
     async def _identity(self, sender: str) -> str:
         response = await self.provider.client.call("Identity/get", {"ids": None})
         rows = response.get("list", [])
-        for row in rows:
-            if str(row.get("email", "")).lower() == sender.lower():
-                return str(row["id"])
-        domain = sender.rpartition("@")[2].lower()
-        for row in rows:
-            if str(row.get("email", "")).lower() in (f"*@{domain}", ""):
-                return str(row["id"])
-        if rows:
-            return str(rows[0]["id"])
-        raise ProviderError("the provider has no identity to send from")
+        any_address = f"*@{sender.rpartition('@')[2].lower()}"
+        for emails in ((sender.lower(),), (any_address, "")):
+            for row in rows:
+                if str(row.get("email", "")).lower() in emails:
+                    return str(row["id"])
+        if not rows:
+            raise ProviderError("the provider has no identity to send from")
+        return str(rows[0]["id"])
 
     async def close(self) -> None:
         await self.provider.close()
-
-
-def _submission(envelope: Envelope, identity: str, email: str) -> dict[str, Any]:
-    return {
-        "identityId": identity,
-        "emailId": email,
-        "envelope": {
-            "mailFrom": {"email": envelope.sender},
-            "rcptTo": [{"email": address} for address in envelope.recipients],
-        },
-    }
 
 
 def _refused(refused: Mapping[str, Any]) -> Outcome:

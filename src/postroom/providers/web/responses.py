@@ -46,7 +46,7 @@ def checks_responses(provider: str) -> Callable[[type[T]], type[T]]:
 
     def decorate(cls: type[T]) -> type[T]:
         for name in _REQUESTING:
-            method = vars(cls).get(name)
+            method = getattr(cls, name, None)
             if inspect.isasyncgenfunction(method):
                 setattr(cls, name, _checks_stream(provider, method))
             elif inspect.iscoroutinefunction(method):
