@@ -69,16 +69,10 @@ async def submit_mail(
     except ProviderAuthFailed as error:
         outcome = Outcome("deferred", str(error))
     except ProviderError as error:
-        outcome = _outcome_of(error, is_submitted=is_submitted)
+        outcome = Outcome("deferred" if error.retryable else "failed", str(error)[:500])
+        if error.retryable and is_submitted:
+            outcome = Outcome("unknown", UNKNOWN.format(str(error)[:200]))
     if discard is not None and outcome.verdict in ("deferred", "failed"):
         with suppress(MailError), response_errors(provider):
             await discard()
     return dict.fromkeys(envelope.recipients, outcome)
-
-
-def _outcome_of(error: MailError, *, is_submitted: bool) -> Outcome:
-    if not error.retryable:
-        return Outcome("failed", str(error)[:500])
-    if is_submitted:
-        return Outcome("unknown", UNKNOWN.format(str(error)[:200]))
-    return Outcome("deferred", str(error)[:500])

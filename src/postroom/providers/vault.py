@@ -103,14 +103,12 @@ class FileVault:
             with self.renewing(_KEY):
                 if not self._path.exists():
                     self._refuse_without_key()
-                    self._make_key()
+                    try:
+                        self._replace(self._path, os.urandom(_KEY_BYTES))
+                    except OSError as error:
+                        reason = f"cannot be written: {error.strerror}"
+                        raise MailError(f"{self._path} {reason}") from error
         return _read_key(self._path)
-
-    def _make_key(self) -> None:
-        try:
-            self._replace(self._path, os.urandom(_KEY_BYTES))
-        except OSError as error:
-            raise MailError(f"{self._path} cannot be written: {error.strerror}") from error
 
     def _refuse_without_key(self) -> None:
         if any(self._folder.glob("*.sealed")):
@@ -206,16 +204,13 @@ def copy_vault(source: Path, target: Path, *, replaces: bool) -> None:
         old.unlink()
 
 
-_SERVICE = "postroom"
-
-
 class KeyringVault:
     """The keyring; lock files in *folder* serialise renewals between processes."""
 
     def __init__(self, keyring: Any, folder: Path) -> None:
         self._keyring = keyring
-        self._locks = FileVault(folder)
-        self._service = f"{_SERVICE}:{folder}"
+        self._service = f"postroom:{folder}"
+        self.renewing = FileVault(folder).renewing
 
     def read(self, name: str) -> Secret | None:
         text = self._keyring.get_password(self._service, name)
@@ -230,11 +225,6 @@ class KeyringVault:
 
         with suppress(PasswordDeleteError):
             self._keyring.delete_password(self._service, name)
-
-    @contextmanager
-    def renewing(self, name: str) -> Iterator[None]:
-        with self._locks.renewing(name):
-            yield
 
 
 def open_vault(folder: Path, kind: str, key_file: Path | None = None) -> Vault:

@@ -14,10 +14,8 @@ from postroom.errors import (
     RateLimited,
     Unstorable,
 )
-from postroom.mail.message import ParsedMessage
 from postroom.model.account import Account, RemoteChanges, RemoteMessage, RemoteRef, Unfetched
 from postroom.model.inbox import ARCHIVE, INBOX, SENT
-from postroom.model.message import Direction
 from postroom.pipeline.ingest import (
     Arrival,
     ParsedMail,
@@ -204,24 +202,17 @@ class AccountIngest:
 
     def _arrival(self, remote: RemoteMessage, mail: ParsedMail) -> Arrival:
         mailbox, *others = remote.mailboxes or (ARCHIVE,)
+        arrived_at, sender = remote.arrived_at, mail.parsed.sender
+        is_own = sender is not None and sender.address.lower() == self.account.address
+        is_sent = SENT in remote.mailboxes or (is_own and INBOX not in remote.mailboxes)
         return Arrival(
             mail.raw,
             self.account.inbox_id,
             mailbox,
-            direction=self._direction(remote, mail.parsed),
+            direction="outbound" if is_sent else "inbound",
             flags=remote.flags,
-            is_imported=self._is_old(remote),
+            is_imported=arrived_at is not None and arrived_at < self.account.created_at,
             other_mailboxes=tuple(others),
             labels=remote.labels or (),
-            arrived_at=remote.arrived_at,
+            arrived_at=arrived_at,
         )
-
-    def _is_old(self, remote: RemoteMessage) -> bool:
-        """Whether the mail arrived before the account was added here."""
-        return remote.arrived_at is not None and remote.arrived_at < self.account.created_at
-
-    def _direction(self, remote: RemoteMessage, parsed: ParsedMessage) -> Direction:
-        if SENT in remote.mailboxes:
-            return "outbound"
-        own = parsed.sender is not None and parsed.sender.address.lower() == self.account.address
-        return "outbound" if own and INBOX not in remote.mailboxes else "inbound"

@@ -34,12 +34,12 @@ _MAX_LABELS = 100
 
 def storable_messages(messages: Sequence[RemoteMessage]) -> tuple[RemoteMessage, ...]:
     """Messages with names that can be stored; one whose ref cannot be stored is left out."""
-    return tuple(_with_clean_names(message) for message in messages if _has_valid_ref(message))
-
-
-def _has_valid_ref(message: RemoteMessage) -> bool:
-    name = message.ref.scope + message.ref.key
-    return "\x00" not in name and _is_text(name) and len(name.encode()) <= _MAX_KEY_BYTES
+    names = ((message, message.ref.scope + message.ref.key) for message in messages)
+    return tuple(
+        _with_clean_names(message)
+        for message, name in names
+        if "\x00" not in name and _is_text(name) and len(name.encode()) <= _MAX_KEY_BYTES
+    )
 
 
 def _with_clean_names(message: RemoteMessage) -> RemoteMessage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from postroom.errors import MailError, ProviderAuthFailed, RateLimited, StorageFull, Unavailable
 from postroom.mail.addresses import canonical_address
@@ -54,7 +54,8 @@ class Pusher:
         try:
             pushed = await self._push_to_provider(push)
         except RateLimited as error:
-            await store.defer_push(push, self._later(timedelta(seconds=error.retry_after)))
+            wait = timedelta(seconds=error.retry_after)
+            await store.defer_push(push, self.services.clock() + wait)
             raise
         except (StorageFull, Unavailable):
             raise
@@ -63,8 +64,9 @@ class Pusher:
                 await self._give_up(push, str(error))
                 return
             wait = min(FIRST_WAIT * (1 << min(push.attempts, 12)), LONGEST_WAIT)
-            await store.defer_push(push, self._later(wait))
-            if not _is_copy(push, error):
+            await store.defer_push(push, self.services.clock() + wait)
+            # A copy in Sent is saved later and delays nothing else.
+            if push.kind != "save_sent" or isinstance(error, ProviderAuthFailed):
                 raise
             context = {"account": self.account.id, "message_id": push.message_id}
             log.warning("sync.copy_failed", extra={**context, "error": str(error)})
@@ -102,9 +104,6 @@ class Pusher:
                 raise
             return ()
 
-    def _later(self, wait: timedelta) -> datetime:
-        return self.services.clock() + wait
-
 
 def _is_final(push: Push, error: MailError) -> bool:
     """Whether a change was refused, or failed for half a day.
@@ -115,11 +114,6 @@ def _is_final(push: Push, error: MailError) -> bool:
         return False
     may_pass = error.retryable or error.code == MailError.code or push.kind == "save_sent"
     return not may_pass or push.attempts >= MAX_ATTEMPTS
-
-
-def _is_copy(push: Push, error: MailError) -> bool:
-    """Whether only a copy in Sent is missing; it is saved later and delays nothing else."""
-    return push.kind == "save_sent" and not isinstance(error, ProviderAuthFailed)
 
 
 SWEEP_AT_ONCE = 200

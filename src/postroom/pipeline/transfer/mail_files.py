@@ -109,12 +109,18 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     Raises:
         OSError: it cannot be read, or is damaged; also in the middle of reading.
     """
+    import lzma
+    import zlib
+
     with path.open("rb") as disk:
         if path.suffix not in (".xz", ".gz"):
             yield disk, disk
             return
-        with _decompression_errors(path), _compressed_file(path.suffix, disk, "rb") as content:
-            yield disk, content
+        try:
+            with _compressed_file(path.suffix, disk, "rb") as content:
+                yield disk, content
+        except (EOFError, lzma.LZMAError, zlib.error) as error:
+            raise OSError(f"the {path.suffix} file is damaged: {error}") from error
 
 
 @contextmanager
@@ -135,17 +141,6 @@ def _compressed_file(suffix: str, disk: IO[bytes], mode: str) -> Any:
     import gzip
 
     return gzip.open(disk, mode)
-
-
-@contextmanager
-def _decompression_errors(path: Path) -> Iterator[None]:
-    import lzma
-    import zlib
-
-    try:
-        yield
-    except (EOFError, lzma.LZMAError, zlib.error) as error:
-        raise OSError(f"the {path.suffix} file is damaged: {error}") from error
 
 
 Kind = Literal["mbox", "maildir", "eml"]
@@ -186,7 +181,9 @@ class Source:
     def __iter__(self) -> Iterator[SourceMail | Unreadable]:
         if self.kind == "mbox":
             return self._mbox()
-        return self._maildir() if self.kind == "maildir" else self._files()
+        if self.kind == "maildir":
+            return self._maildir()
+        return (self._file(path, self.mailbox, ()) for path in _mail_files(self.path))
 
     def _mbox(self) -> Iterator[SourceMail | Unreadable]:
         number = 0
@@ -196,10 +193,9 @@ class Source:
                 entries = split_mbox(chunks, most_bytes=self.most_bytes, quoting=self.quoting)
                 for number, entry in enumerate(entries, start=1):
                     place = f"{self.path}: mail {number} at byte {entry.offset}"
+                    problem = f"{entry.size} bytes that are not a mail, or too large"
                     if entry.raw is None:
-                        yield Unreadable(
-                            place, f"{entry.size} bytes that are not a mail, or too large"
-                        )
+                        yield Unreadable(place, problem)
                     else:
                         yield SourceMail(place, entry.raw, self.mailbox)
         except OSError as error:
@@ -211,16 +207,11 @@ class Source:
             yield chunk
 
     def _maildir(self) -> Iterator[SourceMail | Unreadable]:
-        for folder in _maildirs(self.path):
-            mailbox = _mailbox(folder.relative_to(self.path)) or self.mailbox
-            for name in _MAIL_FOLDERS:
-                for path in _plain_files(folder / name):
-                    place = TRASH if is_trashed(path.name) else mailbox
-                    yield self._file(path, place, flags_in(path.name))
-
-    def _files(self) -> Iterator[SourceMail | Unreadable]:
-        for path in _mail_files(self.path):
-            yield self._file(path, self.mailbox, ())
+        for path in _maildir_files(self.path):
+            mailbox = mailbox_in(path.parent.parent.relative_to(self.path).parts)
+            mailbox = mailbox if is_mailbox_name(mailbox) else self.mailbox
+            place = TRASH if is_trashed(path.name) else mailbox
+            yield self._file(path, place, flags_in(path.name))
 
     def _file(self, path: Path, mailbox: str, flags: tuple[str, ...]) -> SourceMail | Unreadable:
         try:
@@ -267,29 +258,18 @@ def _size_of(source: Source) -> int:
         return source.path.stat().st_size
     if source.kind == "mbox":
         raise InvalidInput(f"{source.path}: a folder, not an mbox")
-    if source.kind == "eml":
-        return sum(path.stat().st_size for path in _mail_files(source.path))
-    return sum(
-        path.stat().st_size
-        for folder in _maildirs(source.path)
-        for name in _MAIL_FOLDERS
-        for path in _plain_files(folder / name)
-    )
+    files = _mail_files if source.kind == "eml" else _maildir_files
+    return sum(path.stat().st_size for path in files(source.path))
 
 
-def _maildirs(path: Path) -> Iterator[Path]:
-    """The Maildir and those inside it; links to folders are not followed."""
-    if any((path / name).is_dir() for name in _MAIL_FOLDERS):
-        yield path
+def _maildir_files(path: Path) -> Iterator[Path]:
+    """The files of a Maildir and of those inside it; links to folders are not followed."""
+    for folder in (path / name for name in _MAIL_FOLDERS):
+        if folder.is_dir():
+            yield from sorted(file for file in folder.iterdir() if file.is_file())
     for child in sorted(path.iterdir()):
         if child.is_dir() and not child.is_symlink() and child.name not in (*_MAIL_FOLDERS, "tmp"):
-            yield from _maildirs(child)
-
-
-def _plain_files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if path.is_file())
+            yield from _maildir_files(child)
 
 
 def _mail_files(path: Path) -> Iterator[Path]:
@@ -302,11 +282,6 @@ def _mail_files(path: Path) -> Iterator[Path]:
         for name in sorted(names):
             if name.lower().endswith(".eml"):
                 yield Path(folder, name)
-
-
-def _mailbox(relative: Path) -> str:
-    name = mailbox_in(relative.parts)
-    return name if is_mailbox_name(name) else ""
 
 
 def is_mailbox_name(name: str) -> bool:

@@ -13,8 +13,12 @@ from typing import Any
 from urllib.parse import quote
 
 from postroom.errors import ProviderError
+from postroom.model.account import RateLimits
 from postroom.providers.web.api import Api, ApiRefused, or_none
 from postroom.providers.web.sync import HistoryExpired, next_page
+
+RATES = RateLimits(requests_per_second=40, burst=50)
+"""Google allows 250 quota units per second and user; reading a message costs 5."""
 
 _ME = "/gmail/v1/users/me"
 _PAGE = 500
@@ -123,16 +127,16 @@ class GmailClient:
             body = {**metadata, "raw": urlsafe_b64encode(raw).decode()}
             path = f"{_ME}/messages"
             row = await self.api.json("POST", path, params=params, body=body, once=True)
-            return str(row["id"])
-        boundary, content = _multipart_related(metadata, raw)
-        row = await self.api.json(
-            "POST",
-            f"/upload{_ME}/messages",
-            params={**params, "uploadType": "multipart"},
-            content=content,
-            headers={"Content-Type": f"multipart/related; boundary={boundary}"},
-            once=True,
-        )
+        else:
+            boundary, content = _multipart_related(metadata, raw)
+            row = await self.api.json(
+                "POST",
+                f"/upload{_ME}/messages",
+                params={**params, "uploadType": "multipart"},
+                content=content,
+                headers={"Content-Type": f"multipart/related; boundary={boundary}"},
+                once=True,
+            )
         return str(row["id"])
 
     async def send_as(self) -> list[dict[str, Any]]:

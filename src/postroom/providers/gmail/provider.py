@@ -16,7 +16,6 @@ from postroom.model.account import (
     Checkpoint,
     Push,
     Pushed,
-    RateLimits,
     RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
@@ -25,7 +24,7 @@ from postroom.model.account import (
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.sending import Envelope, Outcome
 from postroom.ports.provider import Accepted, Known
-from postroom.providers.gmail.client import GmailClient, raw_of
+from postroom.providers.gmail.client import RATES, GmailClient, raw_of
 from postroom.providers.sending import BeforeSubmit, attachment_mb, submit_mail, with_bcc
 from postroom.providers.web.api import ApiRefused, message_errors
 from postroom.providers.web.responses import checks_responses, message_count
@@ -40,8 +39,6 @@ from postroom.providers.web.sync import (
 _MAILBOXES = {"INBOX": INBOX, "SENT": SENT, "DRAFT": DRAFTS, "SPAM": JUNK, "TRASH": TRASH}
 IDS = {name: key for key, name in _MAILBOXES.items()}
 """The system labels that are mailboxes."""
-
-_EXISTS = (400, 409)
 
 
 @dataclass(eq=False)
@@ -70,7 +67,7 @@ class GmailLabels(FolderNames):
         try:
             return str((await self.client.create_label(path))["id"])
         except ApiRefused as refusal:
-            if refusal.status not in _EXISTS:
+            if refusal.status not in (400, 409):
                 raise
             return refusal
 
@@ -81,9 +78,6 @@ def mailboxes_of(keys: Sequence[str]) -> tuple[str, ...]:
     hidden = tuple(name for name in found if name in (TRASH, JUNK))
     return hidden or found or (ARCHIVE,)
 
-
-RATES = RateLimits(requests_per_second=40, burst=50)
-"""Google allows 250 quota units per second and user; reading a message costs 5."""
 
 MAX_BYTES = 35 * 2**20
 """The limit of `messages.send` in Google's discovery document."""
@@ -96,6 +90,7 @@ _NEW_MAIL_EVERY = 5
 """After how many batches of a listing new mail is requested."""
 
 _UNSUPPORTED_FLAGS = ("answered",)
+_CHANGES = ("messagesAdded", "messagesDeleted", "labelsAdded", "labelsRemoved")
 
 
 @checks_responses("Gmail")
@@ -187,17 +182,20 @@ class GmailProvider(HistoryReader):
         async for page in self.client.history(position):
             newest = _history_id(page.get("historyId") or newest)
             for entry in page.get("history", []):
-                for message in _messages_in(entry):
-                    changed[str(message["id"])] = None
+                rows = [
+                    row["message"]
+                    for kind in _CHANGES
+                    for row in entry.get(kind, [])
+                    if "message" in row
+                ]
+                changed |= {str(row["id"]): None for row in [*entry.get("messages", []), *rows]}
         ids = list(reversed(changed))
         for start in range(0, len(ids), _BATCH):
             chunk = ids[start:][:_BATCH]
-            messages, drafts = await self._read(chunk, chunk)
+            messages, _ = await self._read(chunk, chunk)
             found = {message.ref.key for message in messages}
-            gone = [key for key in chunk if key not in found or key in drafts]
-            yield RemoteChanges(
-                {"history": position}, messages, tuple(RemoteRef("", key) for key in gone)
-            )
+            gone = tuple(RemoteRef("", key) for key in chunk if key not in found)
+            yield RemoteChanges({"history": position}, messages, gone)
         yield RemoteChanges({"history": newest})
 
     async def _read(
@@ -242,15 +240,13 @@ class GmailProvider(HistoryReader):
         )
 
     async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
-        async for found in fetch_each(refs, self._raw):
-            yield found
+        async def one(ref: RemoteRef) -> bytes | None:
+            raw = self._raws.pop(ref.key, None)
+            row = await self.client.message(ref.key, "raw") if raw is None else None
+            return raw if row is None else await in_thread(raw_of, row)
 
-    async def _raw(self, ref: RemoteRef) -> bytes | None:
-        raw = self._raws.pop(ref.key, None)
-        if raw is not None:
-            return raw
-        row = await self.client.message(ref.key, "raw")
-        return None if row is None else await in_thread(raw_of, row)
+        async for found in fetch_each(refs, one):
+            yield found
 
     async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         keys = [ref.key for ref in refs]
@@ -277,9 +273,8 @@ class GmailProvider(HistoryReader):
         if push.kind == "delete":
             is_gone = await self.client.delete(key)
             return None if is_gone else {"labelIds": [IDS[TRASH]]}
-        add = {"flagged": "STARRED"}
-        adding = [add[flag] for flag in push.add_flags if flag in add]
-        removing = [add[flag] for flag in push.remove_flags if flag in add]
+        adding = ["STARRED"] if "flagged" in push.add_flags else []
+        removing = ["STARRED"] if "flagged" in push.remove_flags else []
         removing += ["UNREAD"] if "seen" in push.add_flags else []
         adding += ["UNREAD"] if "seen" in push.remove_flags else []
         adding += [await self.labels.id_of(name) for name in push.add_labels]
@@ -313,13 +308,6 @@ def _move(name: str) -> tuple[list[str], list[str]]:
 def _history_id(value: Any) -> str:
     """A history id. Raises ValueError: any other value in a checkpoint would lose our position."""
     return str(int(value))
-
-
-def _messages_in(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = list(entry.get("messages", []))
-    for kind in ("messagesAdded", "messagesDeleted", "labelsAdded", "labelsRemoved"):
-        found += [change["message"] for change in entry.get(kind, []) if "message" in change]
-    return found
 
 
 def _parse_time(milliseconds: object) -> datetime | None:

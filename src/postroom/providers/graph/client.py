@@ -14,9 +14,13 @@ from urllib.parse import quote
 import httpx2
 
 from postroom.errors import ProviderError
+from postroom.model.account import RateLimits
 from postroom.providers.web.api import BUSY, Api, ApiRefused, or_none
 from postroom.providers.web.responses import UPLOAD_HOSTS, check_url
 from postroom.providers.web.sync import next_page
+
+RATES = RateLimits(requests_per_second=12, burst=60)
+"""Microsoft allows 10,000 requests in ten minutes per mailbox."""
 
 IMMUTABLE = 'IdType="ImmutableId"'
 _PREFER = {"Prefer": IMMUTABLE}

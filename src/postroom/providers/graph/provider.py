@@ -15,7 +15,6 @@ from postroom.model.account import (
     Checkpoint,
     Push,
     Pushed,
-    RateLimits,
     RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
@@ -23,7 +22,12 @@ from postroom.model.account import (
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.ports.provider import Known
-from postroom.providers.graph.client import SINGLE_REQUEST_BYTES, DeltaExpired, GraphClient
+from postroom.providers.graph.client import (
+    RATES,
+    SINGLE_REQUEST_BYTES,
+    DeltaExpired,
+    GraphClient,
+)
 from postroom.providers.graph.sender import sent_copy
 from postroom.providers.sending import attachment_mb, with_bcc
 from postroom.providers.web.api import ApiRefused, message_errors, or_none
@@ -38,7 +42,6 @@ _WELL_KNOWN = {
     "junkemail": JUNK,
     "deleteditems": TRASH,
 }
-_EXISTS = 409
 
 
 @dataclass(eq=False)
@@ -66,13 +69,10 @@ class GraphFolders(FolderPaths):
         try:
             return str((await self.client.create_folder(path.rpartition("/")[2], parent))["id"])
         except ApiRefused as refusal:
-            if refusal.status != _EXISTS:
+            if refusal.status != 409:
                 raise
             return refusal
 
-
-RATES = RateLimits(requests_per_second=12, burst=60)
-"""Microsoft allows 10,000 requests in ten minutes per mailbox."""
 
 NEW_MAIL_S = 15.0
 """How often new mail is requested during a first listing."""
@@ -236,19 +236,17 @@ class GraphProvider:
             with message_errors(ref.key):
                 if push.kind == "delete":
                     left.append(ref)
-                    entered += await self._delete(ref)
+                    trash = await self.folders.id_of(TRASH)
+                    if not await self.client.delete(ref.key) and ref.scope != trash:
+                        entered.append((RemoteRef(trash, ref.key), (TRASH,)))
                     continue
                 await self._change(ref.key, push)
                 if push.move_to and push.move_to.casefold() not in map(str.casefold, mailboxes):
-                    entered.append(await self._move(ref.key, push.move_to))
+                    folder = await self.folders.id_of(push.move_to)
+                    moved = RemoteRef(folder, await self.client.move(ref.key, folder))
+                    entered.append((moved, (self.folders.names[folder],)))
                     left.append(ref)
         return Pushed(tuple(left), tuple(entered))
-
-    async def _delete(self, ref: RemoteRef) -> list[tuple[RemoteRef, tuple[str, ...]]]:
-        """Delete a message; its new place if it is only moved to Trash."""
-        trash = await self.folders.id_of(TRASH)
-        is_gone = await self.client.delete(ref.key) or ref.scope == trash
-        return [] if is_gone else [(RemoteRef(trash, ref.key), (TRASH,))]
 
     async def _change(self, key: str, push: Push) -> None:
         patch: dict[str, Any] = {}
@@ -264,11 +262,6 @@ class GraphProvider:
             patch["categories"] = [*others, *push.add_labels]
         if patch:
             await self.client.change(key, patch)
-
-    async def _move(self, key: str, name: str) -> tuple[RemoteRef, tuple[str, ...]]:
-        folder = await self.folders.id_of(name)
-        moved = await self.client.move(key, folder)
-        return RemoteRef(folder, moved), (self.folders.names[folder],)
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         folder, message_id = await self.folders.id_of(SENT), f"<{push.internet_message_id}>"

@@ -99,8 +99,12 @@ class IdleListener:
         try:
             if is_new and await self._missed_changes(client, has_changed):
                 await asyncio.sleep(0.05)
-            else:
-                await self._idle(client)
+                return
+            if not self._changed.done():
+                await client.watch(self._changed, self._take)
+            self._events.is_incomplete |= not self._changed.done()
+            await self._resolve_sequences(client)
+            self._changed = asyncio.get_running_loop().create_future()
         except BaseException:
             client.connection.close("the listener was stopped")
             raise
@@ -119,13 +123,6 @@ class IdleListener:
     def _take(self, frame: Frame) -> None:
         if self._events.take(frame) and not self._changed.done():
             self._changed.set_result(None)
-
-    async def _idle(self, client: Client) -> None:
-        if not self._changed.done():
-            await client.watch(self._changed, self._take)
-        self._events.is_incomplete |= not self._changed.done()
-        await self._resolve_sequences(client)
-        self._changed = asyncio.get_running_loop().create_future()
 
     async def _resolve_sequences(self, client: Client) -> None:
         """Request the UIDs of messages that were reported by sequence number."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
-from itertools import takewhile
+from itertools import count, takewhile
 
 from postroom.mail.mime.charsets import guess
 from postroom.model.imap import ImapPart
@@ -20,28 +20,17 @@ _SHOWN = ("From", "Date", "Subject", "To")
 
 
 def read_structure(value: Value) -> ImapPart:
-    """Read a BODYSTRUCTURE. Raises InvalidResponse."""
-    return _Reader().read(value, "", is_body=True)
+    """Read a BODYSTRUCTURE of up to MAX_PARTS parts, and number them. Raises InvalidResponse."""
+    parts = count(1)
 
-
-class _Reader:
-    """Reads and numbers parts, up to MAX_PARTS."""
-
-    def __init__(self) -> None:
-        self._parts = 0
-
-    def read(self, value: Value, number: str, *, is_body: bool) -> ImapPart:
+    def read(value: Value, number: str, *, is_body: bool) -> ImapPart:
         """Read a part; the single part of a whole message (*is_body*) has the number 1."""
-        self._parts += 1
-        if self._parts > MAX_PARTS:
+        if next(parts) > MAX_PARTS:
             raise InvalidResponse(f"a message of more than {MAX_PARTS} parts")
         if not isinstance(value, list) or not value:
             raise InvalidResponse("a part of BODYSTRUCTURE is empty")
-        if isinstance(value[0], list):
-            return self._multipart(value, number)
-        return self._leaf(value, _inside(number, 1) if is_body else number)
-
-    def _multipart(self, value: list[Value], number: str) -> ImapPart:
+        if not isinstance(value[0], list):
+            return single(value, _inside(number, 1) if is_body else number)
         children = list(takewhile(lambda item: isinstance(item, list), value))
         rest = value[len(children) :]
         return ImapPart(
@@ -49,12 +38,12 @@ class _Reader:
             content_type=f"multipart/{_text(_at(rest, 0)).lower() or 'mixed'}",
             parameters=_pairs(_at(rest, 1)),
             children=tuple(
-                self.read(child, _inside(number, place), is_body=False)
+                read(child, _inside(number, place), is_body=False)
                 for place, child in enumerate(children, 1)
             ),
         )
 
-    def _leaf(self, value: list[Value], number: str) -> ImapPart:
+    def single(value: list[Value], number: str) -> ImapPart:
         main, sub = _text(_at(value, 0)).lower(), _text(_at(value, 1)).lower()
         content_type = f"{main or 'text'}/{sub or 'plain'}"
         size = _at(value, 6)
@@ -70,9 +59,11 @@ class _Reader:
             disposition=disposition[0],
             disposition_parameters=disposition[1],
             content_id=_text(_at(value, 3)),
-            message=self.read(embedded, number, is_body=True) if embedded else None,
+            message=read(embedded, number, is_body=True) if embedded else None,
             heading=_heading(_at(value, 7)) if embedded else (),
         )
+
+    return read(value, "", is_body=True)
 
 
 def _inside(number: str, place: int) -> str:
@@ -240,9 +231,9 @@ class SearchResult:
             self._listed.append(listed[1])
         elif extended := _ESEARCH.match(frame.line):
             self.is_extended = True
-            count, uids = (p.search(frame.line, extended.end()) for p in (_COUNT, _ALL))
-            if count is not None:
-                self.count = int(count[1])
+            total, uids = (p.search(frame.line, extended.end()) for p in (_COUNT, _ALL))
+            if total is not None:
+                self.count = int(total[1])
             if uids is not None:
                 self.ranges = list(_ranges(uids[1]))
 

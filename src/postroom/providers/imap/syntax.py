@@ -89,7 +89,9 @@ class Framer:
                 raise InvalidResponse(f"a response is longer than {LINE_BYTES} bytes")
             literal = _LITERAL.search(line, max(0, len(line) - 24))
             if literal is None or (not self._literals and _STATUS.match(self._line)):
-                return self._finish()
+                frame = Frame(self._line, tuple(self._literals))
+                self._line, self._literals = b"", []
+                return frame
             self._expect(literal)
 
     def _take_line(self) -> bytes | None:
@@ -122,11 +124,6 @@ class Framer:
         del self._buffer[:size]
         self._awaited = None
         return True
-
-    def _finish(self) -> Frame:
-        frame = Frame(self._line, tuple(self._literals))
-        self._line, self._literals = b"", []
-        return frame
 
 
 Value: TypeAlias = "int | bytes | list[Value] | None"
@@ -316,12 +313,12 @@ _ENCODED = re.compile(r"&([A-Za-z0-9+,]*)-")
 
 def encode_name(name: str) -> str:
     """A mailbox name in modified UTF-7 (RFC 3501 §5.1.3)."""
-    return _SHIFTED.sub(lambda run: _shift(run[0]), name.replace("&", "&-"))
 
+    def shift(run: re.Match[str]) -> str:
+        data = b64encode(run[0].encode("utf-16-be")).decode()
+        return f"&{data.rstrip('=').replace('/', ',')}-"
 
-def _shift(run: str) -> str:
-    data = b64encode(run.encode("utf-16-be")).decode()
-    return f"&{data.rstrip('=').replace('/', ',')}-"
+    return _SHIFTED.sub(shift, name.replace("&", "&-"))
 
 
 def decode_name(data: bytes) -> str:

@@ -15,8 +15,10 @@ from urllib.parse import quote, urljoin
 import httpx2
 
 from postroom.errors import MailError, ProviderError, RateLimited
+from postroom.model.account import RateLimits
 from postroom.providers.web.api import Api, ApiRefused
 
+RATES = RateLimits(requests_per_second=10, burst=50)
 CORE = "urn:ietf:params:jmap:core"
 MAIL = "urn:ietf:params:jmap:mail"
 SUBMISSION = "urn:ietf:params:jmap:submission"

@@ -15,7 +15,6 @@ from postroom.model.account import (
     Checkpoint,
     Push,
     Pushed,
-    RateLimits,
     RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
@@ -24,6 +23,7 @@ from postroom.model.account import (
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.ports.provider import Known
 from postroom.providers.jmap.client import (
+    RATES,
     SUBMISSION,
     JmapClient,
     MethodFailed,
@@ -92,7 +92,6 @@ _FLAGS_BY_KEYWORD = {keyword: flag for flag, keyword in FLAGS.items()}
 _PROPERTIES = ["id", "blobId", "mailboxIds", "keywords", "receivedAt", "size"]
 POLL_S = 30.0
 MAX_BYTES = 50 * 2**20
-RATES = RateLimits(requests_per_second=10, burst=50)
 
 
 @checks_responses("the JMAP server")
