@@ -20,8 +20,14 @@ from postroom.model.account import (
 )
 from postroom.pipeline.blobs import discard_unused
 from postroom.pipeline.services import Services
-from postroom.pipeline.sync.fetch import AccountIngest, fetch_batches
-from postroom.pipeline.sync.pull import Pull, Pulled, clean_name, is_valid_identity
+from postroom.pipeline.sync.pull import (
+    AccountIngest,
+    Pull,
+    Pulled,
+    clean_name,
+    fetch_batches,
+    is_valid_identity,
+)
 from postroom.ports.provider import Provider
 
 log = logging.getLogger(__name__)

@@ -23,9 +23,9 @@ from postroom.model.account import (
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.sending import Envelope, Outcome
-from postroom.ports.provider import Accepted, Known
+from postroom.ports.provider import Known
 from postroom.providers.gmail.client import RATES, GmailClient, raw_of
-from postroom.providers.sending import BeforeSubmit, attachment_mb, submit_mail, with_bcc
+from postroom.providers.sending import BeforeSubmit, WebSender, attachment_mb, with_bcc
 from postroom.providers.web.api import ApiRefused, message_errors
 from postroom.providers.web.responses import checks_responses, message_count
 from postroom.providers.web.sync import (
@@ -318,21 +318,19 @@ def _parse_time(milliseconds: object) -> datetime | None:
 
 
 @dataclass(eq=False)
-class GmailSender:
+class GmailSender(WebSender):
     """Sends mail over the Gmail API, which stores a copy in Sent."""
 
+    name = "Gmail"
     client: GmailClient
 
-    async def hand_over(
-        self, envelope: Envelope, raw: bytes, accepted: Accepted
-    ) -> Mapping[str, Outcome]:
-        async def submit(before_submit: BeforeSubmit) -> Outcome:
-            mail = await in_thread(with_bcc, raw, envelope.recipients)
-            await before_submit()
-            await self.client.send(mail)
-            return Outcome("sent", "accepted by Gmail")
-
-        return await submit_mail("Gmail", envelope, accepted, submit)
+    async def _submit(
+        self, envelope: Envelope, raw: bytes, before_submit: BeforeSubmit, drafts: list[str]
+    ) -> Outcome:
+        mail = await in_thread(with_bcc, raw, envelope.recipients)
+        await before_submit()
+        await self.client.send(mail)
+        return Outcome("sent", "accepted by Gmail")
 
     async def close(self) -> None:
         await self.client.api.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email import policy
@@ -16,9 +16,8 @@ from postroom.errors import ProviderError
 from postroom.mail.mime.parts import Part, Splitter
 from postroom.model.limits import Limits
 from postroom.model.sending import Envelope, Outcome
-from postroom.ports.provider import Accepted
 from postroom.providers.graph.client import SINGLE_REQUEST_BYTES, GraphClient
-from postroom.providers.sending import BeforeSubmit, message_id_of, submit_mail, with_bcc
+from postroom.providers.sending import BeforeSubmit, WebSender, message_id_of, with_bcc
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +136,11 @@ def sent_copy(raw: bytes) -> SentCopy:
         "singleValueExtendedProperties": _properties(mail),
         **_recipients(mail),
     }
-    return SentCopy(
-        message, tuple(_sent_file(n, part, content) for n, (part, content) in enumerate(files))
-    )
+    found = []
+    for number, (part, content) in enumerate(files):
+        content_id = "" if _is_attachment(part) else str(part["Content-ID"] or "").strip("<> ")
+        found.append(_file(part, number, content, content_id))
+    return SentCopy(message, tuple(found))
 
 
 def _parsed_leaves(part: Message) -> Iterator[Message]:
@@ -171,38 +172,29 @@ def _properties(mail: EmailMessage) -> list[dict[str, str]]:
     return [{"id": "Integer 0x0E07", "value": _READ_AND_SENT}, *texts, *times]
 
 
-def _sent_file(number: int, part: Message, content: bytes) -> File:
-    content_id = str(part["Content-ID"] or "").strip("<> ")
-    return _file(part, number, content, "" if _is_attachment(part) else content_id)
-
-
 @dataclass(eq=False)
-class GraphSender:
+class GraphSender(WebSender):
     """Sends mail over Graph, which stores a copy in Sent Items."""
 
+    name = "Microsoft Graph"
     client: GraphClient
 
-    async def hand_over(
-        self, envelope: Envelope, raw: bytes, accepted: Accepted
-    ) -> Mapping[str, Outcome]:
-        drafts: list[str] = []
+    async def _submit(
+        self, envelope: Envelope, raw: bytes, before_submit: BeforeSubmit, drafts: list[str]
+    ) -> Outcome:
+        mail = await in_thread(with_bcc, raw, envelope.recipients)
+        if len(mail) <= SINGLE_REQUEST_BYTES:
+            await before_submit()
+            await self.client.send_mime(mail)
+        else:
+            await self._create_draft(mail, drafts)
+            await before_submit()
+            await self.client.send_draft(drafts[0])
+        return Outcome("sent", "accepted by Microsoft")
 
-        async def submit(before_submit: BeforeSubmit) -> Outcome:
-            mail = await in_thread(with_bcc, raw, envelope.recipients)
-            if len(mail) <= SINGLE_REQUEST_BYTES:
-                await before_submit()
-                await self.client.send_mime(mail)
-            else:
-                await self._create_draft(mail, drafts)
-                await before_submit()
-                await self.client.send_draft(drafts[0])
-            return Outcome("sent", "accepted by Microsoft")
-
-        async def discard() -> None:
-            for key in drafts:
-                await self.client.delete_permanently(key)
-
-        return await submit_mail("Microsoft Graph", envelope, accepted, submit, discard)
+    async def _discard(self, drafts: Sequence[str]) -> None:
+        for key in drafts:
+            await self.client.delete_permanently(key)
 
     async def _create_draft(self, mail: bytes, drafts: list[str]) -> None:
         """Create a draft of a large mail, and delete those of earlier attempts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Self
 
@@ -52,11 +52,6 @@ class MailboxCheckpoint:
     exists: int
 
     @classmethod
-    def new(cls, position: Position) -> Self:
-        """The checkpoint of a mailbox of which nothing was read yet."""
-        return cls.at(position, low=position.uidnext or 2**32 - 1)
-
-    @classmethod
     def at(cls, position: Position, *, low: int = 0) -> Self:
         """The checkpoint of a mailbox that was read up to this position."""
         return cls(position.uidvalidity, low, position.uidnext, position.modseq, position.exists)
@@ -85,11 +80,6 @@ class ImapCheckpoint:
     def update(self, name: str, **changes: int) -> None:
         """Change the checkpoint of one mailbox."""
         self.boxes[name] = replace(self.boxes[name], **changes)
-
-    def keep_only(self, names: Iterable[str]) -> None:
-        """Drop the mailboxes that are gone."""
-        present = set(names)
-        self.boxes = {name: at for name, at in self.boxes.items() if name in present}
 
 
 @dataclass(eq=False)
@@ -164,7 +154,7 @@ class ImapReader:
         closed = there - {key_of(box) for box, _ in now}
         scopes = {scope_of(box, position.uidvalidity) for box, position in now}
         left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
-        state.keep_only(there)
+        state.boxes = {name: at for name, at in state.boxes.items() if name in there}
         yield RemoteChanges(state.to_json(), dropped=tuple(sorted(left)), total=total)
 
     async def _mailbox_changes(
@@ -181,7 +171,7 @@ class ImapReader:
         self._set_inbox_position(box, position)
         scope = scope_of(box, position.uidvalidity)
         if at is None or at.uidvalidity != position.uidvalidity:
-            at = MailboxCheckpoint.new(position)
+            at = MailboxCheckpoint.at(position, low=position.uidnext or 2**32 - 1)
             self._flags.pop(scope, None)
             self._schedule_check(0.0)
         elif not at.low:

@@ -219,8 +219,18 @@ class Client:
         found: list[Listed] = []
 
         def take(frame: Frame) -> None:
-            if frame.line[2:7].upper() == b"LIST " and len(found) < _MAX_LISTED:
-                found.append(_listed(parse_values(frame, 7)))
+            if frame.line[2:7].upper() != b"LIST " or len(found) >= _MAX_LISTED:
+                return
+            attributes, delimiter, name = (*parse_values(frame, 7)[:3], None, None, None)[:3]
+            words = attributes if isinstance(attributes, list) else []
+            name = b"%d" % name if isinstance(name, int) else name
+            found.append(
+                Listed(
+                    frozenset(_plain(word).lower() for word in words),
+                    _plain(delimiter) or None,
+                    name if isinstance(name, bytes) else b"",
+                )
+            )
 
         has_special_use = self.can("LIST-EXTENDED") and self.can("SPECIAL-USE")
         extras = [b"RETURN (SPECIAL-USE)"] if has_special_use else []
@@ -310,16 +320,6 @@ class Client:
     async def watch(self, stop: asyncio.Future[None], take: FrameHandler) -> None:
         """Pass changes of the open mailbox to *take*, until *stop* or for IDLE_S."""
         await self.connection.idle(stop, take, longest_s=IDLE_S)
-
-
-def _listed(values: list[Value]) -> Listed:
-    attributes, delimiter, name = (*values[:3], None, None, None)[:3]
-    words = attributes if isinstance(attributes, list) else []
-    return Listed(
-        frozenset(_plain(word).lower() for word in words),
-        _plain(delimiter) or None,
-        name if isinstance(name, bytes) else b"%d" % name if isinstance(name, int) else b"",
-    )
 
 
 def _plain(value: Value) -> str:

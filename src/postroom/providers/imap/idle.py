@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.providers.imap.client import Client
@@ -34,10 +34,6 @@ class InboxEvents:
     is_incomplete: bool = False
     uids: set[int] = field(default_factory=set)
     sequences: set[int] = field(default_factory=set)
-
-    @property
-    def has_any(self) -> bool:
-        return self.has_new or self.is_incomplete or bool(self.uids) or bool(self.sequences)
 
     @property
     def is_complete(self) -> bool:
@@ -116,7 +112,8 @@ class IdleListener:
         position = await client.open(b"INBOX", condstore=True)
         client.connection.on_unsolicited = self._take
         self._changed = asyncio.get_running_loop().create_future()
-        is_incomplete = has_changed(position) or self._events.has_any
+        has_events = replace(self._events, uidvalidity=0) != InboxEvents()
+        is_incomplete = has_changed(position) or has_events
         self._events = InboxEvents(position.uidvalidity, is_incomplete=is_incomplete)
         return is_incomplete
 

@@ -16,27 +16,10 @@ from postroom.providers.imap.client import Client, Listed
 from postroom.providers.imap.errors import InvalidResponse, Refused
 from postroom.providers.imap.pool import connect
 from postroom.providers.imap.responses import MAX_RANGES, Position, Row, read_row
-from postroom.providers.imap.syntax import Frame, decode_name, mailbox, quoted
+from postroom.providers.imap.syntax import Frame, decode_name
 
 MAX_VANISHED = 1_000
 _VANISHED = re.compile(rb"\* VANISHED (?:\(EARLIER\) )?([\d:,]+)$", re.IGNORECASE)
-
-
-async def status_of(client: Client, name: bytes) -> Position:
-    """The state of a mailbox, with its modification sequence if the server has one."""
-    modseq = b" HIGHESTMODSEQ" if client.can("CONDSTORE") else b""
-    return await client.status(name, b"MESSAGES UIDNEXT UIDVALIDITY" + modseq)
-
-
-async def enable_qresync(client: Client) -> bool:
-    """Enable QRESYNC, which reports vanished messages; False if the server cannot."""
-    if not client.can("QRESYNC") or not client.can("ENABLE"):
-        return False
-    try:
-        await client.connection.run("ENABLE", b"QRESYNC")
-    except Refused:
-        return False
-    return True
 
 
 @dataclass(slots=True)
@@ -100,46 +83,15 @@ async def fetch_changed(
     return vanished
 
 
-async def create(client: Client, name: bytes) -> None:
-    """Create a mailbox unless it exists."""
-    try:
-        await client.connection.run("CREATE", mailbox(name), literals=client.literals)
-    except Refused as refusal:
-        if refusal.code != "ALREADYEXISTS" and "exist" not in refusal.text.lower():
-            raise
-
-
-async def find_message_id(client: Client, message_id: str) -> int | None:
-    """The newest message of the open mailbox with this Message-ID."""
-    keys = [b"HEADER", b"MESSAGE-ID", quoted(message_id.encode("ascii", "ignore"))]
-    return next(iter((await client.search(keys)).newest(1)), None)
-
-
-_USES = {
-    r"\sent": SENT,
-    r"\drafts": DRAFTS,
-    r"\archive": ARCHIVE,
-    r"\junk": JUNK,
-    r"\trash": TRASH,
+_USES = {rf"\{name.lower()}": name for name in (SENT, DRAFTS, ARCHIVE, JUNK, TRASH)}
+_COMMON_NAMES = {
+    SENT: ("sent", "sent items", "sent messages", "sent mail"),
+    DRAFTS: ("drafts",),
+    ARCHIVE: ("archive", "archives"),
+    JUNK: ("junk", "junk e-mail", "junk email", "spam", "bulk mail"),
+    TRASH: ("trash", "deleted items", "deleted messages", "bin"),
 }
-_NAMES = {
-    "sent": SENT,
-    "sent items": SENT,
-    "sent messages": SENT,
-    "sent mail": SENT,
-    "drafts": DRAFTS,
-    "archive": ARCHIVE,
-    "archives": ARCHIVE,
-    "junk": JUNK,
-    "junk e-mail": JUNK,
-    "junk email": JUNK,
-    "spam": JUNK,
-    "bulk mail": JUNK,
-    "trash": TRASH,
-    "deleted items": TRASH,
-    "deleted messages": TRASH,
-    "bin": TRASH,
-}
+_NAMES = {name: ours for ours, names in _COMMON_NAMES.items() for name in names}
 """Common names of these mailboxes, for servers without SPECIAL-USE (RFC 6154)."""
 
 _VIRTUAL = frozenset((r"\all", r"\flagged", r"\important"))
@@ -217,10 +169,13 @@ class ImapMailboxes:
 
     async def client(self) -> Client:
         if self._client is None or self._client.connection.is_closed:
-            self._client = await connect(self.account, self.timeouts)
-            self._open = None
-            self.has_qresync = await enable_qresync(self._client)
-            self.has_idle = self._client.can("IDLE")
+            client = self._client = await connect(self.account, self.timeouts)
+            self._open, self.has_qresync, self.has_idle = None, False, client.can("IDLE")
+            if client.can("QRESYNC") and client.can("ENABLE"):
+                # QRESYNC reports vanished messages.
+                with suppress(Refused):
+                    await client.connection.run("ENABLE", b"QRESYNC")
+                    self.has_qresync = True
         return self._client
 
     async def close(self) -> None:
@@ -314,6 +269,7 @@ class ImapMailboxes:
         empty, it is verified by STATUS.
         """
         client = await self.client()
+        modseq = b" HIGHESTMODSEQ" if client.can("CONDSTORE") else b""
         found: dict[RemoteMailbox, Position | None] = dict.fromkeys(boxes)
         for box in boxes[:1]:
             with suppress(Refused):
@@ -327,6 +283,6 @@ class ImapMailboxes:
                 self._open = None
             found[box] = None
             with suppress(Refused):
-                position = await status_of(client, box.wire)
+                position = await client.status(box.wire, b"MESSAGES UIDNEXT UIDVALIDITY" + modseq)
                 found[box] = position if position.uidvalidity else await self.open(box)
         return list(found.items())

@@ -171,8 +171,13 @@ class Pool:
                 continue
             is_stale = asyncio.get_running_loop().time() - since > STALE_S
             client.connection.first_response_s = FIRST_RESPONSE_S if is_stale else None
-            if not checked or await _is_alive(client):
+            if not checked:
                 return client
+            try:
+                await client.noop(timeout_s=FIRST_RESPONSE_S)
+                return client
+            except ImapFault:
+                client.connection.close("it stopped responding")
         # Close idle connections before the limit is exceeded; servers have limits, too.
         while self._idle and len(self._idle) + self._leased > MAX_CONNECTIONS:
             client, _ = self._idle.pop(0)
@@ -209,12 +214,3 @@ class Pool:
             self._reaper.cancel()
         idle, self._idle = self._idle, []
         await asyncio.gather(*(client.logout() for client, _ in idle))
-
-
-async def _is_alive(client: Client) -> bool:
-    try:
-        await client.noop(timeout_s=FIRST_RESPONSE_S)
-    except ImapFault:
-        client.connection.close("it stopped responding")
-        return False
-    return True

@@ -30,12 +30,10 @@ from postroom.providers.imap.idle import IdleListener
 from postroom.providers.imap.mailboxes import (
     ImapMailboxes,
     RemoteMailbox,
-    create,
-    find_message_id,
     scope_of,
 )
 from postroom.providers.imap.responses import Row
-from postroom.providers.imap.syntax import name_encodings
+from postroom.providers.imap.syntax import mailbox, name_encodings, quoted
 from postroom.providers.keywords import SYSTEM, keyword_of, longer_keywords_of
 from postroom.providers.sending import with_bcc
 
@@ -186,7 +184,11 @@ class ImapProvider:
                 Conflict(f"a mailbox name on this server cannot contain {delimiter}: {name}")
             )
         wire = name_encodings(name.replace("/", delimiter), is_utf8=client.has_utf8_names)[0]
-        await create(client, wire)
+        try:
+            await client.connection.run("CREATE", mailbox(wire), literals=client.literals)
+        except Refused as refusal:
+            if refusal.code != "ALREADYEXISTS" and "exist" not in refusal.text.lower():
+                raise
         box = RemoteMailbox(wire, name, delimiter)
         self._boxes.all.append(box)
         return box
@@ -203,7 +205,9 @@ class ImapProvider:
             position = await self._boxes.open(box, writing=True)
             client = await self._boxes.client()
             scope = scope_of(box, position.uidvalidity)
-            uid = await find_message_id(client, push.internet_message_id or "none")
+            message_id = (push.internet_message_id or "none").encode("ascii", "ignore")
+            found = await client.search([b"HEADER", b"MESSAGE-ID", quoted(message_id)])
+            uid = next(iter(found.newest(1)), None)
             if uid is None:
                 copy = await in_thread(with_bcc, raw, push.recipients)
                 place = await client.append(box.wire, copy, [r"\Seen"], None)

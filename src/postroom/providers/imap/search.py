@@ -198,15 +198,6 @@ class Search:
         if request.criteria.query is not None and wide.criteria.query is None:
             raise refusal
         result = await self.client.search(wide.keys())
-        candidates = result.newest(MAX_COMPARED)
-        self._note_widening(request, wide, result)
-        matching = sorted(await self._matching(request, candidates), reverse=True)
-        uids = tuple(matching[: request.limit])
-        return ImapFound(self.opened.uidvalidity, len(matching), uids, tuple(self.notes))
-
-    def _note_widening(
-        self, request: SearchRequest, wide: SearchRequest, result: SearchResult
-    ) -> None:
         if (result.count or 0) > MAX_COMPARED:
             self._note(
                 "search_incomplete",
@@ -219,6 +210,10 @@ class Search:
                 f"the server reads only ASCII; it searched for {wide.criteria.query!r} instead of "
                 "query, so that some of these messages may not match",
             )
+        found = await self._matching(request, result.newest(MAX_COMPARED))
+        matching = sorted(found, reverse=True)
+        uids = tuple(matching[: request.limit])
+        return ImapFound(self.opened.uidvalidity, len(matching), uids, tuple(self.notes))
 
     async def _matching(self, request: SearchRequest, candidates: list[int]) -> list[int]:
         matching: list[int] = []

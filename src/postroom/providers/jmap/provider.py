@@ -20,7 +20,7 @@ from postroom.model.account import (
     RemoteMessage,
     RemoteRef,
 )
-from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
+from postroom.model.inbox import ARCHIVE, DRAFTS, JUNK, SENT, STANDARD_MAILBOXES
 from postroom.ports.provider import Known
 from postroom.providers.jmap.client import (
     RATES,
@@ -43,15 +43,7 @@ from postroom.providers.web.sync import (
     path_of,
 )
 
-_ROLES = {
-    "inbox": INBOX,
-    "sent": SENT,
-    "drafts": DRAFTS,
-    "archive": ARCHIVE,
-    "junk": JUNK,
-    "spam": JUNK,
-    "trash": TRASH,
-}
+_ROLES = {name.lower(): name for name in STANDARD_MAILBOXES} | {"spam": JUNK}
 
 
 @dataclass(eq=False)

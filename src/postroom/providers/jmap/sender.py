@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.errors import ProviderError
 from postroom.model.inbox import DRAFTS, SENT
 from postroom.model.sending import Envelope, Outcome
-from postroom.ports.provider import Accepted
 from postroom.providers.jmap.client import MethodFailed, error_text, method_error
 from postroom.providers.jmap.provider import JmapProvider
-from postroom.providers.sending import BeforeSubmit, message_id_of, submit_mail
+from postroom.providers.sending import BeforeSubmit, WebSender, message_id_of
 
 _TEMPORARY = ("overQuota", "rateLimit")
 _CUT = "smtpProtocolError"
@@ -21,28 +20,18 @@ _CUT = "smtpProtocolError"
 
 
 @dataclass(eq=False)
-class JmapSender:
+class JmapSender(WebSender):
     """Sends mail over JMAP: a draft, and a submission that moves it to Sent.
 
     The draft of a refused mail is deleted. If Sent already has a copy from us, that is submitted.
     """
 
+    name = "the JMAP server"
     provider: JmapProvider
     _importing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def hand_over(
-        self, envelope: Envelope, raw: bytes, accepted: Accepted
-    ) -> Mapping[str, Outcome]:
-        drafts: list[str] = []
-
-        async def submit(before_submit: BeforeSubmit) -> Outcome:
-            return await self._submit(envelope, raw, before_submit, drafts)
-
-        async def discard() -> None:
-            if drafts:
-                await self.provider.destroy(drafts)
-
-        return await submit_mail("the JMAP server", envelope, accepted, submit, discard)
+    async def _discard(self, drafts: Sequence[str]) -> None:
+        await self.provider.destroy(drafts)
 
     async def _submit(
         self, envelope: Envelope, raw: bytes, before_submit: BeforeSubmit, drafts: list[str]
