@@ -46,7 +46,11 @@ class FileVault:
             if not self._path.exists():
                 self._replace(self._path, beside.read_bytes())
             elif (new := _read_key(self._path)) != old:
-                self._reencrypt(old, new)
+                for path in sorted(self._folder.glob("*.sealed")):
+                    with self.renewing(path.stem), suppress(FileNotFoundError):
+                        opened = _decrypt(path.read_bytes(), path.stem, old)
+                        if opened is not None:
+                            self._replace(path, _encrypt(opened, path.stem, new))
             beside.unlink()
             _sync_folder(self._folder)
 
@@ -60,13 +64,6 @@ class FileVault:
                 return path
         self._refuse_without_key()
         return None
-
-    def _reencrypt(self, old: bytes, new: bytes) -> None:
-        for path in sorted(self._folder.glob("*.sealed")):
-            with self.renewing(path.stem), suppress(FileNotFoundError):
-                opened = _decrypt(path.read_bytes(), path.stem, old)
-                if opened is not None:
-                    self._replace(path, _encrypt(opened, path.stem, new))
 
     def read(self, name: str) -> Secret | None:
         try:

@@ -67,7 +67,6 @@ class Issues:
         retryable: bool = False,
         uid: int | None = None,
     ) -> None:
-        """Add an issue."""
         uid = self.uid if uid is None else uid
         stage = stage or self.stage
         self.found.append(Issue(code, stage, message, retryable, uid, self.message_id))

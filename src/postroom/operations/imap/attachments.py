@@ -27,16 +27,10 @@ _WORKERS = 2
 _ALL_S = 40.0
 """The time limit for all PDFs of one message."""
 
-_ENCODED = frozenset(("base64", "quoted-printable"))
-
-
-def parts_to_size(files: list[RemotePart]) -> list[str]:
-    """The parts whose decoded size the server has to compute."""
-    return [part.number for part in files if part.encoding in _ENCODED]
+ENCODED = frozenset(("base64", "quoted-printable"))
 
 
 def attachment(part: RemotePart, sizes: dict[str, int], text: str | None) -> LiveAttachment:
-    """The description of a file."""
     return LiveAttachment(
         part.content_type,
         sizes.get(part.number) or _decoded_size(part),

@@ -25,6 +25,7 @@ from postroom.model.live import LiveAttachment, LiveMessage, LiveReading, LiveRo
 from postroom.model.message import Header
 from postroom.operations.imap.accounts import Issues, OneLiveMessage, account_of, gone
 from postroom.operations.imap.attachments import (
+    ENCODED,
     MAX_ATTACHMENTS,
     PdfReader,
     Text,
@@ -33,7 +34,6 @@ from postroom.operations.imap.attachments import (
     bounded_html,
     fitting,
     json_chars,
-    parts_to_size,
 )
 from postroom.pipeline.ingest import effective_date
 from postroom.ports.imap import ImapSession
@@ -47,7 +47,6 @@ _LIMITS = Limits()
 
 
 def live_row(at: ImapLocator, summary: ImapSummary, snippet_chars: int | None) -> LiveRow:
-    """A message in a list."""
     fields = header_fields(summary.header)
     return LiveRow(
         str(at),
@@ -185,7 +184,9 @@ class _Reading:
             return
         root = remote_part(self.described.structure)
         self.files = file_parts(root)
-        self.text = await reader.read(root, parts_to_size(self.files[:MAX_ATTACHMENTS]))
+        # The server has to compute the decoded size of these.
+        encoded = [f.number for f in self.files[:MAX_ATTACHMENTS] if f.encoding in ENCODED]
+        self.text = await reader.read(root, encoded)
         self.sizes = reader.sizes
         if request.extract_attachment_text:
             chars = request.attachment_text_max_chars or 10_000

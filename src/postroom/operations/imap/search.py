@@ -156,27 +156,16 @@ class SearchLiveMessages(Request):
         since = date.fromisoformat(self.start_date) if self.start_date else None
         if self.last_days is not None:
             since = now.date() - timedelta(days=self.last_days)
-        return ImapCriteria(
-            self.query,
-            self.from_,
-            self.to,
-            self.subject,
-            bool(self.unread_only),
-            since,
-            _day_after(self.end_date) if self.end_date else None,
-        )
+        before = None
+        # Nothing is after the last possible day.
+        if self.end_date and (end := date.fromisoformat(self.end_date)) < date.max:
+            before = end + timedelta(days=1)
+        texts = (self.query, self.from_, self.to, self.subject)
+        return ImapCriteria(*texts, bool(self.unread_only), since, before)
 
     @property
     def snippet_chars(self) -> int | None:
         return (self.snippet_max_chars or 200) if self.include_snippet else None
-
-
-def _day_after(day: str) -> date | None:
-    """The day after; None after the last possible day."""
-    try:
-        return date.fromisoformat(day) + timedelta(days=1)
-    except OverflowError:
-        return None
 
 
 @dataclass(slots=True)
@@ -202,7 +191,13 @@ class _Search:
                 uidvalidity=self.place.uidvalidity if self.place else None,
                 below=self.place.below if self.place else None,
             )
-            _check_total(found.total)
+            if found.total > MAX_MATCHES:
+                raise InvalidInput(
+                    f"{found.total} messages match, more than the {MAX_MATCHES} allowed; narrow "
+                    "the search with from, to, subject, query or a date and try again",
+                    total=found.total,
+                    most=MAX_MATCHES,
+                )
             self.found = found
         self.issues.stage = "fetch"
         missing = [uid for uid in self.found.uids if uid not in self.rows]
@@ -214,16 +209,6 @@ class _Search:
                 snippet_chars=self.request.snippet_chars,
                 into=self.rows,
             )
-
-
-def _check_total(total: int) -> None:
-    if total > MAX_MATCHES:
-        raise InvalidInput(
-            f"{total} messages match, more than the {MAX_MATCHES} allowed; narrow the search "
-            "with from, to, subject, query or a date and try again",
-            total=total,
-            most=MAX_MATCHES,
-        )
 
 
 @operation(Scope.READ)

@@ -77,29 +77,26 @@ def folder_for(mailbox: str) -> str:
 
 def _decode(name: str) -> str:
     """Decode modified UTF-7 (RFC 3501 §5.1.3) of Maildir++; other names are left unchanged."""
+
+    def unshift(match: re.Match[str]) -> str:
+        text = match[1].replace(",", "/")
+        data = b64decode(text + "=" * (-len(text) % 4), validate=True)
+        return data.decode("utf-16-be") if text else "&"
+
     try:
-        return re.sub(r"&([^-]*)-", _read_shifted, name)
+        return re.sub(r"&([^-]*)-", unshift, name)
     except (NotBase64, UnicodeDecodeError):
         return name
 
 
-def _read_shifted(match: re.Match[str]) -> str:
-    if not match[1]:
-        return "&"
-    text = match[1].replace(",", "/")
-    return b64decode(text + "=" * (-len(text) % 4), validate=True).decode("utf-16-be")
-
-
 def _encode(name: str) -> str:
     """Encode modified UTF-7; dots and slashes too, since they are separators."""
-    return re.sub(r"&|[./]+|[^ -~]+", _write_shifted, name)
 
+    def shift(match: re.Match[str]) -> str:
+        text = b64encode(match[0].encode("utf-16-be")).rstrip(b"=").decode()
+        return "&-" if match[0] == "&" else "&" + text.replace("/", ",") + "-"
 
-def _write_shifted(match: re.Match[str]) -> str:
-    if match[0] == "&":
-        return "&-"
-    text = b64encode(match[0].encode("utf-16-be")).rstrip(b"=").decode()
-    return "&" + text.replace("/", ",") + "-"
+    return re.sub(r"&|[./]+|[^ -~]+", shift, name)
 
 
 @contextmanager

@@ -30,7 +30,6 @@ class RecentEmbedder:
         return self._inner.model
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text."""
         if len(texts) != 1:
             return await self._inner.embed(texts)
         text = texts[0]
@@ -78,5 +77,4 @@ class BundledEmbedder:
         return self._loaded
 
     async def close(self) -> None:
-        """Free the weights."""
         self._loaded = None

@@ -51,7 +51,6 @@ class EndpointEmbedder:
         return _vectors(response, len(texts))
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._http.aclose()
 
 

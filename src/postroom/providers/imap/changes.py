@@ -333,5 +333,4 @@ class ImapReader:
 
 
 def ref_of(scope: str, uid: int) -> RemoteRef:
-    """The reference of a message."""
     return RemoteRef(scope, str(uid))

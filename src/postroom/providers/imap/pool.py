@@ -209,7 +209,6 @@ class Pool:
             self._reap_later()
 
     async def close(self) -> None:
-        """Log out all idle connections."""
         if self._reaper is not None:
             self._reaper.cancel()
         idle, self._idle = self._idle, []

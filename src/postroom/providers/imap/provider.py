@@ -55,9 +55,6 @@ class ImapProvider:
     attachment_mb: int = ATTACHMENT_MB
     mail_bytes: int | None = None
     timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
-    _boxes: ImapMailboxes = field(init=False)
-    _listener: IdleListener = field(init=False)
-    _reader: ImapReader = field(init=False)
 
     def __post_init__(self) -> None:
         self._boxes = ImapMailboxes(self.account, self.timeouts)

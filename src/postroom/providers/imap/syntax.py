@@ -323,21 +323,18 @@ def encode_name(name: str) -> str:
 
 def decode_name(data: bytes) -> str:
     """A mailbox name from modified UTF-7, or as it is if that is invalid; see `name_encodings`."""
+
+    def unshift(run: re.Match[str]) -> str:
+        shifted = run[1].replace(",", "/")
+        plain = b64decode(shifted + "=" * (-len(shifted) % 4), validate=True)
+        return plain.decode("utf-16-be") if shifted else "&"
+
     text = data.decode("utf-8", "replace")
-    if "&" not in text:
-        return text
     try:
-        name = _ENCODED.sub(_unshift, text)
+        name = _ENCODED.sub(unshift, text)
     except ValueError:
         return text
     return name if encode_name(name) == text else text
-
-
-def _unshift(run: re.Match[str]) -> str:
-    if not run[1]:
-        return "&"
-    data = run[1].replace(",", "/")
-    return b64decode(data + "=" * (-len(data) % 4), validate=True).decode("utf-16-be")
 
 
 def name_encodings(name: str, *, is_utf8: bool) -> list[bytes]:

@@ -94,9 +94,8 @@ def _headers(mail: dict[str, Any]) -> list[Header]:
         sender = f"{phrase(name)} <{sender}>"
     own = [(name, text_of(mail.get(name))) for name in ("To", "Cc", "Subject", "Date")]
     own += [("From", sender), ("Reply-To", text_of(mail.get("ReplyTo")))]
-    more = [
-        (text_of(h.get("Name")), text_of(h.get("Value"))) for h in objects_of(mail.get("Headers"))
-    ]
+    rows = objects_of(mail.get("Headers"))
+    more = [(text_of(row.get("Name")), text_of(row.get("Value"))) for row in rows]
     known = {name.lower() for name, _ in more}
     return [*((n, v) for n, v in own if v and n.lower() not in known), *more]
 

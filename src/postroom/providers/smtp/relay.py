@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -238,7 +237,14 @@ class SmtpRelay:
             context = tls_context(address)
         except ValueError as error:
             raise _deferred(f"no connection to the relay: {error}") from error
-        sock = await self._connect_checked()
+        sock = None
+        if not isinstance(address.reach, Anywhere):
+            checked = (address.reach, address.host, address.port, SMTP_PORTS)
+            try:
+                async with asyncio.timeout(self.response_s):
+                    sock = await allowed_hosts.connect(*checked)
+            except OSError as error:  # includes TimeoutError
+                raise _deferred(unreachable(address.host, address.port)) from error
         client = aiosmtplib.SMTP(
             hostname=address.host,
             port=None if sock else address.port,
@@ -267,19 +273,6 @@ class SmtpRelay:
             raise _deferred(f"no connection to {relay}: {connection_error(error)}") from error
         return connection
 
-    async def _connect_checked(self) -> socket.socket | None:
-        """A socket connected to a checked address; None if the owner named the server."""
-        address = self.address
-        if isinstance(address.reach, Anywhere):
-            return None
-        try:
-            async with asyncio.timeout(self.response_s):
-                return await allowed_hosts.connect(
-                    address.reach, address.host, address.port, SMTP_PORTS
-                )
-        except OSError as error:  # includes TimeoutError
-            raise _deferred(unreachable(address.host, address.port)) from error
-
     async def _mail(self, connection: _Connection, envelope: Envelope, raw: bytes) -> None:
         client = connection.client
         options = []
@@ -287,7 +280,10 @@ class SmtpRelay:
             options.append(f"SIZE={len(raw)}".encode())
         if not raw.isascii() and client.supports_extension("8bitmime"):
             options.append(b"BODY=8BITMIME")
-        if _is_international(envelope, raw):
+        addresses = (envelope.sender, *envelope.recipients)
+        header = raw.partition(b"\r\n\r\n")[0]
+        # RFC 6531 §3.1
+        if not header.isascii() or not all(address.isascii() for address in addresses):
             if not client.supports_extension("smtputf8"):
                 raise _Refusal(_outcome(553, _NOT_INTERNATIONAL))
             options.append(b"SMTPUTF8")
@@ -352,13 +348,6 @@ def tls_context(address: RelayAddress) -> ssl.SSLContext | None:
         raise ValueError(f"its ca_file cannot be read: {connection_error(error)}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
-
-
-def _is_international(envelope: Envelope, raw: bytes) -> bool:
-    """Whether a mail needs SMTPUTF8 (RFC 6531 §3.1), by its envelope or by its headers."""
-    header = raw.partition(b"\r\n\r\n")[0]
-    addresses = (envelope.sender, *envelope.recipients)
-    return not header.isascii() or not all(address.isascii() for address in addresses)
 
 
 def _is_login_error(refusal: _Refusal) -> bool:

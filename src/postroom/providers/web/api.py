@@ -182,10 +182,11 @@ class Api:
             status, headers, data = await self._request_once(method, path, options)
             if status < 400:
                 return data
-            wait_s = _requested_wait_s(status, headers, data)
-            if wait_s is not None:
+            is_busy = status in BUSY or (status == 403 and b"ateLimitExceeded" in data)
+            wait_s = retry_after(headers.get("Retry-After"), datetime.now(UTC))
+            if is_busy:
                 self.limiter.pause(wait_s)
-            if wait_s is None or (once and status == _UNAVAILABLE):
+            if not is_busy or (once and status == _UNAVAILABLE):
                 # Some providers repeat our token.
                 secret = (await self.authorizer.header()).rpartition(" ")[2].encode()
                 raise self._refusal(status, data.replace(secret, b"...") if secret else data)
@@ -275,13 +276,6 @@ class Api:
         if status >= 500:
             return ProviderError(message, status=status)
         return ApiRefused(message, status=status, reason=reason, body=body)
-
-
-def _requested_wait_s(status: int, headers: httpx2.Headers, data: bytes) -> int | None:
-    """How long a response asks us to wait; None if it does not."""
-    if status not in BUSY and not (status == 403 and b"ateLimitExceeded" in data):
-        return None
-    return retry_after(headers.get("Retry-After"), datetime.now(UTC))
 
 
 def _error_of(body: Any) -> tuple[str, str]:

@@ -111,7 +111,12 @@ def check_url(url: str, base: str, others: Mapping[str, tuple[str, ...]]) -> htt
         there, here = httpx2.URL(url), httpx2.URL(base)
     except (httpx2.InvalidURL, ValueError, TypeError):
         raise ProviderError("the provider named an invalid URL") from None
-    if there.userinfo or not (_origin(there) == _origin(here) or _is_known(there, here, others)):
+    known = others.get(here.host, ()) if _origin(here) == ("https", here.host, 443) else ()
+    host = there.host.rstrip(".")
+    is_known = _origin(there) == ("https", host, 443) and any(
+        host.endswith(name) if name.startswith(".") else host == name for name in known
+    )
+    if there.userinfo or not (_origin(there) == _origin(here) or is_known):
         raise ProviderError("the provider named a URL at another host; no login is sent there")
     return there
 
@@ -119,11 +124,3 @@ def check_url(url: str, base: str, others: Mapping[str, tuple[str, ...]]) -> htt
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     default = 443 if url.scheme == "https" else 80
     return url.scheme, url.host.rstrip("."), url.port or default
-
-
-def _is_known(there: httpx2.URL, here: httpx2.URL, others: Mapping[str, tuple[str, ...]]) -> bool:
-    scheme, host, port = _origin(there)
-    if (scheme, port) != ("https", 443) or _origin(here) != ("https", here.host, 443):
-        return False
-    known = others.get(here.host, ())
-    return any(host.endswith(name) if name.startswith(".") else host == name for name in known)
