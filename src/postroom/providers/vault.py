@@ -153,9 +153,8 @@ def _decrypt(encrypted: bytes, name: str, key: bytes) -> bytes | None:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
-        return AESGCM(key).decrypt(
-            encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:], name.encode()
-        )
+        nonce, text = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
+        return AESGCM(key).decrypt(nonce, text, name.encode())
     except (InvalidTag, ValueError):
         return None
 
@@ -232,9 +231,7 @@ def open_vault(folder: Path, kind: str, key_file: Path | None = None) -> Vault:
 
 def choose_vault(folder: Path, kind: str, key_file: Path | None) -> KeyringVault | FileVault:
     """The keyring if a usable one exists, else files. Raises MailError."""
-    if kind == "file":
-        return FileVault(folder, key_file)
-    backend = _usable_backend()
+    backend = None if kind == "file" else _usable_backend()
     if backend is not None:
         return KeyringVault(backend, folder)
     if kind == "keyring":

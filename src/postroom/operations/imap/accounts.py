@@ -36,7 +36,7 @@ from postroom.model.live import (
 )
 from postroom.ports.imap import ImapSession, LiveImap
 
-_SOFT = (ProviderError, NotFound, TooLarge)
+_REMOTE_ERRORS = (ProviderError, NotFound, TooLarge)
 """Errors of the other side, which become issues; invalid input and conflicts are raised."""
 
 
@@ -55,7 +55,7 @@ class Issues:
         self.stage = stage or self.stage
         try:
             yield
-        except _SOFT as error:
+        except _REMOTE_ERRORS as error:
             self.add(error.code, str(error), retryable=error.retryable)
 
     def add(
@@ -105,7 +105,7 @@ class Steps(Issues):
         self.attempted += 1
         try:
             yield
-        except _SOFT as error:
+        except _REMOTE_ERRORS as error:
             if not may_be_done(error):
                 self.add(error.code, str(error), retryable=error.retryable)
                 return
@@ -191,9 +191,8 @@ async def verify_live_account(ctx: RequestContext, request: VerifyLiveAccount) -
     latency_ms = round((perf_counter() - started) * 1000)
     is_logged_in = not issues.found
     if is_logged_in and not capabilities:
-        issues.add(
-            "provider_error", "the server does not report its capabilities", stage="capability"
-        )
+        message = "the server does not report its capabilities"
+        issues.add("provider_error", message, stage="capability")
     if len(capabilities) > MAX_CAPABILITIES:
         text = f"{len(capabilities)} capabilities; the first {MAX_CAPABILITIES} are shown"
         issues.add("truncated", f"the server has {text}", stage="capability")

@@ -42,9 +42,8 @@ def _flag(text: str) -> str:
             raise ValueError(f"{text[:40]} cannot be set; there are {' '.join(_SYSTEM.values())}")
         return _SYSTEM[text.lower()]
     if not _KEYWORD.fullmatch(text):
-        raise ValueError(
-            r"a flag is one like \Seen, or a word of 1 to 64 letters, digits and signs"
-        )
+        word = "a word of 1 to 64 letters, digits and signs"
+        raise ValueError(rf"a flag is one like \Seen, or {word}")
     return text
 
 
@@ -58,7 +57,7 @@ class UpdateLiveFlags(OneLiveMessage):
     remove_flags: Annotated[_Flags | None, argument("Flags to remove.", [r"\Flagged"])] = None
 
     @model_validator(mode="after")
-    def _changes_something(self) -> Self:
+    def _names_a_change(self) -> Self:
         if self.add_flags is None and self.remove_flags is None:
             raise ValueError("give at least one of add_flags and remove_flags")
         both = _folded(self.add_flags or ()) & _folded(self.remove_flags or ())
@@ -219,7 +218,7 @@ class MoveLiveMessage(OneLiveMessage):
     destination_mailbox: _Destination
 
     @model_validator(mode="after")
-    def _goes_elsewhere(self) -> Self:
+    def _names_another_mailbox(self) -> Self:
         here, there = self.at.mailbox, self.destination_mailbox
         if here == there or here.upper() == there.upper() == "INBOX":
             raise ValueError(f"the message is in {here} already; name another destination_mailbox")

@@ -149,7 +149,7 @@ class GetLiveMessage(OneLiveMessage):
     ] = None
 
     @model_validator(mode="after")
-    def _extracts_what_it_bounds(self) -> Self:
+    def _needs_extraction_for_its_limit(self) -> Self:
         if self.attachment_text_max_chars is not None and not self.extract_attachment_text:
             raise ValueError("attachment_text_max_chars needs extract_attachment_text=true")
         return self
@@ -180,7 +180,7 @@ class _Reading:
         )
         self.issues.stage = "fetch_body"
         if self.described.structure is None:
-            self.text = await reader.read_blindly(self.described.header)
+            self.text = await reader.read_without_structure(self.described.header)
             return
         root = remote_part(self.described.structure)
         self.files = file_parts(root)

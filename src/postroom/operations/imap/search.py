@@ -137,7 +137,7 @@ class SearchLiveMessages(Request):
     ] = None
 
     @model_validator(mode="after")
-    def _is_of_one_mind(self) -> Self:
+    def _has_consistent_criteria(self) -> Self:
         given = [n.removesuffix("_") for n in _CRITERIA if getattr(self, n) is not None]
         if self.cursor is not None and given:
             raise ValueError(

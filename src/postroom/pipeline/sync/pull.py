@@ -406,9 +406,8 @@ class Pull:
         for message in unknown:
             if message.size_bytes > max_bytes:
                 self._ingest.skip(message, bytes=message.size_bytes)
-        fetchable = [
-            m for m in unknown if m.size_bytes <= max_bytes and m.ref not in unfetched.entries
-        ]
+        small = [message for message in unknown if message.size_bytes <= max_bytes]
+        fetchable = [message for message in small if message.ref not in unfetched.entries]
         async for fetched in fetch_batches(self.provider, fetchable):
             yield self._part(fetched, unfetched)
         known = tuple(message for message in changes.messages if message.ref not in refs)
@@ -433,9 +432,8 @@ class Pull:
             if unfetched.defer(message.ref, self.services.clock()):
                 self._ingest.skip(message, error=reason)
         has_changed = unfetched.drop(remote.ref for remote, _ in fetched.mails) or fetched.failed
-        return _Part(
-            fetched.mails, unfetched=tuple(unfetched.entries.values()) if has_changed else None
-        )
+        left = tuple(unfetched.entries.values()) if has_changed else None
+        return _Part(fetched.mails, unfetched=left)
 
     async def _store(self, part: _Part) -> None:
         if part.mails:

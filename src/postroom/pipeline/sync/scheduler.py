@@ -150,7 +150,6 @@ class SyncScheduler:
 
     async def _work(self, account_id: str, failures: int) -> float:
         store, account = self.services.store, await self._account(account_id)
-        backing_off = min(self.wait_s * (1 << min(failures, 12)), LONGEST_WAIT_S)
         try:
             async with self.services.providers.open(account) as provider:
                 await self._run_passes(account, provider)
@@ -162,13 +161,12 @@ class SyncScheduler:
         except RateLimited as error:
             await store.set_account_state(account_id, "failing", str(error))
             return float(max(error.retry_after, 1))
-        except MailError as error:
-            self._failed({"account": account_id}, error)
-            await store.set_account_state(account_id, "failing", str(error))
         except Exception as error:  # noqa: BLE001 - logged, and tried again
             self._failed({"account": account_id}, error)
-            await store.set_account_state(account_id, "failing", "internal error; see the log")
-        return backing_off
+            is_known = isinstance(error, MailError)
+            detail = str(error) if is_known else "internal error; see the log"
+            await store.set_account_state(account_id, "failing", detail)
+        return min(self.wait_s * (1 << min(failures, 12)), LONGEST_WAIT_S)
 
     def _failed(self, context: dict[str, object], error: Exception) -> None:
         """Count and log a failure; known errors need no traceback."""

@@ -23,7 +23,6 @@ from postroom.pipeline.services import Services
 from postroom.pipeline.sync.pull import (
     AccountIngest,
     Pull,
-    Pulled,
     clean_name,
     fetch_batches,
     is_valid_identity,
@@ -164,7 +163,8 @@ class SyncPass:
         place of a moved message only there. True if all of the account was read.
         """
         await self.push()
-        pulled = await self.pull(is_requested=is_requested)
+        pull = Pull(self.services, self.account, self.provider, self.push)
+        pulled = await pull.run(is_requested=is_requested)
         if pulled.is_complete and not pulled.has_pushed:
             await self._remove_gone()
         await self.push()
@@ -173,11 +173,6 @@ class SyncPass:
     async def push(self) -> None:
         """Make the changes at the provider that were made here."""
         await Pusher(self.services, self.account, self.provider).run()
-
-    async def pull(self, *, is_requested: bool = False) -> Pulled:
-        """Store the changes that were made at the provider."""
-        pull = Pull(self.services, self.account, self.provider, self.push)
-        return await pull.run(is_requested=is_requested)
 
     async def _remove_gone(self) -> None:
         while True:

@@ -131,9 +131,8 @@ async def _store(
         return await receive_many(services, arrivals)
     except (InvalidInput, Unstorable) as error:
         if len(mails) > 1:
-            return [
-                one for mail in mails for one in await _store(services, [mail], inbox_id, outcome)
-            ]
+            stored = [await _store(services, [mail], inbox_id, outcome) for mail in mails]
+            return [one for each in stored for one in each]
         log.warning("import.skipped", extra={"place": mails[0].place, "error": str(error)})
         outcome.refuse(Unreadable(mails[0].place, str(error)))
         return []

@@ -13,7 +13,7 @@ from postroom.errors import ProviderAuthFailed, ProviderError, ProviderTimeout
 from postroom.model.memory import Vector
 
 _TIMEOUT_S = 20.0
-_AT_ONCE = 64
+_BATCH = 64
 _SHAPE_ERRORS = (ValueError, KeyError, TypeError, OverflowError, RecursionError, struct.error)
 
 
@@ -32,8 +32,8 @@ class EndpointEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One vector for each text. Raises ProviderError."""
         vectors: list[Vector] = []
-        for start in range(0, len(texts), _AT_ONCE):
-            vectors += await self._ask(list(texts[start : start + _AT_ONCE]))
+        for start in range(0, len(texts), _BATCH):
+            vectors += await self._ask(list(texts[start : start + _BATCH]))
         return vectors
 
     async def _ask(self, texts: list[str]) -> list[Vector]:

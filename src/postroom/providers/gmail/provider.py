@@ -32,6 +32,7 @@ from postroom.providers.web.sync import (
     CONCURRENT_REQUESTS,
     FolderNames,
     HistoryReader,
+    Parts,
     fetch_each,
     missing_refs,
 )
@@ -153,9 +154,7 @@ class GmailProvider(HistoryReader):
                 chunk = ids[start:][:_BATCH]
                 yield (await self._read(chunk, chunk))[0]
 
-    async def _full_listing(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
+    async def _full_listing(self, since: Checkpoint | None, known: Known) -> Parts:
         profile, at = await self.client.profile(), since or {}
         total = message_count(profile.get("messagesTotal"))
         look_again = bool(at.get("look_again"))
@@ -176,7 +175,7 @@ class GmailProvider(HistoryReader):
                         yield part
         yield RemoteChanges({"history": history}, gone=missing_refs(before, listed, total))
 
-    async def _since(self, position: str) -> AsyncIterator[RemoteChanges]:
+    async def _since(self, position: str) -> Parts:
         changed: dict[str, None] = {}
         newest = position
         async for page in self.client.history(position):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -32,7 +32,7 @@ from postroom.providers.graph.sender import sent_copy
 from postroom.providers.sending import attachment_mb, with_bcc
 from postroom.providers.web.api import ApiRefused, message_errors, or_none
 from postroom.providers.web.responses import checks_responses
-from postroom.providers.web.sync import FolderPaths, fetch_each, path_of
+from postroom.providers.web.sync import FolderPaths, Parts, fetch_each, path_of
 
 _WELL_KNOWN = {
     "inbox": INBOX,
@@ -134,9 +134,7 @@ class GraphProvider:
 
     # Changes at the provider.
 
-    async def changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncGenerator[RemoteChanges, None]:
+    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
         await self.folders.load()
         state: dict[str, Any] = dict((since or {}).get("folders", {}))
         synced = {key: name for key, name in self.folders.names.items() if name != DRAFTS}
@@ -158,7 +156,7 @@ class GraphProvider:
 
     async def _folder_changes(
         self, key: str, name: str, at: Checkpoint | None, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
+    ) -> Parts:
         """The changes of one folder; a listing from the start also finds deleted messages."""
         is_full = at is None
         before = await known.keys(key) if is_full else frozenset()

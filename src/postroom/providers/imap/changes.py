@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from typing import Self
+from typing import Self, TypeAlias
 
 from postroom.errors import ProviderError
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
@@ -24,6 +24,8 @@ from postroom.providers.imap.mailboxes import (
 from postroom.providers.imap.responses import Position, Row
 from postroom.providers.keywords import Labels, flags_in
 
+Parts: TypeAlias = AsyncGenerator[RemoteChanges, None]
+Messages: TypeAlias = tuple[RemoteMessage, ...]
 PAGE = 500
 NEW_MAIL_S = 15.0
 """How often new mail is requested during a first pass."""
@@ -95,9 +97,7 @@ class ImapReader:
     _next_check: float = 0.0
     _next_full_pass: float = 0.0
 
-    async def changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncGenerator[RemoteChanges, None]:
+    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
         """The changes; only those of Inbox if IDLE reported them and no full pass is due."""
         self.labels.add(await known.labels())
         state = ImapCheckpoint.from_json(since)
@@ -111,15 +111,13 @@ class ImapReader:
             async for changes in self._all_changes(state, known):
                 yield changes
 
-    async def look(self, ref: RemoteRef) -> tuple[RemoteMessage, ...]:
+    async def look(self, ref: RemoteRef) -> Messages:
         """The message at a place, if it is there."""
         wire = ref.scope.partition("/")[2]
         box = next((box for box in self.boxes.all if key_of(box) == wire), None)
         return () if box is None else await self._describe(box, ref.scope, [int(ref.key)])
 
-    async def _reported(
-        self, events: InboxEvents, state: ImapCheckpoint
-    ) -> tuple[RemoteMessage, ...] | None:
+    async def _reported(self, events: InboxEvents, state: ImapCheckpoint) -> Messages | None:
         """The messages that IDLE reported; None if a full pass is needed."""
         inbox = self.boxes.get(INBOX) if events.is_complete else None
         at = state.boxes.get(key_of(inbox)) if inbox else None
@@ -138,9 +136,7 @@ class ImapReader:
         state.update(key_of(inbox), uidnext=max(newest + 1, at.uidnext))
         return self._messages(inbox, scope, rows)
 
-    async def _all_changes(
-        self, state: ImapCheckpoint, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
+    async def _all_changes(self, state: ImapCheckpoint, known: Known) -> Parts:
         with imap_errors(self.boxes.account):
             await self.boxes.load()
             found = await self.boxes.positions([b for b in self.boxes.all if b.name != DRAFTS])
@@ -159,7 +155,7 @@ class ImapReader:
 
     async def _mailbox_changes(
         self, box: RemoteMailbox, status: Position, state: ImapCheckpoint, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
+    ) -> Parts:
         name = key_of(box)
         at = state.boxes.get(name)
         if at is not None and at.uidvalidity == status.uidvalidity and at.is_unchanged(status):
@@ -185,9 +181,7 @@ class ImapReader:
         state.update(name, low=0)
         yield RemoteChanges(state.to_json())
 
-    async def _with_new_mail(
-        self, state: ImapCheckpoint, box: RemoteMailbox, scope: str
-    ) -> AsyncIterator[RemoteChanges]:
+    async def _with_new_mail(self, state: ImapCheckpoint, box: RemoteMailbox, scope: str) -> Parts:
         """Older mail of a mailbox, and between its pages the new mail of Inbox.
 
         A first pass may take hours; new mail must not wait for it.
@@ -200,7 +194,7 @@ class ImapReader:
             async for part in self._new_in_inbox(state):
                 yield part
 
-    async def _new_in_inbox(self, state: ImapCheckpoint) -> AsyncIterator[RemoteChanges]:
+    async def _new_in_inbox(self, state: ImapCheckpoint) -> Parts:
         """New mail in Inbox; other changes there are read later."""
         if self._now() < self._next_check:
             return
@@ -237,7 +231,7 @@ class ImapReader:
 
     async def _older(
         self, box: RemoteMailbox, scope: str, below: int
-    ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], int]]:
+    ) -> AsyncIterator[tuple[Messages, int]]:
         """The messages below a UID, newest first; with the UID below which the rest is."""
         has_more = True
         while below > 1 and has_more:
@@ -250,7 +244,7 @@ class ImapReader:
 
     async def _since(
         self, box: RemoteMailbox, at: MailboxCheckpoint, position: Position, known: Known
-    ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], tuple[RemoteRef, ...]]]:
+    ) -> AsyncIterator[tuple[Messages, tuple[RemoteRef, ...]]]:
         """New, changed and deleted messages."""
         scope = scope_of(box, position.uidvalidity)
         async for messages in self._new(box, scope, at, position):
@@ -281,16 +275,14 @@ class ImapReader:
 
     async def _new(
         self, box: RemoteMailbox, scope: str, at: MailboxCheckpoint, position: Position
-    ) -> AsyncIterator[tuple[RemoteMessage, ...]]:
+    ) -> AsyncIterator[Messages]:
         if position.uidnext == at.uidnext:
             return
         uids = await self.boxes.uids_between(scope, at.uidnext, 2**32)
         for start in range(0, len(uids), PAGE):
             yield await self._describe(box, scope, uids[start : start + PAGE])
 
-    async def _changed_flags(
-        self, box: RemoteMailbox, scope: str, uids: Sequence[int]
-    ) -> tuple[RemoteMessage, ...]:
+    async def _changed_flags(self, box: RemoteMailbox, scope: str, uids: Sequence[int]) -> Messages:
         """The messages whose flags changed since the last pass."""
         before = self._flags.setdefault(scope, {})
         changed = []
@@ -301,18 +293,14 @@ class ImapReader:
                 changed.append(message)
         return tuple(changed)
 
-    async def _describe(
-        self, box: RemoteMailbox, scope: str, uids: Sequence[int]
-    ) -> tuple[RemoteMessage, ...]:
+    async def _describe(self, box: RemoteMailbox, scope: str, uids: Sequence[int]) -> Messages:
         client = await self.boxes.select(scope)
         rows: list[Row] = []
         await client.fetch(uids, _ITEMS, rows.append)
         requested = set(uids)
         return self._messages(box, scope, [row for row in rows if row.uid in requested])
 
-    def _messages(
-        self, box: RemoteMailbox, scope: str, rows: Sequence[Row]
-    ) -> tuple[RemoteMessage, ...]:
+    def _messages(self, box: RemoteMailbox, scope: str, rows: Sequence[Row]) -> Messages:
         # Unsolicited responses have flags only.
         whole = [row for row in rows if row.uid and b"RFC822.SIZE" in row.items]
         found = {row.uid: row for row in whole if row.flags is not None}

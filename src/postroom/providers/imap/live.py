@@ -208,9 +208,8 @@ class Session:
                     raise
                 return await self.pieces(at, sections)
         if row is None:
-            raise untrusted(
-                NotFound(f"{self.account.account_id}: the message is no longer in {at.mailbox}")
-            )
+            account_id = self.account.account_id
+            raise untrusted(NotFound(f"{account_id}: the message is no longer in {at.mailbox}"))
         return ImapPieces(
             {
                 s: row.data(b"BODY[%s]" % s.number.encode().upper())[: s.size_bytes]

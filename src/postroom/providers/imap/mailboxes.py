@@ -224,11 +224,9 @@ class ImapMailboxes:
             await self.open(RemoteMailbox(wire, name, "/"), writing=writing)
         if self.position.uidvalidity != int(uidvalidity):
             self._open = None
-            raise untrusted(
-                Conflict(
-                    f"{self.account.account_id}: UIDVALIDITY of {name} changed; it is read again"
-                )
-            )
+            account_id = self.account.account_id
+            message = f"{account_id}: UIDVALIDITY of {name} changed; it is read again"
+            raise untrusted(Conflict(message))
         return client
 
     async def select_fresh(self, scope: str) -> Client:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,7 +15,6 @@ from postroom.model.account import (
     Push,
     Pushed,
     RateLimits,
-    RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
     RemoteRef,
@@ -23,7 +22,7 @@ from postroom.model.account import (
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.model.inbox import INBOX, SENT
 from postroom.ports.provider import Known
-from postroom.providers.imap.changes import ImapReader, ref_of
+from postroom.providers.imap.changes import ImapReader, Parts, ref_of
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.errors import Refused, imap_errors
 from postroom.providers.imap.idle import IdleListener
@@ -89,9 +88,7 @@ class ImapProvider:
         await self._boxes.close()
         await self._listener.close()
 
-    def changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncGenerator[RemoteChanges, None]:
+    def changes(self, since: Checkpoint | None, known: Known) -> Parts:
         return self._reader.changes(since, known)
 
     async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
@@ -177,9 +174,8 @@ class ImapProvider:
             return self._boxes.get(name)
         delimiter = self._boxes.all[0].delimiter if self._boxes.all else "/"
         if delimiter != "/" and delimiter in name:
-            raise untrusted(
-                Conflict(f"a mailbox name on this server cannot contain {delimiter}: {name}")
-            )
+            message = f"a mailbox name on this server cannot contain {delimiter}: {name}"
+            raise untrusted(Conflict(message))
         wire = name_encodings(name.replace("/", delimiter), is_utf8=client.has_utf8_names)[0]
         try:
             await client.connection.run("CREATE", mailbox(wire), literals=client.literals)

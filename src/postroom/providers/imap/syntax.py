@@ -110,9 +110,9 @@ class Framer:
 
     def _expect(self, literal: re.Match[bytes]) -> None:
         size = int(literal[1])
-        room = self.literal_bytes - sum(map(len, self._literals))
-        if size > room:
-            raise InvalidResponse(f"a literal of {size} bytes where at most {room} were requested")
+        left = self.literal_bytes - sum(map(len, self._literals))
+        if size > left:
+            raise InvalidResponse(f"a literal of {size} bytes where at most {left} were requested")
         self._line = self._line[: len(self._line) - len(literal[0])]
         self._line += b"\0%d\0" % len(self._literals)
         self._awaited = size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,6 +38,7 @@ from postroom.providers.web.sync import (
     FolderPaths,
     HistoryExpired,
     HistoryReader,
+    Parts,
     fetch_each,
     missing_refs,
     path_of,
@@ -164,9 +165,7 @@ class JmapProvider(HistoryReader):
 
     # Changes at the provider.
 
-    async def changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncGenerator[RemoteChanges, None]:
+    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
         self.labels.add(await known.labels())
         async for part in super().changes(since, known):
             yield part
@@ -175,9 +174,7 @@ class JmapProvider(HistoryReader):
         async for page in self._pages({"filter": {"inMailbox": folder}}):
             yield (await self._describe(_ids(page)))[0]
 
-    async def _full_listing(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
+    async def _full_listing(self, since: Checkpoint | None, known: Known) -> Parts:
         before = await known.keys("")
         state = self._latest = (since or {}).get("state") or str(
             (await self.client.call("Email/get", {"ids": []}))["state"]
@@ -217,7 +214,7 @@ class JmapProvider(HistoryReader):
                 return
             anchor = {"anchor": ids[-1], "anchorOffset": 1}
 
-    async def _since(self, position: str) -> AsyncIterator[RemoteChanges]:
+    async def _since(self, position: str) -> Parts:
         max_changes = self.client.limit("maxObjectsInGet", PAGE)
         state, has_more = position, True
         while has_more:
@@ -234,9 +231,8 @@ class JmapProvider(HistoryReader):
             ids = [*response.get("created", []), *response.get("updated", [])]
             messages, drafts = await self._describe(ids)
             gone = [*response.get("destroyed", []), *drafts]
-            yield RemoteChanges(
-                {"state": state}, messages, tuple(RemoteRef("", str(key)) for key in gone)
-            )
+            refs = tuple(RemoteRef("", str(key)) for key in gone)
+            yield RemoteChanges({"state": state}, messages, refs)
         self.state = state
 
     async def _describe(
@@ -245,9 +241,8 @@ class JmapProvider(HistoryReader):
         """The messages with these ids, and the ids of drafts, which are not messages yet."""
         if not ids:
             return (), ()
-        response = await self.client.call(
-            "Email/get", {"ids": list(ids), "properties": _PROPERTIES}
-        )
+        query = {"ids": list(ids), "properties": _PROPERTIES}
+        response = await self.client.call("Email/get", query)
         found = {str(row["id"]): row for row in response["list"]}
         if any(box not in self.mailboxes.names for r in found.values() for box in r["mailboxIds"]):
             await self.mailboxes.load()
@@ -259,13 +254,12 @@ class JmapProvider(HistoryReader):
 
     def _message(self, row: Mapping[str, Any]) -> RemoteMessage:
         keywords = [str(keyword) for keyword, is_set in row["keywords"].items() if is_set]
+        flags = (_FLAGS_BY_KEYWORD.get(keyword.lower()) for keyword in keywords)
         names = (self.mailboxes.names.get(str(key), ARCHIVE) for key in row["mailboxIds"])
         return RemoteMessage(
             ref=RemoteRef("", str(row["id"])),
             mailboxes=tuple(dict.fromkeys(names)) or (ARCHIVE,),
-            flags=tuple(
-                _FLAGS_BY_KEYWORD[k.lower()] for k in keywords if k.lower() in _FLAGS_BY_KEYWORD
-            ),
+            flags=tuple(flag for flag in flags if flag),
             labels=self.labels.labels_in(keywords),
             arrived_at=datetime.fromisoformat(row["receivedAt"]),
             size_bytes=int(row.get("size", 0)),
@@ -334,10 +328,8 @@ class JmapProvider(HistoryReader):
 
     async def find(self, mailbox: str, message_id: str) -> list[str]:
         """The messages of a mailbox with this Message-ID; servers match substrings, we compare."""
-        condition = {
-            "inMailbox": await self.mailboxes.id_of(mailbox),
-            "header": ["Message-ID", message_id],
-        }
+        folder = await self.mailboxes.id_of(mailbox)
+        condition = {"inMailbox": folder, "header": ["Message-ID", message_id]}
         found = await self.client.call("Email/query", {"filter": condition, "limit": 10})
         if not found.get("ids"):
             return []

@@ -56,9 +56,8 @@ class JmapSender(WebSender):
             return Outcome("sent", "accepted by the provider")
         refused = (response.get("notCreated") or {}).get("s")
         if not refused:
-            raise ProviderError(
-                "unexpected response from the JMAP server: no result of the submission"
-            )
+            problem = "no result of the submission"
+            raise ProviderError(f"unexpected response from {self.name}: {problem}")
         return _refused(refused)
 
     async def _stored(self, raw: bytes, drafts: list[str]) -> str:

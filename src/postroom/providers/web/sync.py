@@ -8,11 +8,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from postroom.errors import MailError, ProviderError
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
 from postroom.ports.provider import Known
+
+Parts: TypeAlias = AsyncGenerator[RemoteChanges, None]
+"""Changes at a provider, each with the checkpoint after it."""
 
 CONCURRENT_REQUESTS = 8
 _MAX_LEVELS = 20
@@ -81,16 +84,14 @@ class HistoryReader(ABC):
         """All messages of a folder."""
 
     @abstractmethod
-    def _since(self, position: str) -> AsyncIterator[RemoteChanges]:
+    def _since(self, position: str) -> Parts:
         """The changes since a position. Raises HistoryExpired."""
 
     @abstractmethod
-    def _full_listing(self, since: Checkpoint | None, known: Known) -> AsyncIterator[RemoteChanges]:
+    def _full_listing(self, since: Checkpoint | None, known: Known) -> Parts:
         """List every message, newest first, from the position of *since* if it has one."""
 
-    async def changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncGenerator[RemoteChanges, None]:
+    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
         await self.folders.load()
         names, at = dict(self.folders.names), since or {}
         # Renames are not in the history.
@@ -100,9 +101,7 @@ class HistoryReader(ABC):
         async for part in self._changes(since, known):
             yield replace(part, checkpoint={**part.checkpoint, self.names_key: names})
 
-    async def _changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
+    async def _changes(self, since: Checkpoint | None, known: Known) -> Parts:
         if since is not None and not since.get("listing"):
             try:
                 async for part in self._since(since[self.position_key]):
@@ -114,7 +113,7 @@ class HistoryReader(ABC):
         async for part in self._full_listing(since, known):
             yield part
 
-    async def _new_mail(self, listing: Checkpoint) -> AsyncIterator[RemoteChanges]:
+    async def _new_mail(self, listing: Checkpoint) -> Parts:
         """The changes since `_latest` during a long listing; removals are found at its end."""
         with suppress(*self.refusals):
             async for part in self._since(self._latest):
