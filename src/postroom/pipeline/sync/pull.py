@@ -14,7 +14,6 @@ from postroom.errors import (
     MailError,
     ProviderAuthFailed,
     ProviderError,
-    RateLimited,
     Unstorable,
 )
 from postroom.mail.composing.typed_addresses import parse_own_address
@@ -134,20 +133,22 @@ async def _fetch_alone(
         reason = str(error)
     else:
         reason = "the provider sent nothing"
-    if message.ref in found or await look_up(provider, message.ref) == ():
+    if message.ref in found or await look_up(provider, [message.ref]) == ():
         return None
     return reason
 
 
-async def look_up(provider: Provider, ref: RemoteRef) -> tuple[RemoteMessage, ...] | None:
-    """The state of a message at the provider; None if it refuses to tell, so it has the message.
+async def look_up(
+    provider: Provider, refs: Sequence[RemoteRef]
+) -> tuple[RemoteMessage, ...] | None:
+    """The state of messages at the provider; None if it refuses to tell, so it has them.
 
     Raises ProviderError if the provider is unavailable.
     """
     try:
-        return await provider.look([ref])
+        return await provider.look(refs)
     except MailError as error:
-        if error.retryable or isinstance(error, (ProviderAuthFailed, RateLimited)):
+        if error.retryable or isinstance(error, ProviderAuthFailed):
             raise
         return None
 
@@ -385,7 +386,7 @@ class Pull:
     ) -> AsyncIterator[_Part]:
         """Retry messages that the provider did not send; all of them if a sync was requested."""
         for ref in unfetched.due(None if is_requested else self.services.clock()):
-            remote = await look_up(self.provider, ref)
+            remote = await look_up(self.provider, [ref])
             unknown = await self._unknown(storable_messages(remote or ()))
             if remote is None:
                 unfetched.defer(ref, self.services.clock())

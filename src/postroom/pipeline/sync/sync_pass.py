@@ -16,7 +16,6 @@ from postroom.model.account import (
     Pushed,
     Refusal,
     RemoteIdentity,
-    RemoteMessage,
 )
 from postroom.pipeline.blobs import discard_unused
 from postroom.pipeline.services import Services
@@ -26,6 +25,7 @@ from postroom.pipeline.sync.pull import (
     clean_name,
     fetch_batches,
     is_valid_identity,
+    look_up,
 )
 from postroom.ports.provider import Provider
 
@@ -93,21 +93,12 @@ class Pusher:
         """Undo a change here that the provider refused."""
         context = {"account": self.account.id, "message_id": push.message_id, "error": reason}
         self.services.counts.failed("pushes_refused", context, cause=cause)
-        remote = await self._look_up(push)
+        remote = await look_up(self.provider, [ref for ref, _ in push.refs]) or ()
         refusal = Refusal(reason, self.services.clock(), remote)
         await self.services.store.abandon_push(self.account.id, push, refusal)
         if push.kind == "delete":
             async for fetched in fetch_batches(self.provider, remote):
                 await AccountIngest(self.services, self.account).store(fetched.mails)
-
-    async def _look_up(self, push: Push) -> tuple[RemoteMessage, ...]:
-        """The state of the message at the provider, as far as the provider tells it."""
-        try:
-            return await self.provider.look([ref for ref, _ in push.refs])
-        except MailError as error:
-            if error.retryable or isinstance(error, ProviderAuthFailed):
-                raise
-            return ()
 
 
 def _is_final(push: Push, error: MailError) -> bool:

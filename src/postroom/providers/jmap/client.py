@@ -127,13 +127,8 @@ class JmapClient:
 
     async def download(self, blob_id: str) -> bytes:
         session = await self.session()
-        url = _expand(
-            session["downloadUrl"],
-            accountId=await self.account_id(),
-            blobId=blob_id,
-            name="message.eml",
-            type="application/octet-stream",
-        )
+        values = {"blobId": blob_id, "name": "message.eml", "type": "application/octet-stream"}
+        url = _expand(session["downloadUrl"], accountId=await self.account_id(), **values)
         return await self.api.request("GET", self._url(url))
 
     async def upload(self, content: bytes) -> str:

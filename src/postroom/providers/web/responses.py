@@ -46,18 +46,15 @@ def checks_responses(provider: str) -> Callable[[type[T]], type[T]]:
 
     def decorate(cls: type[T]) -> type[T]:
         for name in _REQUESTING:
-            method = getattr(cls, name, None)
-            if inspect.isasyncgenfunction(method):
-                setattr(cls, name, _checks_stream(provider, method))
-            elif inspect.iscoroutinefunction(method):
-                setattr(cls, name, checks_response(provider)(method))
+            if hasattr(cls, name):
+                setattr(cls, name, checks_response(provider)(getattr(cls, name)))
         return cls
 
     return decorate
 
 
 def checks_response(provider: str) -> Callable[[F], F]:
-    """Decorate a coroutine function so that it runs inside `response_errors`."""
+    """Decorate a coroutine or an asynchronous generator to run inside `response_errors`."""
 
     def decorate(request: F) -> F:
         @functools.wraps(request)
@@ -65,20 +62,16 @@ def checks_response(provider: str) -> Callable[[F], F]:
             with response_errors(provider):
                 return await request(*args, **kwargs)
 
-        return cast(F, checked)
+        @functools.wraps(request)
+        async def checked_stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+            with response_errors(provider):
+                async with aclosing(request(*args, **kwargs)) as parts:
+                    async for part in parts:
+                        yield part
+
+        return cast(F, checked_stream if inspect.isasyncgenfunction(request) else checked)
 
     return decorate
-
-
-def _checks_stream(provider: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    async def checked(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        with response_errors(provider):
-            async with aclosing(method(*args, **kwargs)) as parts:
-                async for part in parts:
-                    yield part
-
-    return checked
 
 
 def message_count(value: Any) -> int | None:
