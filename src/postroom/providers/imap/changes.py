@@ -17,7 +17,6 @@ from postroom.providers.imap.mailboxes import (
     MAX_UIDS,
     ImapMailboxes,
     RemoteMailbox,
-    fetch_changed,
     key_of,
     scope_of,
 )
@@ -251,13 +250,10 @@ class ImapReader:
             yield messages, ()
         client = await self.boxes.select(scope)
         if at.modseq and position.modseq:
-            rows: list[Row] = []
-            has_qresync = self.boxes.has_qresync
-            vanished = await fetch_changed(
-                client, at.uidnext, _ITEMS, at.modseq, rows.append, with_vanished=has_qresync
-            )
+            changed = self.boxes.changed_since(client, at.modseq, at.uidnext, _ITEMS)
+            rows, vanished = await changed
             yield self._messages(box, scope, rows), ()
-            if has_qresync:
+            if self.boxes.has_qresync:
                 gone = vanished.uids()
                 if gone is None:
                     gone = vanished.among(map(int, await known.keys(scope)))

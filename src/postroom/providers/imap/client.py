@@ -38,6 +38,7 @@ from postroom.providers.imap.syntax import (
     uid_sets,
 )
 
+RowHandler = Callable[[Row], None]
 A = TypeVar("A")
 B = TypeVar("B")
 LOGOUT_S = 0.5
@@ -258,24 +259,14 @@ class Client:
         return result
 
     async def fetch(
-        self,
-        uids: Sequence[int],
-        items: bytes,
-        take: Callable[[Row], None],
-        *,
-        literal_bytes: int = 0,
+        self, uids: Sequence[int], items: bytes, take: RowHandler, *, literal_bytes: int = 0
     ) -> None:
         """Fetch items of messages; *take* gets each row."""
         for uid_set in uid_sets(uids):
             await self.fetch_set("UID FETCH", uid_set, items, take, literal_bytes)
 
     async def fetch_set(
-        self,
-        command: str,
-        which: bytes,
-        items: bytes,
-        take: Callable[[Row], None],
-        literal_bytes: int = 0,
+        self, command: str, which: bytes, items: bytes, take: RowHandler, literal_bytes: int = 0
     ) -> None:
         """Fetch items of a set of messages, by UID or (with FETCH) by sequence number."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -58,29 +58,6 @@ def _ranges(uids: bytes) -> Iterator[tuple[int, int]]:
         if low.isdigit() and (high or low).isdigit() and len(low) <= 10 and len(high) <= 10:
             ends = sorted((int(low), int(high or low)))
             yield ends[0], ends[1]
-
-
-async def fetch_changed(
-    client: Client,
-    below: int,
-    items: bytes,
-    since: int,
-    take: Callable[[Row], None],
-    *,
-    with_vanished: bool,
-) -> Vanished:
-    """Fetch the messages below a UID that changed since a modification sequence."""
-    vanished = Vanished()
-
-    def take_frame(frame: Frame) -> None:
-        if not vanished.take(frame) and (row := read_row(frame)) is not None:
-            take(row)
-
-    modifier = b"(CHANGEDSINCE %d%s)" % (since, b" VANISHED" if with_vanished else b"")
-    await client.connection.run(
-        "UID FETCH", b"1:%d" % max(below - 1, 1), b"(" + items + b")", modifier, take=take_frame
-    )
-    return vanished
 
 
 _USES = {rf"\{name.lower()}": name for name in (SENT, DRAFTS, ARCHIVE, JUNK, TRASH)}
@@ -237,6 +214,21 @@ class ImapMailboxes:
         if was_open and before is self.position:
             await client.noop(timeout_s=self.timeouts.socket_s)
         return client
+
+    async def changed_since(
+        self, client: Client, modseq: int, below: int, items: bytes
+    ) -> tuple[list[Row], Vanished]:
+        """The messages below a UID that changed since a modification sequence, or vanished."""
+        rows, vanished = list[Row](), Vanished()
+
+        def take(frame: Frame) -> None:
+            if not vanished.take(frame) and (row := read_row(frame)) is not None:
+                rows.append(row)
+
+        modifier = b"(CHANGEDSINCE %d%s)" % (modseq, b" VANISHED" if self.has_qresync else b"")
+        pieces = (b"1:%d" % max(below - 1, 1), b"(" + items + b")", modifier)
+        await client.connection.run("UID FETCH", *pieces, take=take)
+        return rows, vanished
 
     async def uids_between(self, scope: str, low: int, high: int) -> list[int]:
         """The UIDs from *low* to below *high*, newest first.
