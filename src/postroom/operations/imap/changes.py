@@ -106,17 +106,9 @@ async def update_live_flags(ctx: RequestContext, request: UpdateLiveFlags) -> Li
             has_removed = False
             message = f"the server did not remove {' '.join(left)}"
             issues.add("not_applied", message, stage="remove_flags")
-    return LiveFlags(
-        issues.status(has_result=has_added or has_removed),
-        issues.all,
-        account.account_id,
-        str(at),
-        flags,
-        add,
-        remove,
-        has_added,
-        has_removed,
-    )
+    status = issues.status(has_result=has_added or has_removed)
+    requested, applied = (add, remove), (has_added, has_removed)
+    return LiveFlags(status, issues.all, account.account_id, str(at), flags, *requested, *applied)
 
 
 async def _select(
@@ -161,17 +153,11 @@ async def copy_live_message(ctx: RequestContext, request: CopyLiveMessage) -> Li
             copy = await _fetch_message(live, at, steps, ctx.limits.message_bytes)
             if copy is not None:
                 await _append(live, target.account_id, mailbox, copy, steps)
+    status = steps.status(has_result=steps.succeeded == steps.attempted > 0)
+    accounts, mailboxes = (source.account_id, target.account_id), (at.mailbox, mailbox)
+    counts = (steps.attempted, steps.succeeded)
     return LiveCopy(
-        steps.status(has_result=steps.succeeded == steps.attempted > 0),
-        steps.all,
-        source.account_id,
-        target.account_id,
-        at.mailbox,
-        mailbox,
-        str(at),
-        steps.attempted,
-        steps.succeeded,
-        steps.new_message_id,
+        status, steps.all, *accounts, *mailboxes, str(at), *counts, steps.new_message_id
     )
 
 
@@ -241,17 +227,10 @@ async def move_live_message(ctx: RequestContext, request: MoveLiveMessage) -> Li
                     steps.note_copy(await session.copy(at, mailbox))
                 if steps.succeeded:
                     await _remove(session, at, steps)
-    return LiveMove(
-        steps.status(has_result=steps.succeeded > 0),
-        steps.all,
-        account.account_id,
-        at.mailbox,
-        mailbox,
-        str(at),
-        steps.attempted,
-        steps.succeeded,
-        steps.new_message_id,
-    )
+    status = steps.status(has_result=steps.succeeded > 0)
+    moved = (account.account_id, at.mailbox, mailbox, str(at))
+    counts = (steps.attempted, steps.succeeded)
+    return LiveMove(status, steps.all, *moved, *counts, steps.new_message_id)
 
 
 class DeleteLiveMessage(OneLiveMessage):
@@ -277,15 +256,9 @@ async def delete_live_message(ctx: RequestContext, request: DeleteLiveMessage) -
         async with live.session(account.account_id) as session:
             await _select(session, at, steps)
             await _remove(session, at, steps)
-    return LiveDeletion(
-        steps.status(has_result=steps.succeeded > 0),
-        steps.all,
-        account.account_id,
-        at.mailbox,
-        str(at),
-        steps.attempted,
-        steps.succeeded,
-    )
+    status = steps.status(has_result=steps.succeeded > 0)
+    counts = (steps.attempted, steps.succeeded)
+    return LiveDeletion(status, steps.all, account.account_id, at.mailbox, str(at), *counts)
 
 
 async def _remove(session: ImapSession, at: ImapLocator, steps: Steps) -> None:

@@ -241,18 +241,10 @@ def _page(ctx: RequestContext, search: _Search) -> LiveSearch:
     if uids and found.total > len(uids):
         rest = Place(*mailbox, search.criteria, found.uidvalidity, uids[-1], total)
         cursor = seal_place(ctx.cursors, rest)
-    return LiveSearch(
-        search.issues.status(has_result=bool(rows) or (search.found is not None and not uids)),
-        search.issues.all,
-        *mailbox,
-        total,
-        len(uids),
-        len(rows),
-        len(uids) - len(rows),
-        tuple(rows),
-        cursor is not None,
-        cursor,
-    )
+    has_result = bool(rows) or (search.found is not None and not uids)
+    status, issues = search.issues.status(has_result=has_result), search.issues.all
+    counts = (total, len(uids), len(rows), len(uids) - len(rows))
+    return LiveSearch(status, issues, *mailbox, *counts, tuple(rows), cursor is not None, cursor)
 
 
 def _note_losses(search: _Search, uids: tuple[int, ...]) -> None:

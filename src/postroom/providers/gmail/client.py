@@ -103,14 +103,9 @@ class GmailClient:
             body = {"raw": urlsafe_b64encode(raw).decode()}
             await self.api.json("POST", f"{_ME}/messages/send", body=body, once=True)
             return
-        await self.api.json(
-            "POST",
-            f"/upload{_ME}/messages/send",
-            params={"uploadType": "media"},
-            content=raw,
-            headers={"Content-Type": "message/rfc822"},
-            once=True,
-        )
+        path, params = f"/upload{_ME}/messages/send", {"uploadType": "media"}
+        headers = {"Content-Type": "message/rfc822"}
+        await self.api.json("POST", path, params=params, content=raw, headers=headers, once=True)
 
     async def find(self, message_id: str, label: str) -> str | None:
         """The id of a message with this label and Message-ID."""
@@ -129,13 +124,10 @@ class GmailClient:
             row = await self.api.json("POST", path, params=params, body=body, once=True)
         else:
             boundary, content = _multipart_related(metadata, raw)
+            path, params = f"/upload{_ME}/messages", {**params, "uploadType": "multipart"}
+            headers = {"Content-Type": f"multipart/related; boundary={boundary}"}
             row = await self.api.json(
-                "POST",
-                f"/upload{_ME}/messages",
-                params={**params, "uploadType": "multipart"},
-                content=content,
-                headers={"Content-Type": f"multipart/related; boundary={boundary}"},
-                once=True,
+                "POST", path, params=params, content=content, headers=headers, once=True
             )
         return str(row["id"])
 
