@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -54,15 +54,6 @@ class GmailLabels(FolderNames):
             for row in await self.client.labels()
             if row.get("type") != "system"
         }
-
-    async def load_new(self, keys: Iterable[str]) -> None:
-        """Load the labels again if a message has one that is not known."""
-        if any(key.startswith("Label_") and key not in self.names for key in keys):
-            await self.load()
-
-    def names_of(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """The names of a message's labels, without system labels."""
-        return tuple(self.names[key] for key in keys if key in self.names)
 
     async def create(self, path: str, parent: str | None) -> str | MailError:
         try:
@@ -214,7 +205,9 @@ class GmailProvider(HistoryReader):
                 return await self.client.message(key, "minimal")
 
         rows = [row for row in await asyncio.gather(*map(one, ids)) if row is not None]
-        await self.labels.load_new(str(key) for row in rows for key in row.get("labelIds", []))
+        keys = [str(key) for row in rows for key in row.get("labelIds", [])]
+        if any(key.startswith("Label_") and key not in self.labels.names for key in keys):
+            await self.labels.load()
         messages = [self._message(row) for row in rows]
         drafts = tuple(m.ref.key for m in messages if m.mailboxes == (DRAFTS,))
         self._raws = {}
@@ -232,7 +225,7 @@ class GmailProvider(HistoryReader):
             ref=RemoteRef("", str(row["id"])),
             mailboxes=mailboxes_of(keys),
             flags=tuple(flags),
-            labels=self.labels.names_of(keys),
+            labels=tuple(self.labels.names[key] for key in keys if key in self.labels.names),
             arrived_at=_parse_time(row.get("internalDate")),
             size_bytes=len(str(row.get("raw", ""))) or int(row.get("sizeEstimate") or 0),
             unsupported_flags=_UNSUPPORTED_FLAGS,

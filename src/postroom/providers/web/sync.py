@@ -40,10 +40,6 @@ class FolderNames(ABC):
         folded = name.casefold()
         return next((k for k, known in self.names.items() if known.casefold() == folded), None)
 
-    def renamed_since(self, before: Mapping[str, str]) -> list[str]:
-        """The ids of folders that have another name now."""
-        return [key for key, name in self.names.items() if before.get(key, name) != name]
-
     async def id_of(self, name: str) -> str:
         """The id of a folder, which is created if necessary."""
         return self.find(name) or await self._create(name, None)
@@ -94,8 +90,9 @@ class HistoryReader(ABC):
     async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
         await self.folders.load()
         names, at = dict(self.folders.names), since or {}
+        before = at.get(self.names_key, {})
         # Renames are not in the history.
-        for folder in self.folders.renamed_since(at.get(self.names_key, {})):
+        for folder in [key for key, name in names.items() if before.get(key, name) != name]:
             async for messages in self._messages_in(folder):
                 yield RemoteChanges(at, messages)
         async for part in self._changes(since, known):
