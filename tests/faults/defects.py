@@ -230,7 +230,7 @@ def leave_quickly() -> None:
     from postroom.app import App
     from postroom.pipeline import outbox as pipeline
     from postroom.pipeline import webhooks
-    from postroom.pipeline.sync import fetch, scheduler
+    from postroom.pipeline.sync import pull, scheduler
 
     outbox = App.outbox
 
@@ -242,7 +242,7 @@ def leave_quickly() -> None:
     webhooks.LEASE = timedelta(seconds=LEASE_S)
     webhooks.MAX_WAIT_S = 1.0
     scheduler.LEASE, scheduler.RENEW_S = timedelta(seconds=1), 0.3
-    fetch.BATCH_MAILS = 3
+    pull.BATCH_MAILS = 3
 
 
 def run(defect: str, *words: str) -> None:

@@ -109,7 +109,7 @@ def read_bearers_key(raw: object) -> str:
 
 def read_signing_secret(raw: object) -> str:
     """The secret of Resend's webhook. Raises ValueError."""
-    from postroom.providers.inbound.resend import key_of
+    from postroom.providers.inbound.json_posts import key_of
 
     secret = read_key(raw)
     key_of(secret)
@@ -118,7 +118,7 @@ def read_signing_secret(raw: object) -> str:
 
 def read_public_key(raw: object) -> str:
     """A public key as SendGrid shows it. Raises ValueError."""
-    from postroom.providers.inbound.sendgrid import load_public_key
+    from postroom.providers.inbound.form_posts import load_public_key
 
     key = read_key(raw)
     load_public_key(key)

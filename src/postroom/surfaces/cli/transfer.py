@@ -19,14 +19,16 @@ from postroom.model.key import OWNER
 from postroom.model.memory import Memory
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import create_inbox
-from postroom.pipeline.transfer.export_mail import (
+from postroom.pipeline.transfer.import_export import (
+    BATCH_MAILS,
     ExportResult,
+    ImportResult,
     MboxTarget,
     Target,
     export_mail,
+    import_mail,
     open_target,
 )
-from postroom.pipeline.transfer.import_mail import BATCH_MAILS, ImportResult, import_mail
 from postroom.pipeline.transfer.mail_files import Kind, Source, open_source
 from postroom.pipeline.transfer.mbox import Quoting
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
