@@ -129,7 +129,11 @@ def _is_due_for_rewrite(segment: Candidate, tombstone_s: float, now: int) -> boo
 
 _BATCH = 500
 
-SETS_BATCH = "SELECT name FROM search_sets WHERE segment = :segment LIMIT :limit"
+DELETE_SETS = """
+    DELETE FROM search_sets WHERE segment = :segment AND name IN (
+        SELECT name FROM search_sets WHERE segment = :segment LIMIT :limit
+    )
+"""
 LAST_ROW_OF_BATCH = """
     SELECT kind, key, part FROM search_rows WHERE segment = :segment
      ORDER BY kind, key, part LIMIT 1 OFFSET :offset
@@ -143,7 +147,8 @@ DELETE_ROWS = """
 def delete_dropped_rows(tx: Transaction) -> bool:
     """Delete some rows or sets of a dropped segment; False if there is none."""
     for segment in segment_numbers(tx, DROPPED)[:1]:
-        if not _delete_rows(tx, segment) and not _delete_sets(tx, segment):
+        is_empty = not _delete_rows(tx, segment)
+        if is_empty and not tx.run(DELETE_SETS, segment=segment, limit=_BATCH):
             tx.run("DELETE FROM search_segments WHERE number = :segment", segment=segment)
         return True
     return False
@@ -155,13 +160,6 @@ def _delete_rows(tx: Transaction, segment: int) -> bool:
         return tx.run("DELETE FROM search_rows WHERE segment = :segment", segment=segment) > 0
     tx.run(DELETE_ROWS, segment=segment, kind=last[0], key=last[1], part=last[2])
     return True
-
-
-def _delete_sets(tx: Transaction, segment: int) -> bool:
-    names = [row[0] for row in tx.all(SETS_BATCH, segment=segment, limit=_BATCH)]
-    among, params = any_of("name", names)
-    sql = f"DELETE FROM search_sets WHERE segment = :segment AND name {among}"
-    return bool(names) and tx.run(sql, segment=segment, **params) > 0
 
 
 LEASE_S = 30
