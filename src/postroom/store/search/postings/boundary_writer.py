@@ -16,6 +16,7 @@ from postroom.store.search.tokens.arrays import (
     U8,
     U16,
     U32,
+    U64,
     Bools,
     Int,
     SpilledArray,
@@ -174,22 +175,34 @@ class _SortKey:
         """The sort order of pairs in memory, by as many columns at a time as fit into 64 bits."""
         values = self._characters[columns[_LEFT]].astype(np.uint64)
         values -= values.min()
-        order, column = np.arange(len(values)), 1
-        tied = order.copy()
-        while len(tied) and column <= self._lookahead:
-            own = order[tied]
-            # As many columns as fit into 64 bits with a value and its index.
-            bits_left = 64 - int(values.max()).bit_length() - len(values).bit_length()
-            end = column + max(1, min(bits_left // int(self._bits), self._lookahead + 1 - column))
-            for following in columns[column:end]:
-                values = (values << self._bits) | following[own]
+        lookahead = 1 + self._columns_that_fit(values, int(values.max()), 1)
+        for column in columns[1:lookahead]:
+            values = (values << self._bits) | column
+        ordered, order = sort_packed(values)
+        is_tied = _are_tied(first := is_first(ordered))
+        tied = np.flatnonzero(is_tied)
+        while len(tied) and lookahead <= self._lookahead:
+            values = np.cumsum(first[is_tied]).astype(np.uint64)
+            own, start = order[tied], lookahead
+            lookahead += self._columns_that_fit(values, int(values[-1]), lookahead)
+            for column in columns[start:lookahead]:
+                values = (values << self._bits) | column[own]
             ordered, reordered = sort_packed(values)
             order[tied] = own[reordered]
-            first = is_first(ordered)
-            has_equal = ~(first & np.append(first[1:], True))
-            tied, values = tied[has_equal], np.cumsum(first[has_equal]).astype(np.uint64)
-            column = end
+            is_tied = _are_tied(first := is_first(ordered))
+            tied = tied[is_tied]
         return order
+
+    def _columns_that_fit(self, values: U64, largest: int, lookahead: int) -> int:
+        """How many columns from *lookahead* on fit into 64 bits with a value and its index."""
+        bits_left = 64 - largest.bit_length() - len(values).bit_length()
+        return max(1, min(bits_left // int(self._bits), self._lookahead + 1 - lookahead))
+
+
+def _are_tied(first: Bools) -> Bools:
+    """Which elements of a sorted array have an equal neighbour."""
+    alone: Bools = first & np.append(first[1:], True)
+    return ~alone
 
 
 def _sorted(spill: TempFile, group: _Group, key: _SortKey) -> Iterator[TokenPairs]:

@@ -112,11 +112,11 @@ class SegmentBuilder:
 
     def rows(self) -> Iterator[SegmentRow]:
         """All rows of the segment. No message can be added after them."""
-        digests = 0
+        digests, has_checksum = 0, FORMATS[self._format].has_checksum
         for row in self._rows():
-            digests += row_digest(row)
+            digests += row_digest(row) if has_checksum else 0
             yield row
-        if FORMATS[self._format].has_checksum:
+        if has_checksum:
             yield checksum_row(digests)
 
     def _rows(self) -> Iterator[SegmentRow]:
