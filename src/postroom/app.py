@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from postroom.admission.fair_queue import FairQueue
-from postroom.admission.rate_limits import ConcurrencyLimit, RateLimits
+from postroom.admission.rate_limits import ConcurrencyLimit, FairQueue, RateLimits
 from postroom.admission.request_bodies import RequestBodies
 from postroom.blocking import finish_threads
 from postroom.calls.authentication import OWNER_KEY_ID, authenticate, hash_secret, new_secret

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from postroom.admission.fair_queue import FairQueue
-from postroom.admission.rate_limits import RateLimits
+from postroom.admission.rate_limits import FairQueue, RateLimits
 from postroom.calls.cursors import Cursors
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller

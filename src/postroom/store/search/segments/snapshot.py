@@ -1,25 +1,40 @@
-"""Masks: sets of messages of all segments of a snapshot as bits. Each segment starts at a whole
-word."""
+"""A snapshot: all live segments as one search sees them, and masks: sets of their messages as bits.
+
+Each segment starts at a whole word of a mask.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from postroom.store.search.segments.segment import FORMATS, Format, Segment
 from postroom.store.search.tokens.arrays import U16, Bools, Int
 
+Mask = NDArray[np.uint64]
+WORD = np.dtype("<u8")
+WORD_BITS = 64
 
-def encode_doc_ids(positions: U16, size: int) -> bytes:
-    """`message_sets.encode_set` for an array."""
-    if 16 * len(positions) <= size:
-        return b"\0" + positions.astype("<u2").tobytes()
+_BITS = np.array([1 << bit for bit in range(8)], np.uint8)
+_BELOW = np.array([(1 << bit) - 1 for bit in range(WORD_BITS)], np.uint64)
+"""Words with all bits below a position set."""
+_BIT = [np.uint64(1 << bit) for bit in range(WORD_BITS)]
+_ONE_BY_ONE = 16
+"""Up to this many bits, setting them one by one is faster."""
+_SPARSE_BYTES = 25
+"""With more than one bit per this many bytes, packing an array of booleans is faster."""
+
+
+def encode_doc_ids(doc_ids: U16 | Int, size: int) -> bytes:
+    """`message_sets.encode_set` for an array; a list keeps its order."""
+    if 16 * len(doc_ids) <= size:
+        return b"\0" + doc_ids.astype("<u2").tobytes()
     mask = np.zeros(size, np.bool_)
-    mask[positions] = True
-    return b"\1" + np.packbits(mask, bitorder="little").tobytes()
+    mask[doc_ids] = True
+    return encode_mask(mask)
 
 
 def encode_mask(mask: Bools) -> bytes:
@@ -29,20 +44,67 @@ def encode_mask(mask: Bools) -> bytes:
     return b"\1" + np.packbits(mask, bitorder="little").tobytes()
 
 
-if TYPE_CHECKING:
-    from postroom.store.search.query.snapshot import Snapshot
+class Snapshot:
+    """Segments side by side; each starts at a word of its own in a mask."""
 
-Mask = NDArray[np.uint64]
-WORD = np.dtype("<u8")
-WORD_BITS = 64
+    def __init__(self, segments: list[Segment]) -> None:
+        self.segments = segments
+        words = [-(-segment.size // WORD_BITS) for segment in segments]
+        offsets = list(accumulate(words, initial=0))
+        self.word_offsets: Int = np.array(offsets)
+        """The word at which each segment starts, and the end of the last one."""
+        self._formats = {segment.number: FORMATS[segment.format] for segment in segments}
+        lookaheads = {FORMATS[segment.format].lookahead for segment in segments}
+        self._is_uniform = len(lookaheads) <= 1
+        self._lookahead: list[int] = [min(own) for own in zip(*lookaheads, strict=True)]
+        self._spans = {
+            segment.number: slice(first, first + count)
+            for segment, first, count in zip(segments, offsets, words, strict=False)
+        }
 
-_BITS = np.array([1 << bit for bit in range(8)], np.uint8)
-_BELOW = np.array([(1 << bit) - 1 for bit in range(WORD_BITS)], np.uint64)
-_BIT = [np.uint64(1 << bit) for bit in range(WORD_BITS)]
-_ONE_BY_ONE = 16
-"""Up to this many bits, setting them one by one is faster."""
-_SPARSE_BYTES = 25
-"""With more than one bit per this many bytes, packing an array of booleans is faster."""
+    def __contains__(self, segment: int) -> bool:
+        return segment in self._spans
+
+    def by_lookahead(self, stream: int, numbers: Sequence[int], limit: int) -> dict[int, list[int]]:
+        """Some segments by their lookahead in a stream, capped at *limit*."""
+        if not numbers:
+            return {}
+        lookahead = self.min_lookahead(stream)
+        if limit <= lookahead or self._is_uniform:
+            return {min(lookahead, limit): list(numbers)}
+        groups: dict[int, list[int]] = {}
+        for number in numbers:
+            own = min(self.format_of(number).lookahead[stream], limit)
+            groups.setdefault(own, []).append(number)
+        return groups
+
+    def min_lookahead(self, stream: int) -> int:
+        """The lookahead that every segment has in a stream."""
+        return self._lookahead[stream]
+
+    def format_of(self, segment: int) -> Format:
+        return self._formats[segment]
+
+    def first_word(self, segment: int) -> int:
+        return int(self._spans[segment].start)
+
+    def part(self, mask: Mask, segment: int) -> Mask:
+        """The words of one segment in a mask."""
+        return mask[self._spans[segment]]
+
+    def none(self) -> Mask:
+        return np.zeros(int(self.word_offsets[-1]), WORD)
+
+    def all(self) -> Mask:
+        mask = ~self.none()
+        for segment in self.segments:
+            keep_range(self.part(mask, segment.number), 0, segment.size)
+        return mask
+
+    def segments_in(self, mask: Mask) -> list[int]:
+        """The segments with at least one message in the mask."""
+        has_any = np.bitwise_or.reduceat(mask, self.word_offsets[:-1]).tolist()
+        return [s.number for s, some in zip(self.segments, has_any, strict=True) if some]
 
 
 class MaskBuilder:
@@ -131,27 +193,22 @@ def keep_range(part: Mask, first: int, last: int) -> None:
     low, high = first // WORD_BITS, last // WORD_BITS
     part[:low] = 0
     if first % WORD_BITS:
-        part[low] &= ~np.uint64(_below(first))
+        part[low] &= ~_BELOW[first % WORD_BITS]
     if last % WORD_BITS:
-        part[high] &= np.uint64(_below(last))
+        part[high] &= _BELOW[last % WORD_BITS]
         high += 1
     part[high:] = 0
 
 
 def positions_of(words: Mask) -> Int:
     """The positions that are set, in order."""
-    used = words.nonzero()[0]
-    return _positions(used, words[used])
+    return positions_within(words, words.nonzero()[0])
 
 
 def positions_within(mask: Mask, words: Int) -> Int:
     """The positions that are set in some words of a mask, in order."""
-    return _positions(words, mask[words])
-
-
-def _positions(at: Int, words: Mask) -> Int:
-    bits = np.unpackbits(words.view(np.uint8), bitorder="little").nonzero()[0]
-    positions: Int = at[bits // WORD_BITS] * WORD_BITS + bits % WORD_BITS
+    bits = np.unpackbits(mask[words].view(np.uint8), bitorder="little").nonzero()[0]
+    positions: Int = words[bits // WORD_BITS] * WORD_BITS + bits % WORD_BITS
     return positions
 
 
@@ -191,10 +248,5 @@ class PrefixCounts:
         last, rest = word + position // WORD_BITS, position % WORD_BITS
         count = int(self._before[last] - self._before[word])
         if rest:
-            count += (int(self._mask[last]) & _below(rest)).bit_count()
+            count += int(np.bitwise_count(self._mask[last] & _BELOW[rest]))
         return count
-
-
-def _below(position: int) -> int:
-    """A word with all bits below a position set."""
-    return (1 << position % WORD_BITS) - 1
