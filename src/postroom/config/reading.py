@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.config.imap import read_imap
-from postroom.config.settings import PREFIX, Setting, Settings
+from postroom.config.settings import PREFIX, Setting, Settings, shown
 from postroom.config.table import SETTINGS
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapSettings
@@ -40,13 +40,7 @@ class Value:
         """The value for display; secrets are hidden."""
         if self.setting.is_secret and self.value:
             return MASK
-        if self.value in (None, ()):
-            return self.setting.default
-        if isinstance(self.value, tuple):
-            return ",".join(map(str, self.value))
-        if isinstance(self.value, bool):
-            return str(self.value).lower()
-        return str(self.value)
+        return shown(self.value) or self.setting.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +167,7 @@ def _read(entries: Iterable[_Entry], problems: list[tuple[str, str]]) -> dict[st
             problems.append((entry.written, _unknown(entry)))
             continue
         try:
-            value = setting.read(entry.raw)
+            value = setting.reader.read(entry.raw)
         except ValueError as error:
             problems.append((entry.written, str(error)))
             continue

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import field, fields
-from functools import partial
+from dataclasses import MISSING, field, fields
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any
 
-from postroom.config.readers import read_integer
+from postroom.config.readers import Reader, whole_number
 from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits
 from postroom.model.values import dataclass
@@ -83,8 +81,7 @@ class Setting:
     """
 
     name: str
-    read: Callable[[Any], Any]
-    accepts: str
+    reader: Reader[Any]
     summary: str
     default: str = ""
     place: str = ""
@@ -96,6 +93,15 @@ class Setting:
     @property
     def variable(self) -> str:
         return self.prefix + self.name.upper()
+
+
+def shown(value: object) -> str:
+    """A value for display, as it is written in the environment."""
+    if value is None or value is MISSING:
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _SUMMARIES = {
@@ -117,10 +123,9 @@ _SUMMARIES = {
     "requests_burst": "Burst of requests of one key.",
     "sends_per_hour": "Messages per hour that one key may send, and as many again by its rules.",
     "domain_sends_per_hour": "Messages per hour to one domain; more wait for the next hour.",
-    "automatic_replies_per_inbox": ("Replies of rules per day to one address from one inbox."),
-    "automatic_replies_per_day": (
-        "Automatic replies per day to one address from all inboxes together."
-    ),
+    "automatic_replies_per_inbox": "Replies of rules per day to one address from one inbox.",
+    "automatic_replies_per_day": "Automatic replies per day to one address from all inboxes "
+    "together.",
     "smtp_per_minute": "Mails per minute from one address over SMTP.",
     "memory_bytes": "Size of the text of a memory.",
 }
@@ -129,15 +134,8 @@ _MOST = {"mime_depth": 100}
 
 
 def _limit(name: str, default: int) -> Setting:
-    most = _MOST.get(name, default * 100)
-    return Setting(
-        f"limit_{name}",
-        partial(read_integer, 1, most),
-        f"1 to {most}",
-        _SUMMARIES[name],
-        str(default),
-        f"limits.{name}",
-    )
+    reader = whole_number(1, _MOST.get(name, default * 100))
+    return Setting(f"limit_{name}", reader, _SUMMARIES[name], str(default), f"limits.{name}")
 
 
 LIMITS = tuple(_limit(f.name, f.default) for f in fields(Limits) if isinstance(f.default, int))

@@ -2,335 +2,204 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import fields
+from typing import Any
 
-from postroom.config.readers import (
-    read_address,
-    read_audit_key,
-    read_bearers_key,
-    read_blobs,
-    read_bucket,
-    read_database,
-    read_embeddings,
-    read_file_elsewhere,
-    read_host,
-    read_integer,
-    read_key,
-    read_listen,
-    read_login,
-    read_model,
-    read_networks,
-    read_owner_key,
-    read_path,
-    read_public_key,
-    read_relay,
-    read_selector,
-    read_signing_secret,
-    read_text,
-    read_topics,
-    read_truth,
-    read_url,
-    read_vault_kind,
-    read_words,
-)
-from postroom.config.settings import LIMITS, Setting
+from postroom.config import readers
+from postroom.config.readers import Reader
+from postroom.config.settings import LIMITS, Setting, Settings, shown
 
-_A_URL = "an http or https URL"
-_DOMAIN = r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
+_DEFAULTS = {field.name: field.default for field in fields(Settings)}
+
+
+def _setting(
+    name: str,
+    reader: Reader[Any],
+    summary: str,
+    default: str | None = None,
+    *,
+    place: str = "",
+    option: str = "",
+    is_secret: bool = False,
+    may_be_empty: bool = True,
+) -> Setting:
+    """A row; *default* says in words what a setting without a default value means."""
+    if default is None:
+        default = shown(_DEFAULTS[place or name])
+    return Setting(
+        name, reader, summary, default, place, option, is_secret, may_be_empty=may_be_empty
+    )
+
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "data_dir",
-        read_path,
-        "a folder",
-        "The data folder.",
-        "the user's data folder",
-        option="--data",
+    _setting(
+        "data_dir", readers.FOLDER, "The data folder.", "the user's data folder", option="--data"
     ),
-    Setting(
+    _setting(
         "database_url",
-        read_database,
-        "a postgresql URL",
+        readers.DATABASE,
         "The PostgreSQL database to use instead of SQLite.",
         "SQLite in the data folder",
         is_secret=True,
     ),
-    Setting(
+    _setting(
         "blobs_url",
-        read_blobs,
-        "an s3 URL",
+        readers.BLOBS,
         "The bucket for raw mail and attachments.",
         "files in the data folder",
     ),
-    Setting(
+    _setting(
         "blobs_public_url",
-        read_url,
-        _A_URL,
+        readers.URL,
         "The URL under which clients reach the bucket, for links to files.",
         "the URL that the server uses",
     ),
-    Setting(
+    _setting(
         "audit_key",
-        read_audit_key,
-        "64 hexadecimal digits",
+        readers.AUDIT_KEY,
         "The HMAC key of the audit log; machines that share a database must share it.",
         "the file audit.key of the data folder",
         is_secret=True,
     ),
-    Setting(
-        "host", read_host, "an address", "The address on which the server listens.", "127.0.0.1"
+    _setting("host", readers.HOST, "The address on which the server listens."),
+    _setting(
+        "port", readers.whole_number(0, 65_535), "The port of the server; 0 chooses a free one."
     ),
-    Setting(
-        "port",
-        partial(read_integer, 0, 65_535),
-        "0 to 65535",
-        "The port of the server; 0 chooses a free one.",
-        "8700",
-    ),
-    Setting(
+    _setting(
         "domain",
-        partial(read_words, _DOMAIN, "domain names, several with commas"),
-        "domain names, with commas",
+        readers.DOMAINS,
         "The domains to receive mail for; new inboxes get the first.",
-        "postroom.localhost",
         place="domains",
     ),
-    Setting(
+    _setting(
         "trusted_servers",
-        partial(read_words, _DOMAIN, "names of servers, several with commas"),
-        "names, with commas",
+        readers.SERVERS,
         "Mail servers in front of Postroom whose Authentication-Results are trusted.",
         "none",
     ),
-    Setting(
+    _setting(
         "dkim_keys",
-        read_path,
-        "a file",
+        readers.FILE,
         "Public DKIM keys to verify signatures with, as `dig TXT` shows them.",
     ),
-    Setting(
+    _setting(
         "smtp_listen",
-        read_listen,
-        "an address and a port, or none",
+        readers.LISTEN,
         "The address and port of the SMTP and LMTP listener.",
-        "127.0.0.1:8725",
         option="--smtp",
     ),
-    Setting(
-        "catch_all",
-        read_address,
-        "an address",
-        "The inbox for mail to unknown addresses of these domains.",
+    _setting(
+        "catch_all", readers.ADDRESS, "The inbox for mail to unknown addresses of these domains."
     ),
-    Setting(
-        "tls_cert", read_path, "a PEM file", "The certificate for STARTTLS of the SMTP listener."
-    ),
-    Setting("tls_key", read_path, "a PEM file", "The key of that certificate."),
-    Setting(
+    _setting("tls_cert", readers.PEM_FILE, "The certificate for STARTTLS of the SMTP listener."),
+    _setting("tls_key", readers.PEM_FILE, "The key of that certificate."),
+    _setting(
         "relay_url",
-        read_relay,
-        "an smtp or smtps URL",
+        readers.RELAY,
         "The SMTP relay for outgoing mail; without it, no mail is sent to other servers.",
         is_secret=True,
     ),
-    Setting(
-        "webhook_allow",
-        read_networks,
-        "networks, with commas",
-        "Private networks that webhooks may connect to.",
-        "none",
+    _setting(
+        "webhook_allow", readers.NETWORKS, "Private networks that webhooks may connect to.", "none"
     ),
-    Setting(
+    _setting(
         "account_allow",
-        read_networks,
-        "networks, with commas",
+        readers.NETWORKS,
         "Private networks in which keys may add accounts, with any port and a ca_file; "
         "`postroom account add` is not limited.",
         "none",
     ),
-    Setting(
-        "dkim_key", read_path, "a PEM file", "The key that signs outgoing mail (RSA or Ed25519)."
-    ),
-    Setting(
-        "dkim_selector",
-        read_selector,
-        "a DNS label",
-        "The DKIM selector.",
-        "postroom",
-    ),
-    Setting(
+    _setting("dkim_key", readers.PEM_FILE, "The key that signs outgoing mail (RSA or Ed25519)."),
+    _setting("dkim_selector", readers.SELECTOR, "The DKIM selector."),
+    _setting(
         "mailgun_signing_key",
-        read_key,
-        "8 to 256 characters",
+        readers.SECRET,
         "Mailgun's HTTP webhook signing key, to receive mail from its routes.",
         is_secret=True,
     ),
-    Setting(
+    _setting(
         "sendgrid_public_key",
-        read_public_key,
-        "base64, as SendGrid shows it",
+        readers.PUBLIC_KEY,
         "The public key of SendGrid's security policy, to receive from Inbound Parse.",
     ),
-    Setting(
+    _setting(
         "resend_signing_secret",
-        read_signing_secret,
-        "whsec_ and base64",
+        readers.SIGNING_SECRET,
         "The signing secret of Resend's webhook, to receive mail from it.",
         is_secret=True,
     ),
-    Setting(
-        "resend_api_key",
-        read_key,
-        "8 to 256 characters",
-        "The API key to fetch mail from Resend.",
-        is_secret=True,
+    _setting(
+        "resend_api_key", readers.SECRET, "The API key to fetch mail from Resend.", is_secret=True
     ),
-    Setting(
+    _setting(
         "ses_topics",
-        read_topics,
-        "topic ARNs, with commas",
+        readers.TOPICS,
         "The SNS topics through which Amazon SES delivers mail.",
         "none",
     ),
-    Setting(
-        "ses_bucket",
-        read_bucket,
-        "the name of a bucket",
-        "The bucket in which Amazon SES stores mail.",
-    ),
-    Setting(
+    _setting("ses_bucket", readers.BUCKET, "The bucket in which Amazon SES stores mail."),
+    _setting(
         "postmark_login",
-        read_login,
-        "name:password",
+        readers.LOGIN,
         "The name and password in the URL that Postmark posts mail to.",
         is_secret=True,
     ),
-    Setting(
+    _setting(
         "inbound_window_s",
-        partial(read_integer, 30, 86_400),
-        "30 to 86400",
+        readers.whole_number(30, 86_400),
         "The maximum age of a signature of Mailgun, SendGrid or Resend, in seconds.",
-        "300",
     ),
-    Setting(
+    _setting(
         "api_key",
-        read_owner_key,
-        "20 to 256 characters",
+        readers.OWNER_KEY,
         "The owner's key; without it, the first `serve` creates one.",
         is_secret=True,
     ),
-    Setting(
+    _setting(
         "key",
-        read_bearers_key,
-        "a key",
+        readers.CLIENT_KEY,
         "The key that `postroom mcp` uses; an empty value is an error.",
         "the owner's rights",
         is_secret=True,
         may_be_empty=False,
     ),
-    Setting(
+    _setting(
         "public_url",
-        read_url,
-        "an http or https URL",
+        readers.URL,
         "The URL under which clients reach the server, if it is behind a proxy.",
     ),
-    Setting(
-        "toolsets",
-        partial(read_words, r"[a-z]+", "names of toolsets, several with commas"),
-        "names, with commas",
-        "The MCP toolsets to show.",
-        "all",
-    ),
-    Setting("read_only", read_truth, "true or false", "Hide every MCP tool that writes.", "false"),
-    Setting(
-        "memory_search", read_truth, "true or false", "Whether memories can be searched.", "true"
-    ),
-    Setting(
+    _setting("toolsets", readers.TOOLSETS, "The MCP toolsets to show.", "all"),
+    _setting("read_only", readers.TRUTH, "Hide every MCP tool that writes."),
+    _setting("memory_search", readers.TRUTH, "Whether memories can be searched."),
+    _setting(
         "embeddings",
-        read_embeddings,
-        "bundled, none, or a URL",
+        readers.EMBEDDINGS,
         "Who computes embeddings: the bundled model, none, or an endpoint like OpenAI's `/v1`.",
-        "bundled",
     ),
-    Setting(
-        "embeddings_model",
-        read_model,
-        "a name",
-        "The model of the endpoint.",
-        "text-embedding-3-small",
-    ),
-    Setting(
-        "embeddings_key",
-        read_key,
-        "8 to 256 characters",
-        "The key for the endpoint.",
-        is_secret=True,
-    ),
-    Setting(
+    _setting("embeddings_model", readers.MODEL, "The model of the endpoint."),
+    _setting("embeddings_key", readers.SECRET, "The key for the endpoint.", is_secret=True),
+    _setting(
         "secrets",
-        read_vault_kind,
-        "auto, keyring or file",
+        readers.VAULT,
         "Where logins of accounts are stored: the keyring of the operating system, "
         "or encrypted files.",
-        "auto",
     ),
-    Setting(
+    _setting(
         "vault_key_file",
-        read_file_elsewhere,
-        "an absolute path outside the data folder",
+        readers.VAULT_KEY_FILE,
         "The file with the key of encrypted logins; created if it does not exist.",
         "the file secrets/key of the data folder",
     ),
-    Setting(
-        "gmail_url",
-        read_url,
-        _A_URL,
-        "The base URL of the Gmail API.",
-        "https://gmail.googleapis.com",
+    _setting("gmail_url", readers.URL, "The base URL of the Gmail API."),
+    _setting("gmail_login_url", readers.URL, "The URL of Google's sign-in."),
+    _setting("gmail_oauth_url", readers.URL, "The URL of Google's token endpoint."),
+    _setting("gmail_client_id", readers.TEXT, "The OAuth client ID at Google."),
+    _setting(
+        "gmail_client_secret", readers.TEXT, "The OAuth client secret at Google.", is_secret=True
     ),
-    Setting(
-        "gmail_login_url",
-        read_url,
-        _A_URL,
-        "The URL of Google's sign-in.",
-        "https://accounts.google.com",
-    ),
-    Setting(
-        "gmail_oauth_url",
-        read_url,
-        _A_URL,
-        "The URL of Google's token endpoint.",
-        "https://oauth2.googleapis.com",
-    ),
-    Setting("gmail_client_id", read_text, "text", "The OAuth client ID at Google."),
-    Setting(
-        "gmail_client_secret",
-        read_text,
-        "text",
-        "The OAuth client secret at Google.",
-        is_secret=True,
-    ),
-    Setting(
-        "outlook_url",
-        read_url,
-        _A_URL,
-        "The base URL of Microsoft Graph.",
-        "https://graph.microsoft.com/v1.0",
-    ),
-    Setting(
-        "outlook_login_url",
-        read_url,
-        _A_URL,
-        "The URL of Microsoft's sign-in.",
-        "https://login.microsoftonline.com/common",
-    ),
-    Setting("outlook_client_id", read_text, "text", "The OAuth client ID at Microsoft."),
-    Setting(
-        "fastmail_url",
-        read_url,
-        _A_URL,
-        "The base URL of Fastmail's JMAP API.",
-        "https://api.fastmail.com",
-    ),
+    _setting("outlook_url", readers.URL, "The base URL of Microsoft Graph."),
+    _setting("outlook_login_url", readers.URL, "The URL of Microsoft's sign-in."),
+    _setting("outlook_client_id", readers.TEXT, "The OAuth client ID at Microsoft."),
+    _setting("fastmail_url", readers.URL, "The base URL of Fastmail's JMAP API."),
     *LIMITS,
 )

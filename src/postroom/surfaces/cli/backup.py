@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.config.readers import BLOBS, DATABASE, Reader
 from postroom.errors import Conflict, InvalidInput
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
@@ -79,14 +80,14 @@ def _place(settings: Settings, place: str, blobs: str | None) -> Settings:
     """The settings with another database and other blobs."""
     if re.match(r"postgres(ql)?://", place):
         _warn_of_password(place)
-        found = replace(settings, database_url=_database(place))
+        found = replace(settings, database_url=_read(DATABASE, place, "the address of a database"))
     else:
         folder = _folder(place, "postgresql://…")
         found = replace(settings, data_dir=folder, database_url=None, blobs_url=None)
     if blobs is None:
         return found
     if blobs.startswith("s3://"):
-        return replace(found, blobs_url=_bucket(blobs))
+        return replace(found, blobs_url=_read(BLOBS, blobs, "blobs:"))
     if found.database_url is None:
         raise InvalidInput("blobs: a data folder has its blobs inside, or in a bucket (s3://…)")
     return replace(found, blobs_url=None, data_dir=_folder(blobs, "s3://…"))
@@ -104,22 +105,11 @@ def _warn_of_password(url: str) -> None:
         )
 
 
-def _bucket(url: str) -> str:
-    from postroom.config.readers import read_blobs
-
+def _read(reader: Reader[str], text: str, what: str) -> str:
     try:
-        return read_blobs(url)
+        return reader.read(text)
     except ValueError as error:
-        raise InvalidInput(f"blobs: {error}") from None
-
-
-def _database(url: str) -> str:
-    from postroom.config.readers import read_database
-
-    try:
-        return read_database(url)
-    except ValueError as error:
-        raise InvalidInput(f"the address of a database {error}") from None
+        raise InvalidInput(f"{what} {error}") from None
 
 
 def _folder(text: str, other: str) -> Path:
