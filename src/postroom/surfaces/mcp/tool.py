@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from postroom.calls.operation import Operation
@@ -58,7 +58,7 @@ def _unstamped(body: Body, _: float) -> Body:
     return body
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Tool:
     """What an agent sees of an operation.
 
@@ -77,6 +77,7 @@ class Tool:
     name: str
     title: str
     operation: Operation[Any, Any]
+    _: KW_ONLY
     description: str | None = None
     is_idempotent: bool = False
     rename: Mapping[str, str] = field(default_factory=dict)
