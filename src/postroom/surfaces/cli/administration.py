@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,11 @@ from postroom import __version__
 from postroom.config import SETTINGS
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.terminal import Progress, cell, write_json
+from postroom.surfaces.cli.terminal import Progress, cell, table
+
+if TYPE_CHECKING:
+    from postroom.app import App
+    from postroom.model.audit import AuditCheck
 
 _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTINGS)
 
@@ -23,27 +26,17 @@ _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTI
 )
 @click.pass_obj
 def config(session: Session) -> None:
-    from postroom.surfaces.cli.terminal import table, write_json
-
-    values = session.configuration().values
-    if session.as_json:
-        write_json({v.setting.variable: {"value": v.shown, "origin": v.origin} for v in values})
-    else:
-        table(
-            ("setting", "value", "origin"),
-            [(v.setting.variable, v.shown, v.origin) for v in values],
-        )
+    rows = [(v.setting.variable, v.shown, v.origin) for v in session.configuration().values]
+    session.report(
+        {name: {"value": value, "origin": origin} for name, value, origin in rows},
+        lambda: table(("setting", "value", "origin"), rows),
+    )
 
 
 @click.command(help="Show the version.")
 @click.pass_obj
 def version(session: Session) -> None:
-    if session.as_json:
-        from postroom.surfaces.cli.terminal import write_json
-
-        write_json({"version": __version__})
-    else:
-        print(f"postroom {__version__}")
+    session.report({"version": __version__}, lambda: print(f"postroom {__version__}"))
 
 
 @click.command(
@@ -61,43 +54,22 @@ def completion(shell: str) -> None:
     print(found(program, {}, "postroom", "_POSTROOM_COMPLETE").source())
 
 
-if TYPE_CHECKING:
-    from postroom.app import App
-    from postroom.model.audit import AuditCheck
-
-
 @click.command(
     help="Check the whole audit log: that no entry was altered, removed, moved "
     "or truncated. Exits with 1 if there is a problem."
 )
 @click.pass_obj
 def verify(session: Session) -> int:
-    found = session.run(_check)
-    if session.as_json:
-        from postroom.surfaces.to_json import to_json  # slow to import
-
-        write_json(to_json(found))
-    else:
-        for problem in found.problems:
-            print(f"problem: {cell(problem)}")
-        verdict = "no problems" if found.is_whole else f"{len(found.problems)} problems"
-        print(f"{found.entries} entries checked: {verdict}")
+    found = session.run(lambda app: app.services.store.check_audit())
+    session.report(found, lambda: _tell(found))
     return OK if found.is_whole else EXIT_CODES["internal"]
 
 
-async def _check(app: App) -> AuditCheck:
-    return await app.services.store.check_audit()
-
-
-if TYPE_CHECKING:
-    from postroom.app import App
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The number of messages that were parsed again."""
-
-    reparsed: int
+def _tell(found: AuditCheck) -> None:
+    for problem in found.problems:
+        print(f"problem: {cell(problem)}")
+    verdict = "no problems" if found.is_whole else f"{len(found.problems)} problems"
+    print(f"{found.entries} entries checked: {verdict}")
 
 
 @click.command(
@@ -110,17 +82,12 @@ class Outcome:
 )
 @click.pass_obj
 def reparse(session: Session, *, everything: bool) -> None:
-    outcome = session.run(lambda app: read_again(app, everything=everything))
-    if session.as_json:
-        from postroom.surfaces.to_json import to_json  # slow to import
-
-        write_json(to_json(outcome))
-    else:
-        print(f"{outcome.reparsed} messages parsed again")
+    count = session.run(lambda app: _reparse(app, everything=everything))
+    session.report({"reparsed": count}, lambda: print(f"{count} messages parsed again"))
 
 
-async def read_again(app: App, *, everything: bool) -> Outcome:
-    """Parse all messages that an older parser has parsed."""
+async def _reparse(app: App, *, everything: bool) -> int:
+    """Parse all messages that an older parser has parsed, and return their number."""
     from postroom.mail.message import PARSER_VERSION
     from postroom.pipeline.reparse import reparse as batches
 
@@ -131,4 +98,4 @@ async def read_again(app: App, *, everything: bool) -> Outcome:
         async for count in batches(app.services, version=version):
             done += count
             progress.tell(done, share=min(done / total, 1.0) if total else None)
-    return Outcome(done)
+    return done

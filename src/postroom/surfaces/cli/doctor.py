@@ -20,7 +20,7 @@ from postroom.errors import Conflict, MailError, TooNew, TooOld
 from postroom.model.view import EVERYTHING, Only
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.terminal import write_json
+from postroom.surfaces.cli.terminal import cell
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -52,16 +52,11 @@ def _ok(check: str, detail: str) -> Finding:
 @click.pass_obj
 def doctor(session: Session) -> int:
     findings = asyncio.run(_examine(session))
-    if session.as_json:
-        write_json({"checks": [asdict(finding) for finding in findings]})
-    else:
-        _tell(findings)
+    session.report({"checks": [asdict(finding) for finding in findings]}, lambda: _tell(findings))
     return EXIT_CODES["internal"] if any(f.status == "problem" for f in findings) else OK
 
 
 def _tell(findings: list[Finding]) -> None:
-    from postroom.surfaces.cli.terminal import cell
-
     for finding in findings:
         print(f"{finding.status:8} {finding.check:9} {cell(finding.detail)}")
         if finding.fix:
@@ -322,9 +317,8 @@ async def _maker(app: App, address: QuestionableAddress) -> str:
 
 
 async def _rules(app: App) -> Finding:
-
-    doubts = await doubts_about_rules(app)
-    dropped = await dropped_at_upgrades(app)
+    doubts = await _doubts_about_rules(app)
+    dropped = await _dropped_at_upgrades(app)
     details = [detail for detail, _ in doubts] or [
         "every enabled rule has the rights for its actions"
     ]
@@ -361,15 +355,13 @@ async def _clock(app: App) -> Finding:
     return Finding("clock", "problem", detail, "set the clock of this machine")
 
 
-if TYPE_CHECKING:
-    from postroom.app import App
 _WAITED = {"rule_job": "forwards or replies of {}", "delivery": "calls of {}"}
 _DROPPED = (
     "an upgrade dropped pending jobs whose caller is unknown or does not have the rights for them: "
 )
 
 
-async def doubts_about_rules(app: App) -> list[tuple[str, str]]:
+async def _doubts_about_rules(app: App) -> list[tuple[str, str]]:
     """Problems of rules, each with its fix."""
     return [*await _idle(app), *await _without_rights(app)]
 
@@ -396,7 +388,7 @@ async def _without_rights(app: App) -> list[tuple[str, str]]:
     return [(f"{named}{_more(len(found))}", f"{fix}--no-enabled ends it")]
 
 
-async def dropped_at_upgrades(app: App) -> str:
+async def _dropped_at_upgrades(app: App) -> str:
     """What an upgrade dropped, as text; empty if nothing."""
     lost = await app.services.store.upgrade_losses()
     if not lost:

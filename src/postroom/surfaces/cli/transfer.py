@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,7 +15,6 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.model.inbox import INBOX, Inbox
 from postroom.model.key import OWNER
-from postroom.model.memory import Memory
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import create_inbox
 from postroom.pipeline.transfer.export_mail import (
@@ -30,12 +28,13 @@ from postroom.pipeline.transfer.import_mail import BATCH_MAILS, ImportResult, im
 from postroom.pipeline.transfer.mail_files import Kind, Source, open_source
 from postroom.pipeline.transfer.mbox import Quoting
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
-from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.terminal import Progress, cell, json_line, write_json
+from postroom.surfaces.cli.session import Session, private
+from postroom.surfaces.cli.terminal import Progress, cell, json_line
 from postroom.surfaces.to_json import came_from_mail, to_json
 
 if TYPE_CHECKING:
     from postroom.app import App
+    from postroom.operations.memory_export import ImportedMemories
 
 _KINDS = click.Choice(["mbox", "maildir", "eml"])
 
@@ -109,7 +108,7 @@ def import_(
     except KeyboardInterrupt:
         print("interrupted; run it again to continue", file=sys.stderr)
         raise
-    _tell_import(session, outcome)
+    session.report(asdict(outcome), lambda: _tell_import(outcome))
     return OK
 
 
@@ -118,10 +117,7 @@ def _share(sources: list[Source]) -> float | None:
     return min(sum(source.done_bytes for source in sources) / total, 1.0) if total else None
 
 
-def _tell_import(session: Session, outcome: ImportResult) -> None:
-    if session.as_json:
-        write_json(asdict(outcome))
-        return
+def _tell_import(outcome: ImportResult) -> None:
     for problem in outcome.problems:
         print(f"refused: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
     untold = outcome.refused - len(outcome.problems)
@@ -178,10 +174,9 @@ def _tell_export(session: Session, outcome: ExportResult, path: str) -> None:
         print(f"missing: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
     if path == "-":
         sys.stdout.buffer.flush()
-    elif session.as_json:
-        write_json({"path": path, **asdict(outcome)})
     else:
-        print(f"{path}: {outcome.written} mails written")
+        written = f"{path}: {outcome.written} mails written"
+        session.report({"path": path, **asdict(outcome)}, lambda: print(written))
 
 
 async def find_inbox(app: App, name: str, *, create: bool) -> Inbox:
@@ -196,13 +191,7 @@ async def find_inbox(app: App, name: str, *, create: bool) -> Inbox:
         raise NotFound(
             f"no inbox {name}; use --create to create it; `postroom inbox list` lists inboxes"
         )
-    made: Inbox = await call(app.context(OWNER), create_inbox, {"address": name})
-    return made
-
-
-if TYPE_CHECKING:
-    from postroom.app import App
-    from postroom.operations.memory_export import ImportedMemories
+    return cast(Inbox, await call(app.context(OWNER), create_inbox, {"address": name}))
 
 
 @click.command(
@@ -219,10 +208,7 @@ def import_memories(session: Session, *, path: str) -> int:
             return await import_memories(app.context(OWNER), lines)
 
     outcome = session.run(work)
-    if session.as_json:
-        write_json(asdict(outcome))
-    else:
-        _tell(outcome)
+    session.report(asdict(outcome), lambda: _tell(outcome))
     return EXIT_CODES["invalid_input"] if outcome.refused else OK
 
 
@@ -263,21 +249,16 @@ def export_memories(session: Session, *, path: str, namespace: tuple[str, ...]) 
         written = 0
         with _memory_target(path) as file:
             async for memory in export_memories(app.context(OWNER), namespace or None):
-                file.write(_line(memory))
+                mark = {"untrusted": True} if came_from_mail(memory) else {}
+                file.write(json_line({**mark, **to_json(memory)}))
                 written += 1
         return written
 
     written = session.run(work)
-    if path != "-" and session.as_json:
-        write_json({"path": path, "memories": written})
-    elif path != "-":
-        print(f"{path}: {written} memories")
+    if path != "-":
+        words = f"{path}: {written} memories"
+        session.report({"path": path, "memories": written}, lambda: print(words))
     return OK
-
-
-def _line(memory: Memory) -> bytes:
-    mark = {"untrusted": True} if came_from_mail(memory) else {}
-    return json_line({**mark, **to_json(memory)})
 
 
 @contextmanager
@@ -287,14 +268,10 @@ def _memory_target(path: str) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     try:
-        file = open(path, "xb", opener=_private)  # noqa: SIM115
+        file = open(path, "xb", opener=private)  # noqa: SIM115
     except FileExistsError:
         raise Conflict(f"{path} exists; choose another name") from None
     except OSError as error:
         raise InvalidInput(f"{path}: {error.strerror}") from None
     with file:
         yield file
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -1,4 +1,4 @@
-"""Is everything that is stored whole, and does it agree?"""
+"""`verify`: check that stored data is complete and consistent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import click
 
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.terminal import Progress, cell, write_json
-from postroom.surfaces.to_json import to_json
+from postroom.surfaces.cli.terminal import Progress, cell
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -48,10 +47,7 @@ class Findings:
 @click.pass_obj
 def verify(session: Session, *, quick: bool, repair: bool, sweep: bool) -> int:
     findings = session.run(lambda app: examine(app, quick=quick, repair=repair, sweep=sweep))
-    if session.as_json:
-        write_json(to_json(findings))
-    else:
-        _tell(findings)
+    session.report(findings, lambda: _tell(findings))
     return EXIT_CODES["internal"] if findings.problems else OK
 
 
