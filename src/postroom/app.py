@@ -61,7 +61,7 @@ class App:
     services: Services
     cursors: Cursors
     rates: RateLimits
-    arrivals: RequestBodies
+    request_bodies: RequestBodies
     concurrency_limit: ConcurrencyLimit = field(default_factory=ConcurrencyLimit)
     fair_queue: FairQueue = field(default_factory=FairQueue)
 
@@ -303,8 +303,7 @@ async def open_app(
         )
         limits = settings.limits
         rates = RateLimits(per_second=limits.requests_per_second, burst=limits.requests_burst)
-        arrivals = RequestBodies(settings.data_dir)
-        yield App(settings, services, Cursors(secret), rates, arrivals)
+        yield App(settings, services, Cursors(secret), rates, RequestBodies(settings.data_dir))
     finally:
         if imap is not None:
             await imap.close()

@@ -60,14 +60,14 @@ class McpEndpoint:
     def __init__(
         self,
         server: Server[Any],
-        door: AccessControl,
+        access: AccessControl,
         most_bytes: int,
         concurrency_limit: ConcurrencyLimit,
-        arrivals: RequestBodies,
+        request_bodies: RequestBodies,
         tools: Iterable[Tool] = (),
     ) -> None:
-        self._server, self._door, self._most_bytes = server, door, most_bytes
-        self._concurrency_limit, self._arrivals = concurrency_limit, arrivals
+        self._server, self._access, self._most_bytes = server, access, most_bytes
+        self._concurrency_limit, self._request_bodies = concurrency_limit, request_bodies
         self._tools = {tool.name: tool for tool in tools}
         waiting = [name for name, tool in self._tools.items() if tool.operation.waits]
         self._waiting = tuple(f'"{name}"'.encode() for name in waiting)
@@ -82,9 +82,9 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        self._door.check_origin(headers, scope)
+        self._access.check_origin(headers, scope)
         with self._concurrency_limit.place():
-            caller = await self._door.caller(headers, scope)
+            caller = await self._access.caller(headers, scope)
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
@@ -103,7 +103,7 @@ class McpEndpoint:
         self, chunks: AsyncIterator[bytes], headers: Headers, caller: Caller
     ) -> AbstractAsyncContextManager[bytes]:
         stated = headers.get("content-length", "")
-        return self._arrivals.body(chunks, known(caller.key_id), self._most_bytes, stated)
+        return self._request_bodies.body(chunks, known(caller.key_id), self._most_bytes, stated)
 
     def _place(self, body: bytes) -> AbstractContextManager[None]:
         return nullcontext() if self._is_waiting(body) else self._concurrency_limit.place()

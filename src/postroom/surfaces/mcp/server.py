@@ -154,7 +154,7 @@ def _on_signals(stop: Callable[[], None]) -> None:
 
 
 def http_app(
-    app: App, door: AccessControl, *, toolsets: Iterable[str] = (), read_only: bool = False
+    app: App, access: AccessControl, *, toolsets: Iterable[str] = (), read_only: bool = False
 ) -> McpEndpoint:
     """The endpoint for `/mcp` of the HTTP server; its `lifespan` belongs into that server's."""
     from postroom.surfaces.mcp.http import McpEndpoint, caller_of
@@ -163,4 +163,4 @@ def http_app(
     tools = choose_tools(toolsets, read_only=read_only, **_choice(app))
     server = make_server(app, tools, caller_of)
     most_bytes = app.settings.limits.request_bytes
-    return McpEndpoint(server, door, most_bytes, app.concurrency_limit, app.arrivals, tools)
+    return McpEndpoint(server, access, most_bytes, app.concurrency_limit, app.request_bodies, tools)

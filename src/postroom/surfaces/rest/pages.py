@@ -42,7 +42,7 @@ _ASSET_POLICY = (
 )
 
 
-def pages(app: App, counts: metrics.Metrics, door: AccessControl) -> dict[str, Answer]:
+def pages(app: App, counts: metrics.Metrics, access: AccessControl) -> dict[str, Answer]:
     """Each plain page under its path."""
 
     @cache
@@ -53,10 +53,10 @@ def pages(app: App, counts: metrics.Metrics, door: AccessControl) -> dict[str, A
         return Response(written(), media_type=JSON)
 
     assets = {path: _asset(name, kind) for path, (name, kind) in ASSETS.items()}
-    return {**pages_of_health(app, counts, door), "/openapi.json": openapi, **assets}
+    return {**pages_of_health(app, counts, access), "/openapi.json": openapi, **assets}
 
 
-def pages_of_health(app: App, counts: metrics.Metrics, door: AccessControl) -> dict[str, Answer]:
+def pages_of_health(app: App, counts: metrics.Metrics, access: AccessControl) -> dict[str, Answer]:
     """Health and metrics. From other machines, metrics and details need a key."""
 
     async def healthz(_request: Request, _values: dict[str, str]) -> Response:
@@ -68,12 +68,12 @@ def pages_of_health(app: App, counts: metrics.Metrics, door: AccessControl) -> d
         try:
             await readiness.check(request.scope["request_id"])
         except Exception as error:  # noqa: BLE001 - the log says it
-            return _not_ready(await _reason(error, request, door), request)
+            return _not_ready(await _reason(error, request, access), request)
         return Response(encode({"status": "ready"}), media_type=JSON)
 
     async def metrics_page(request: Request, _values: dict[str, str]) -> Response:
-        if not door.is_here(request.headers, request.scope):
-            _check_sees_all(await door.caller(request.headers, request.scope))
+        if not access.is_here(request.headers, request.scope):
+            _check_sees_all(await access.caller(request.headers, request.scope))
         text = counts.text() + _counted(app) + await _outbox(app)
         return Response(text, headers={"Content-Type": metrics.MEDIA_TYPE})
 
@@ -87,16 +87,16 @@ def _check_sees_all(caller: Caller) -> None:
         raise Forbidden("this needs a key with the scope read that is limited to nothing")
 
 
-async def _reason(error: Exception, request: Request, door: AccessControl) -> str:
+async def _reason(error: Exception, request: Request, access: AccessControl) -> str:
     """The reason why the server is not ready, for callers on this machine or with a key."""
     reason = "the store does not answer; see the log"
     if isinstance(error, MailError):
         reason = str(error)
-    if door.is_here(request.headers, request.scope):
+    if access.is_here(request.headers, request.scope):
         return reason
     if presented_key(request.headers):
         with suppress(Unavailable):
-            _check_sees_all(await door.caller(request.headers, request.scope))
+            _check_sees_all(await access.caller(request.headers, request.scope))
             return reason
     return "not now; the log says why, and so does this page to whoever brings a key"
 

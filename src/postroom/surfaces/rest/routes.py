@@ -121,16 +121,9 @@ ROUTES = (
     Route("POST", "/v1/webhooks/{webhook_id}/renew", webhooks.renew_webhook),
     Route("GET", "/v1/webhooks/{webhook_id}/deliveries", webhooks.list_deliveries),
     Route(
-        "POST",
-        "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver",
-        webhooks.redeliver,
+        "POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", webhooks.redeliver
     ),
-    Route(
-        "POST",
-        "/v1/memories",
-        memories.memory_add,
-        statuses={"created": 201, "updated": 200},
-    ),
+    Route("POST", "/v1/memories", memories.memory_add, statuses={"created": 201, "updated": 200}),
     Route("GET", "/v1/memories", memories.memory_list),
     Route("GET", "/v1/memories/search", memory_search.memory_search),
     Route("GET", "/v1/memories/fulltext", memory_search.memory_fulltext_search),
