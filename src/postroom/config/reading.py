@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.config.imap import read_imap
-from postroom.config.settings import PREFIX, Setting, Settings, shown
-from postroom.config.table import SETTINGS
+from postroom.config.settings import PREFIX, SETTINGS, Setting, Settings, shown
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits

@@ -12,25 +12,15 @@ from postroom.model.key import Scope
 from postroom.surfaces.schema import Schema, request_schema, result_schema
 from postroom.surfaces.to_json import to_json
 
-CODES = {
-    "invalid_input": "INVALID_REQUEST",
-    "malformed": "INVALID_REQUEST",
-    "unauthenticated": "PERMISSION_DENIED",
-    "forbidden": "PERMISSION_DENIED",
-    "write_disabled": "PERMISSION_DENIED",
-    "not_found": "NOT_FOUND",
-    "feature_disabled": "NOT_FOUND",
-    "conflict": "INVALID_REQUEST",
-    "too_large": "INVALID_REQUEST",
-    "too_slow": "INVALID_REQUEST",
-    "rate_limited": "RATE_LIMIT_EXCEEDED",
-    "provider_error": "PROVIDER_ERROR",
-    "provider_auth": "PROVIDER_ERROR",
-    "provider_timeout": "PROVIDER_ERROR",
-    "unavailable": "INTERNAL_ERROR",
-    "storage_full": "INTERNAL_ERROR",
-    "internal": "INTERNAL_ERROR",
+_KINDS = {
+    "INVALID_REQUEST": ("invalid_input", "malformed", "conflict", "too_large", "too_slow"),
+    "PERMISSION_DENIED": ("unauthenticated", "forbidden", "write_disabled"),
+    "NOT_FOUND": ("not_found", "feature_disabled"),
+    "RATE_LIMIT_EXCEEDED": ("rate_limited",),
+    "PROVIDER_ERROR": ("provider_error", "provider_auth", "provider_timeout"),
+    "INTERNAL_ERROR": ("unavailable", "storage_full", "internal"),
 }
+CODES = {kind: code for code, kinds in _KINDS.items() for kind in kinds}
 """From our kinds to the codes of contract 001."""
 
 

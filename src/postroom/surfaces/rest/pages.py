@@ -68,7 +68,8 @@ def pages_of_health(app: App, counts: metrics.Metrics, access: AccessControl) ->
         try:
             await readiness.check(request.scope["request_id"])
         except Exception as error:  # noqa: BLE001 - the log says it
-            return _not_ready(await _reason(error, request, access), request)
+            reason = await _reason(error, request, access)
+            return as_problem(Unavailable(reason, retry_after=2), request.scope)
         return Response(encode({"status": "ready"}), media_type=JSON)
 
     async def metrics_page(request: Request, _values: dict[str, str]) -> Response:
@@ -89,9 +90,8 @@ def _check_sees_all(caller: Caller) -> None:
 
 async def _reason(error: Exception, request: Request, access: AccessControl) -> str:
     """The reason why the server is not ready, for callers on this machine or with a key."""
-    reason = "the store does not answer; see the log"
-    if isinstance(error, MailError):
-        reason = str(error)
+    is_known = isinstance(error, MailError)
+    reason = str(error) if is_known else "the store does not answer; see the log"
     if access.is_here(request.headers, request.scope):
         return reason
     if presented_key(request.headers):
@@ -99,10 +99,6 @@ async def _reason(error: Exception, request: Request, access: AccessControl) -> 
             _check_sees_all(await access.caller(request.headers, request.scope))
             return reason
     return "not now; the log says why, and so does this page to whoever brings a key"
-
-
-def _not_ready(reason: str, request: Request) -> Response:
-    return as_problem(Unavailable(reason, retry_after=2), request.scope)
 
 
 @dataclass(slots=True)
@@ -134,7 +130,7 @@ def _counted(app: App) -> str:
     """Counters of background work."""
     totals = app.services.counts.totals()
     return "".join(
-        f"# HELP postroom_{name}_total {meaning}\n# TYPE postroom_{name}_total counter\n"
+        f"{metrics.heading(f'{name}_total', 'counter', meaning)}\n"
         f"postroom_{name}_total {totals[name]}\n"
         for name, meaning in COUNTED.items()
     )
@@ -146,13 +142,11 @@ async def _outbox(app: App) -> str:
         state = await app.services.store.outbox_state()
     except MailError:
         return ""
+    waiting = metrics.heading("outbox_waiting", "gauge", "Sent messages that are not out yet.")
+    paused = metrics.heading("outbox_paused", "gauge", "Whether the outbox holds mail back.")
     return (
-        "# HELP postroom_outbox_waiting Sent messages that are not out yet.\n"
-        "# TYPE postroom_outbox_waiting gauge\n"
-        f"postroom_outbox_waiting {state.waiting}\n"
-        "# HELP postroom_outbox_paused Whether the outbox holds mail back.\n"
-        "# TYPE postroom_outbox_paused gauge\n"
-        f"postroom_outbox_paused {int(state.is_paused)}\n"
+        f"{waiting}\npostroom_outbox_waiting {state.waiting}\n"
+        f"{paused}\npostroom_outbox_paused {int(state.is_paused)}\n"
     )
 
 

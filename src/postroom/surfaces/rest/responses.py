@@ -13,7 +13,7 @@ from postroom.errors import MailError
 from postroom.mail.mime.attachments import content_disposition
 from postroom.mail.text.display import is_inert
 from postroom.model.event import EventStream
-from postroom.model.message import ActionResult, Download, FailedAction
+from postroom.model.message import Download, FailedAction
 from postroom.surfaces.rest.routing import Route
 from postroom.surfaces.to_json import answer, presented, to_json
 
@@ -30,8 +30,8 @@ async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
         return _events(result, is_head=is_head)
     if route.status == 204:
         return Response(status_code=204)
-    if route.single:
-        _raise_failure(result)
+    if route.single and result.status == "failed":
+        raise as_error(result.failed[0])
     status = route.statuses.get(getattr(result, "status", ""), route.status)
     return Response(_written(answer(route.operation, result)), status, media_type=JSON)
 
@@ -67,9 +67,9 @@ async def _continued(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[
 
 def _events(stream: EventStream, *, is_head: bool) -> Response:
     headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-    return (
-        Response(headers=headers) if is_head else StreamingResponse(_lines(stream), headers=headers)
-    )
+    if is_head:
+        return Response(headers=headers)
+    return StreamingResponse(_lines(stream), headers=headers)
 
 
 async def _lines(stream: EventStream) -> AsyncIterator[bytes]:
@@ -86,11 +86,6 @@ async def _lines(stream: EventStream) -> AsyncIterator[bytes]:
 def safe_media_type(stated: str) -> str:
     """The declared content type if it is valid; it comes from a mail and goes into a header."""
     return stated.lower() if _MEDIA_TYPE.fullmatch(stated) else "application/octet-stream"
-
-
-def _raise_failure(result: ActionResult) -> None:
-    if result.status == "failed":
-        raise as_error(result.failed[0])
 
 
 def as_error(failure: FailedAction) -> MailError:

@@ -19,25 +19,22 @@ from postroom.surfaces.to_json import moment, to_json
 Summarise = Callable[[Body], str]
 Follow = Callable[[Body], Body | None]
 
-CODES = {
-    "invalid_input": "invalid_input",
-    "malformed": "invalid_input",
-    "unauthenticated": "auth_failed",
-    "forbidden": "invalid_input",
-    "write_disabled": "invalid_input",
-    "not_found": "not_found",
-    "feature_disabled": "not_found",
-    "conflict": "conflict",
-    "too_large": "invalid_input",
-    "too_slow": "invalid_input",
-    "rate_limited": "internal",
-    "provider_error": "internal",
-    "provider_auth": "auth_failed",
-    "provider_timeout": "timeout",
-    "storage_full": "internal",
-    "unavailable": "internal",
-    "internal": "internal",
+_KINDS = {
+    "invalid_input": (
+        "invalid_input",
+        "malformed",
+        "forbidden",
+        "write_disabled",
+        "too_large",
+        "too_slow",
+    ),
+    "auth_failed": ("unauthenticated", "provider_auth"),
+    "not_found": ("not_found", "feature_disabled"),
+    "conflict": ("conflict",),
+    "internal": ("rate_limited", "provider_error", "storage_full", "unavailable", "internal"),
+    "timeout": ("provider_timeout",),
 }
+CODES = {kind: code for code, kinds in _KINDS.items() for kind in kinds}
 """From our kinds to the codes of contract 002."""
 
 
