@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
 from postroom.admission.fair_queue import FairQueue
@@ -21,6 +21,7 @@ from postroom.errors import Conflict, StorageFull, Unavailable
 from postroom.mail.rule_marks import mark_key
 from postroom.model.audit import AuditRecord
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
+from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.blobs import own_blobs, refuse_without_database
 from postroom.pipeline.counters import Counts, SharedCounters
@@ -53,7 +54,7 @@ _LOOK_S = 5.0
 _BACKGROUND_AFTER_S = 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class App:
     """An open installation, and the contexts of its callers."""
 

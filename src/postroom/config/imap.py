@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,16 +46,14 @@ _REQUIRED = ("host", "user", "pass")
 Problems = list[tuple[str, str]]
 
 
-@dataclass(slots=True)
 class _Reader:
     """Groups variables by account and reads them; errors are collected in `problems`."""
 
-    environ: Mapping[str, str]
-    folder: Path
-    problems: Problems
-    read_values: list[tuple[Setting, Any]] = field(default_factory=list)
-    for_all: dict[str, Any] = field(default_factory=dict)
-    accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    def __init__(self, environ: Mapping[str, str], folder: Path, problems: Problems) -> None:
+        self.environ, self.folder, self.problems = environ, folder, problems
+        self.read_values: list[tuple[Setting, Any]] = []
+        self.for_all: dict[str, Any] = {}
+        self.accounts: dict[str, dict[str, Any]] = {}
 
     def read(self) -> ImapSettings:
         for variable, raw in sorted(self.environ.items()):

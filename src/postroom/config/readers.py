@@ -8,8 +8,6 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from postroom.providers.smtp.url import parse_relay_url
-
 T = TypeVar("T")
 
 
@@ -132,6 +130,8 @@ def _read_public_key(raw: object) -> str:
 
 
 def _read_relay(raw: object) -> str:
+    from postroom.providers.smtp.url import parse_relay_url
+
     url = _read_text(raw)
     parse_relay_url(url)
     return url

@@ -11,7 +11,6 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ import click
 
 from postroom import __version__
 from postroom.errors import Conflict, InvalidInput, MailError
+from postroom.model.values import dataclass
 from postroom.surfaces.cli.exit_codes import OK, explain
 from postroom.surfaces.cli.session import Session
 
@@ -308,13 +308,13 @@ def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: 
     from postroom.model.key import AGENT
     from postroom.surfaces.mcp.server import serve_stdio
 
-    gc.freeze()
-    gc.enable()
     settings = session.sure_settings(**given)
     bears = _key_of_client(settings, key, key_file)
 
     async def run() -> None:
         async with open_app(settings) as app, app.filling_in() as begin_background:
+            gc.freeze()
+            gc.enable()
             try:
                 await serve_stdio(
                     app,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
-import hashlib
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -103,6 +101,8 @@ def _choice(app: App) -> dict[str, Any]:
 
 def catalogue_hash() -> str:
     """A name for the whole list of tools: it changes when any word of it does."""
+    import hashlib
+
     from postroom.surfaces.mcp.result_size import as_text
     from postroom.surfaces.mcp.tool import describe
     from postroom.surfaces.mcp.toolsets import choose_tools
@@ -111,6 +111,8 @@ def catalogue_hash() -> str:
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, known, n=1)
     return f"unknown tool {name[:100]}" + (f"; did you mean {close[0]}?" if close else "")
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
@@ -168,7 +167,7 @@ def _read(wire: int) -> bytes:
         return b""
 
 
-class _Hand:
+class _DaemonThread:
     """A daemon thread for calls that may block forever."""
 
     def __init__(self) -> None:
@@ -191,18 +190,16 @@ class _Hand:
                 future.set_exception(error)
 
 
-@dataclass(slots=True)
 class _Wire:
     """Reads and writes lines, and tracks requests without a response."""
 
-    lines: Iterator[bytes | None]
-    wire_out: int
-    when_gone: Callable[[], None]
-    is_flushed: anyio.Event = field(default_factory=anyio.Event)
-    _unanswered: set[str | int] = field(default_factory=set)
-    _all_answered: anyio.Event = field(default_factory=anyio.Event)
-    _reader: _Hand = field(default_factory=_Hand)
-    _writer: _Hand = field(default_factory=_Hand)
+    def __init__(
+        self, lines: Iterator[bytes | None], wire_out: int, when_gone: Callable[[], None]
+    ) -> None:
+        self.lines, self.wire_out, self.when_gone = lines, wire_out, when_gone
+        self.is_flushed, self._all_answered = anyio.Event(), anyio.Event()
+        self._unanswered: set[str | int] = set()
+        self._reader, self._writer = _DaemonThread(), _DaemonThread()
 
     async def receive(self, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Pass every message to the server; at the end, wait for running calls."""
