@@ -1,7 +1,9 @@
-"""`config`, `completion`, `version`, `audit verify` and `reparse`."""
+"""`config`, `completion`, `version`, `audit verify`, `verify` and `reparse`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -59,13 +61,13 @@ def completion(shell: str) -> None:
     "or truncated. Exits with 1 if there is a problem."
 )
 @click.pass_obj
-def verify(session: Session) -> int:
+def verify_audit(session: Session) -> int:
     found = session.run(lambda app: app.services.store.check_audit())
-    session.report(found, lambda: _tell(found))
+    session.report(found, lambda: _tell_audit(found))
     return OK if found.is_whole else EXIT_CODES["internal"]
 
 
-def _tell(found: AuditCheck) -> None:
+def _tell_audit(found: AuditCheck) -> None:
     for problem in found.problems:
         print(f"problem: {cell(problem)}")
     verdict = "no problems" if found.is_whole else f"{len(found.problems)} problems"
@@ -99,3 +101,97 @@ async def _reparse(app: App, *, everything: bool) -> int:
             done += count
             progress.tell(done, share=min(done / total, 1.0) if total else None)
     return done
+
+
+if TYPE_CHECKING:
+    from postroom.app import App
+    from postroom.model.message import BlobKey
+
+SWEEP_AGE = timedelta(hours=1)
+"""A blob that nothing uses may belong to a message that is being stored right now."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What verify looked at, and what is wrong."""
+
+    blobs: int = 0
+    bytes: int = 0
+    messages: int = 0
+    problems: list[str] = field(default_factory=list)
+    repaired: int | None = None
+    swept: int | None = None
+
+
+@click.command(
+    help="Check that every blob, row and index entry agree, and that each message says what its "
+    "bytes say. Ends with 1 if anything is wrong, and says what and how to mend it."
+)
+@click.option("--quick", is_flag=True, help="Leave out reading every message again.")
+@click.option("--repair", is_flag=True, help="First make the search index anew if it is wrong.")
+@click.option(
+    "--sweep",
+    is_flag=True,
+    help="Remove blobs that nothing uses, if an hour old, and what the search index still has of "
+    "removed mail.",
+)
+@click.pass_obj
+def verify(session: Session, *, quick: bool, repair: bool, sweep: bool) -> int:
+    findings = session.run(lambda app: examine(app, quick=quick, repair=repair, sweep=sweep))
+    session.report(findings, lambda: _tell(findings))
+    return EXIT_CODES["internal"] if findings.problems else OK
+
+
+async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findings:
+    """Look at every row, every blob and every mail."""
+    from postroom.pipeline.blobs import sweep_blobs
+
+    store = app.services.store
+    repaired = await store.repair() if repair else None
+    findings = Findings(repaired=repaired, problems=list(await store.problems()))
+    damaged = await _examine_blobs(app, findings)
+    if not quick:
+        await _read_again(app, findings, damaged)
+    if sweep:
+        await store.purge()
+        findings.swept = await sweep_blobs(app.services, older_than=SWEEP_AGE)
+    return findings
+
+
+async def _examine_blobs(app: App, findings: Findings) -> set[BlobKey]:
+    """Read every blob that must be there; returns those that are not whole."""
+    damaged: set[BlobKey] = set()
+    with Progress("verifying", unit="blobs") as progress:
+        async for key, size in app.services.store.every_blob():
+            findings.blobs += 1
+            findings.bytes += size
+            damage = await app.services.blobs.damage(key, size)
+            # What was removed meanwhile is gone with its message.
+            if damage is not None and await app.services.store.used_blobs([key]):
+                damaged.add(key)
+                findings.problems.append(damage)
+            progress.tell(findings.blobs)
+    return damaged
+
+
+async def _read_again(app: App, findings: Findings, damaged: set[BlobKey]) -> None:
+    from postroom.pipeline.reparse import parse_differences
+
+    with Progress("parsing", unit="messages") as progress:
+        async for count, problems in parse_differences(app.services, damaged=damaged):
+            findings.messages += count
+            findings.problems += problems
+            progress.tell(findings.messages)
+
+
+def _tell(findings: Findings) -> None:
+    for problem in findings.problems:
+        print(f"problem: {cell(problem)}")
+    count = len(findings.problems)
+    verdict = f"{count} problem{'s' * (count != 1)}" if count else "no problems"
+    print(f"{findings.blobs} blobs with {findings.bytes} bytes and all rows checked", end=", ")
+    print(f"{findings.messages} messages parsed again: {verdict}")
+    if findings.repaired:
+        print(f"search index rebuilt; problems found: {findings.repaired}")
+    if findings.swept is not None:
+        print(f"{findings.swept} unused blobs removed")

@@ -103,7 +103,7 @@ def catalogue_hash() -> str:
     """A name for the whole list of tools: it changes when any word of it does."""
     import hashlib
 
-    from postroom.surfaces.mcp.result_size import as_text
+    from postroom.surfaces.mcp.call_tool import as_text
     from postroom.surfaces.mcp.tool import describe
     from postroom.surfaces.mcp.toolsets import choose_tools
 

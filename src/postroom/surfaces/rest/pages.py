@@ -22,8 +22,7 @@ from postroom.pipeline.heartbeats import check_ready
 from postroom.surfaces.rest import metrics
 from postroom.surfaces.rest.access import AccessControl, presented_key
 from postroom.surfaces.rest.openapi import document
-from postroom.surfaces.rest.problems import as_problem
-from postroom.surfaces.rest.responses import JSON
+from postroom.surfaces.rest.responses import JSON, as_problem
 from postroom.surfaces.rest.surface import Answer
 
 _SCRIPT = "text/javascript; charset=utf-8"

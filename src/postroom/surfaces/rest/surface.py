@@ -26,8 +26,7 @@ from postroom.surfaces.rest import requests
 from postroom.surfaces.rest.access import ATTEMPTS, AccessControl, peer_of, presented_key
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
-from postroom.surfaces.rest.problems import KINDS, POSTED_BY, as_problem, problem
-from postroom.surfaces.rest.responses import respond
+from postroom.surfaces.rest.responses import KINDS, POSTED_BY, as_problem, problem, respond
 from postroom.surfaces.rest.routing import Paths, Route, segments_of
 
 log = logging.getLogger(__name__)
