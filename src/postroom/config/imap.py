@@ -113,7 +113,10 @@ class _Reader:
             self._complain(name, "insecure", "works only with a host on loopback")
         if values.get("ca_file") is not None and not values["ca_file"].is_file():
             self._complain(name, "ca_file", "there is no such file")
-        security = _security(values)
+        security: Literal["tls", "starttls", "none"]
+        security = "tls" if values.get("secure", True) else "none"
+        if values.get("starttls", False):
+            security = "starttls"
         if security == "none" and not is_insecure:
             self._complain(
                 name,
@@ -143,12 +146,6 @@ def read_imap(
     """The live accounts and each value that is set; what is wrong goes into *problems*."""
     reader = _Reader(environ, folder, problems)
     return reader.read(), reader.read_values
-
-
-def _security(values: Mapping[str, Any]) -> Literal["tls", "starttls", "none"]:
-    if values.get("starttls", False):
-        return "starttls"
-    return "tls" if values.get("secure", True) else "none"
 
 
 def _is_loopback(host: str) -> bool:

@@ -88,7 +88,7 @@ def read_settings(
     _refuse(problems)
     live = tuple(Value(setting, value, ENVIRONMENT) for setting, value in imap_values)
     found = _configuration(values, imap, live)
-    _refuse([*_misplaced(found.settings)])
+    _refuse([*_key_in_data_folder(found.settings)])
     return found
 
 
@@ -100,7 +100,7 @@ def _refuse(problems: list[tuple[str, str]]) -> None:
         )
 
 
-def _misplaced(settings: Settings) -> Iterator[tuple[str, str]]:
+def _key_in_data_folder(settings: Settings) -> Iterator[tuple[str, str]]:
     """A key in the data folder is in every copy of it, by whatever way its path goes there."""
     key, folder = settings.vault_key_file, settings.data_dir
     if key is None:
@@ -198,24 +198,20 @@ def _configuration(
 ) -> Configuration:
     placed = {v.setting.place or v.setting.name: v.value for v in read.values()}
     if "data_dir" not in placed:
-        placed["data_dir"] = _user_folder()
+        from platformdirs import user_data_path
+
+        placed["data_dir"] = user_data_path("postroom", appauthor=False)
     limits = {name[7:]: value for name, value in placed.items() if name.startswith("limits.")}
     plain = {name: value for name, value in placed.items() if not name.startswith("limits.")}
     settings = Settings(**plain, limits=Limits(**limits), imap=imap)
-    standing = (_standing(setting, settings, read) for setting in SETTINGS)
+    standing = (_value_of(setting, settings, read) for setting in SETTINGS)
     return Configuration(settings, (*standing, *live))
 
 
-def _standing(setting: Setting, settings: Settings, read: Mapping[str, Value]) -> Value:
+def _value_of(setting: Setting, settings: Settings, read: Mapping[str, Value]) -> Value:
     if setting.name in read:
         return read[setting.name]
     holder: object = settings
     for step in (setting.place or setting.name).split("."):
         holder = getattr(holder, step)
     return Value(setting, holder, DEFAULT)
-
-
-def _user_folder() -> Path:
-    from platformdirs import user_data_path
-
-    return user_data_path("postroom", appauthor=False)

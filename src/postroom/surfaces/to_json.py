@@ -32,7 +32,7 @@ from postroom.model.live import (
     LiveSource,
     Verification,
 )
-from postroom.model.memory import Memory, MemoryVersion, Similar
+from postroom.model.memory import Memory
 from postroom.model.message import (
     ActionResult,
     Attachment,
@@ -99,7 +99,10 @@ def answer(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:
     kind: Any = operation.result
     if isinstance(kind, UnionType):
         kind = type(result)
-    is_untrusted = carries_mail(kind) or came_from_mail(result) or _repeats_a_server(result)
+    # A failed action may repeat the words of a provider.
+    failed = result.failed if isinstance(result, ActionResult) else ()
+    repeats_server = any(failure.code.startswith("provider") for failure in failed)
+    is_untrusted = carries_mail(kind) or came_from_mail(result) or repeats_server
     return {"untrusted": True, **body} if is_untrusted else body
 
 
@@ -113,25 +116,15 @@ def marked(error: MailError, body: dict[str, Any]) -> dict[str, Any]:
     return presented({"untrusted": True, **body}) if error.is_untrusted else body
 
 
-def _repeats_a_server(result: Any) -> bool:
-    """Whether an action failed in the words of a provider."""
-    failed = result.failed if isinstance(result, ActionResult) else ()
-    return any(failure.code.startswith("provider") for failure in failed)
-
-
 def came_from_mail(result: Any) -> bool:
     """Whether a memory in an answer says what some mail said, or an older version of it, or one
     that is shown beside it.
     """
-    rows = result.results if isinstance(result, Page) else (result,)
-    parts = (part for row in rows for part in (row, *_beside(row)))
+    parts: list[Any] = list(result.results if isinstance(result, Page) else (result,))
+    for row in parts[:]:
+        if isinstance(row, Memory):
+            parts += [*(row.similar or ()), *(row.history or ())]
     return any(getattr(part, "trust", None) == "mail" for part in parts)
-
-
-def _beside(row: Any) -> tuple[Similar | MemoryVersion, ...]:
-    if not isinstance(row, Memory):
-        return ()
-    return (*(row.similar or ()), *(row.history or ()))
 
 
 @cache

@@ -73,7 +73,13 @@ def _tell(findings: list[Finding]) -> None:
 
 async def _examine(session: Session) -> list[Finding]:
     # Older versions of Python than 3.11 cannot run this file.
-    findings = [_ok("python", ".".join(map(str, sys.version_info[:3]))), _sqlite(), _tools()]
+    from postroom.surfaces.mcp.server import catalogue_hash
+
+    findings = [
+        _ok("python", ".".join(map(str, sys.version_info[:3]))),
+        _sqlite(),
+        _ok("tools", f"SHA-256 of the MCP tool list: {catalogue_hash()}"),
+    ]
     try:
         settings = session.settings
     except ConfigError as error:
@@ -94,12 +100,6 @@ def _sqlite() -> Finding:
         return _ok("sqlite", found)
     detail = f"sqlite_wal_reset: {found} can corrupt a database with several writers"
     return _problem("sqlite", detail, "install apsw 3.51.3 or newer")
-
-
-def _tools() -> Finding:
-    from postroom.surfaces.mcp.server import catalogue_hash
-
-    return _ok("tools", f"SHA-256 of the MCP tool list: {catalogue_hash()}")
 
 
 def _memory(settings: Settings) -> Finding:
@@ -237,16 +237,13 @@ async def _blobs(app: App) -> Finding:
         is_whole = await blobs.read(key) == content
         await blobs.discard([key], store.used_blobs)
     except (MailError, OSError) as error:
-        return _problem("blobs", str(error), _blobs_fix(app.settings))
+        fix = f"make {app.settings.data_dir / 'blobs'} writable"
+        if url := app.settings.blobs_url:
+            fix = f"check that {url} exists and that the AWS_… credentials allow writing"
+        return _problem("blobs", str(error), fix)
     if not is_whole:
         return _problem("blobs", "the bytes read differ from those written", "check the disk")
     return _ok("blobs", "reads and writes work")
-
-
-def _blobs_fix(settings: Settings) -> str:
-    if settings.blobs_url is None:
-        return f"make {settings.data_dir / 'blobs'} writable"
-    return f"check that {settings.blobs_url} exists and that the AWS_… credentials allow writing"
 
 
 async def _keys(app: App) -> Finding:

@@ -263,7 +263,10 @@ def worker(session: Session, /, *, port: str | None) -> None:
     bound = listen(settings.host, settings.port)
 
     async def watched(app: App) -> None:
-        await serve_on(bound, build_health(app), ready=_say_where, stopping=app.begin_shutdown)
+        def ready(port: int) -> None:
+            print(f"/healthz, /readyz and /metrics are on port {port}.", flush=True)
+
+        await serve_on(bound, build_health(app), ready=ready, stopping=app.begin_shutdown)
 
     asyncio.run(_work(settings, watched))
 
@@ -274,10 +277,6 @@ async def _work(settings: Settings, until: Callable[[App], Awaitable[None]]) -> 
     async with open_app(settings) as app, app.at_work():
         print("Postroom runs background jobs. Stop it with Ctrl-C.", flush=True)
         await until(app)
-
-
-def _say_where(port: int) -> None:
-    print(f"/healthz, /readyz and /metrics are on port {port}.", flush=True)
 
 
 async def _unwatched(app: App) -> None:

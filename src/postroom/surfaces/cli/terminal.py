@@ -88,7 +88,8 @@ def _lay_out(titles: Sequence[str], rows: Sequence[Sequence[str]], spare: Collec
 
     used = [place for place, _ in enumerate(titles) if any(row[place] for row in rows)]
     console = Console()
-    if _width(titles, rows, used) > console.width:
+    width = sum(_BETWEEN + max(len(row[place]) for row in (titles, *rows)) for place in used)
+    if width > console.width:
         used = [place for place in used if titles[place] not in spare]
     laid_out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place in used:
@@ -97,11 +98,6 @@ def _lay_out(titles: Sequence[str], rows: Sequence[Sequence[str]], spare: Collec
     for row in rows:
         laid_out.add_row(*(Text(row[at], no_wrap=True, overflow="ellipsis") for at in used))
     console.print(laid_out)
-
-
-def _width(titles: Sequence[str], rows: Sequence[Sequence[str]], used: Sequence[int]) -> int:
-    """The approximate width of a line without truncation."""
-    return sum(_BETWEEN + max(len(row[place]) for row in (titles, *rows)) for place in used)
 
 
 _LINE_EVERY_S = 5.0

@@ -138,7 +138,10 @@ def _tell_import(outcome: ImportResult) -> None:
 @click.option("--format", "kind", type=_KINDS, help="The format.  [default: by the name of PATH]")
 @click.pass_obj
 def export(session: Session, *, path: str, inbox: str, kind: str | None) -> int:
-    chosen = cast("Kind", kind) if kind else _kind_for(path)
+    is_mbox = path == "-" or Path(path.removesuffix(".xz").removesuffix(".gz")).suffix == ".mbox"
+    if not kind and not is_mbox:
+        raise InvalidInput(f"{path}: use a name that ends in .mbox, or --format maildir or eml")
+    chosen = cast("Kind", kind or "mbox")
     if path == "-" and chosen != "mbox":
         raise InvalidInput("only an mbox can be written to standard output")
 
@@ -155,12 +158,6 @@ def export(session: Session, *, path: str, inbox: str, kind: str | None) -> int:
     outcome = session.run(work)
     _tell_export(session, outcome, path)
     return EXIT_CODES["internal"] if outcome.problems else OK
-
-
-def _kind_for(path: str) -> Kind:
-    if path == "-" or Path(path.removesuffix(".xz").removesuffix(".gz")).suffix == ".mbox":
-        return "mbox"
-    raise InvalidInput(f"{path}: use a name that ends in .mbox, or --format maildir or eml")
 
 
 def _target(path: str, kind: Kind) -> AbstractContextManager[Target]:

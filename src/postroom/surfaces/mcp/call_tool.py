@@ -59,7 +59,10 @@ def fit(body: Body, go_on: str, most_chars: int = MAX_CHARS) -> Body:
     short: Body = cutter.shorten(body, "")
     cutter.notes |= _drop_rows(short, budget)
     _mend_offset(body, short)
-    return {**short, "truncated": True, "cut": _told(cutter.notes), "go_on": go_on}
+    cut = [f"{path}: {what}" for path, what in cutter.notes.items()]
+    rest = len(cut) - _MAX_NOTES
+    cut = [*cut[:_MAX_NOTES], f"and {rest} more"] if rest > 0 else cut
+    return {**short, "truncated": True, "cut": cut, "go_on": go_on}
 
 
 def _largest_share(body: Body, budget: int) -> int:
@@ -154,12 +157,6 @@ def _mend_offset(body: Body, short: Body) -> None:
     end = body.get("next_offset") or body.get("total_chars") or len(whole)
     short["total_chars"] = body.get("total_chars", len(whole))
     short["next_offset"] = end - (len(whole) - len(part))
-
-
-def _told(notes: dict[str, str]) -> list[str]:
-    told = [f"{path}: {what}" for path, what in notes.items()]
-    rest = len(told) - _MAX_NOTES
-    return [*told[:_MAX_NOTES], f"and {rest} more"] if rest > 0 else told
 
 
 MAX_ERROR_CHARS = 10_000

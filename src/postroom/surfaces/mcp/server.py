@@ -143,16 +143,11 @@ async def serve_stdio(
     entries = [tool.entry for tool in listed]
     server = _server(app, entries, load_tools, lambda _: agent, after_call)
     with anyio.CancelScope() as serving:
-        _on_signals(serving.cancel)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
         async with stdio_streams(app.settings.limits.request_bytes) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
     leave_in_time()
-
-
-def _on_signals(stop: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, stop)
 
 
 def http_app(

@@ -40,11 +40,7 @@ def explain_error(error: MailError) -> dict[str, Any]:
 Body = dict[str, Any]
 
 
-def _as_it_is(body: Body) -> Body:
-    return body
-
-
-def _unstamped(body: Body, _: float) -> Body:
+def _unchanged(body: Body, _seconds: float = 0) -> Body:
     return body
 
 
@@ -76,10 +72,10 @@ class Tool:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     tell_default: frozenset[str] = frozenset()
     answers: tuple[str, ...] = ()
-    present: Callable[[Body], Body] = _as_it_is
+    present: Callable[[Body], Body] = _unchanged
     explain: Callable[[MailError], Body] = explain_error
-    stamp: Callable[[Body, float], Body] = _unstamped
-    outline: Callable[[Body], Body] = _as_it_is
+    stamp: Callable[[Body, float], Body] = _unchanged
+    outline: Callable[[Body], Body] = _unchanged
     go_on: str = "ask for less: a smaller limit, or fewer extras"
     whole: bool = False
     is_elsewhere: bool = False
@@ -188,12 +184,11 @@ def output_schema(tool: Tool) -> Schema:
     page = [name for name in _PAGE if name != "next_cursor" or "cursor" not in tool.hide]
     names = tool.answers or (page if "results" in schema else schema)
     typed = {name: schema[name] for name in names if isinstance(schema[name].get("type"), str)}
-    properties = {name: _without_words(_outline(value)) for name, value in typed.items()}
+    # An answer shows its words itself: which ones there are need not stand in every list.
+    properties = {
+        name: {key: item for key, item in _outline(value).items() if key != "enum"}
+        for name, value in typed.items()
+    }
     shape = tool.outline({"type": "object", "properties": properties})
     shape["properties"]["error"] = {"type": "object"}
     return shape
-
-
-def _without_words(schema: Schema) -> Schema:
-    """An answer shows its words itself; which ones there are need not stand in every list."""
-    return {name: value for name, value in schema.items() if name != "enum"}

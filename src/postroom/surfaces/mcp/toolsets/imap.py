@@ -42,16 +42,12 @@ def present(summarise: Summarise, follow: Follow, body: Body) -> Body:
     """An answer in its envelope, with a sentence about it and what to do next."""
     data = {name: value for name, value in body.items() if name != "untrusted"}
     if "issues" in data:
-        data["issues"] = [_issue(issue) for issue in data["issues"]]
+        data["issues"] = [{**i, "code": CODES.get(i["code"], i["code"])} for i in data["issues"]]
     step = follow(data)
     if step is not None:
         data["next_action"] = step
     mark = {"untrusted": True} if "untrusted" in body else {}
     return {**mark, "summary": summarise(data) + _why(data), "data": data}
-
-
-def _issue(issue: Body) -> Body:
-    return {**issue, "code": CODES.get(issue["code"], issue["code"])}
 
 
 def explain_error(error: MailError) -> Body:

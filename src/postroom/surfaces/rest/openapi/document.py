@@ -54,7 +54,8 @@ class Shapes:
         """A reference to a shape, which is written down on the way."""
         if kind.__name__ not in self.written:
             self.written[kind.__name__] = {}
-            self.written[kind.__name__] = _described(kind, shape(kind, self.refer))
+            words = " ".join((kind.__doc__ or "").split())
+            self.written[kind.__name__] = {"description": words, **shape(kind, self.refer)}
         return _reference(kind.__name__)
 
     def answer(self, result: Any) -> Schema:
@@ -74,10 +75,6 @@ class Shapes:
 
 def _reference(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _described(kind: type, schema: Schema) -> Schema:
-    return {"description": " ".join((kind.__doc__ or "").split()), **schema}
 
 
 def responses(rows: Sequence[Route], shapes: Shapes, routes: Sequence[Route]) -> Schema:
@@ -259,7 +256,12 @@ def document(domains: Sequence[str], routes: Sequence[Route] = ROUTES) -> Schema
         path[rows[0].method.lower()] = _operation(rows, shapes, routes)
     whole = {
         "openapi": "3.1.0",
-        "info": _info(),
+        "info": {
+            "title": "Postroom",
+            "version": postroom.__version__,
+            "description": ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
         "servers": [{"url": "/"}],
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths | {path: {"get": _page(*page)} for path, page in _PAGES.items()},
@@ -275,15 +277,6 @@ def document(domains: Sequence[str], routes: Sequence[Route] = ROUTES) -> Schema
     return filled
 
 
-def _info() -> Schema:
-    return {
-        "title": "Postroom",
-        "version": postroom.__version__,
-        "description": ABOUT,
-        "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-    }
-
-
 def _endpoints(routes: Sequence[Route]) -> list[list[Route]]:
     """The rows of each path and method, the plain one last."""
     table: dict[tuple[str, str], list[Route]] = {}
@@ -295,25 +288,19 @@ def _endpoints(routes: Sequence[Route]) -> list[list[Route]]:
 def _operation(rows: Sequence[Route], shapes: Shapes, routes: Sequence[Route]) -> Schema:
     plain = rows[-1]
     scope = str(plain.operation.scope)
-    summary, more = _sentences(plain.operation.description)
+    first, _, more = plain.operation.description.partition(". ")
     taken = parameters(rows)
     needs = "" if plain.posted else f" Needs a key with the scope `{scope}`."
     return {
         "operationId": plain.operation.name,
         "tags": [plain.path.split("/")[2]],
-        "summary": summary,
+        "summary": first.removesuffix(".") + ".",
         "description": f"{more}{needs}".strip(),
         "security": [] if plain.posted else [{"bearer": [scope]}, {"api_key": [scope]}],
         **({"parameters": taken} if taken else {}),
         **request_body(plain),
         "responses": responses(rows, shapes, routes),
     }
-
-
-def _sentences(text: str) -> tuple[str, str]:
-    """The first sentence, and the others."""
-    first, _, rest = text.partition(". ")
-    return first.removesuffix(".") + ".", rest
 
 
 def _page(name: str, summary: str, media_type: str) -> Schema:
