@@ -84,7 +84,7 @@ class Setting:
     name: str
     reader: Reader[Any]
     summary: str
-    default: str = ""
+    default_words: str | None = None
     place: str = ""
     option: str = ""
     is_secret: bool = False
@@ -94,6 +94,13 @@ class Setting:
     @property
     def variable(self) -> str:
         return self.prefix + self.name.upper()
+
+    @property
+    def default(self) -> str:
+        """The default as it is written; in words, if there is no default value."""
+        if self.default_words is not None:
+            return self.default_words
+        return shown(_DEFAULTS[self.place or self.name])
 
 
 def shown(value: object) -> str:
@@ -144,150 +151,131 @@ LIMITS = tuple(_limit(f.name, f.default) for f in fields(Limits) if isinstance(f
 _DEFAULTS = {field.name: field.default for field in fields(Settings)}
 
 
-def _setting(
-    name: str,
-    reader: Reader[Any],
-    summary: str,
-    default: str | None = None,
-    *,
-    place: str = "",
-    option: str = "",
-    is_secret: bool = False,
-    may_be_empty: bool = True,
-) -> Setting:
-    """A row; *default* says in words what a setting without a default value means."""
-    if default is None:
-        default = shown(_DEFAULTS[place or name])
-    return Setting(
-        name, reader, summary, default, place, option, is_secret, may_be_empty=may_be_empty
-    )
-
-
 SETTINGS: tuple[Setting, ...] = (
-    _setting(
+    Setting(
         "data_dir", readers.FOLDER, "The data folder.", "the user's data folder", option="--data"
     ),
-    _setting(
+    Setting(
         "database_url",
         readers.DATABASE,
         "The PostgreSQL database to use instead of SQLite.",
         "SQLite in the data folder",
         is_secret=True,
     ),
-    _setting(
+    Setting(
         "blobs_url",
         readers.BLOBS,
         "The bucket for raw mail and attachments.",
         "files in the data folder",
     ),
-    _setting(
+    Setting(
         "blobs_public_url",
         readers.URL,
         "The URL under which clients reach the bucket, for links to files.",
         "the URL that the server uses",
     ),
-    _setting(
+    Setting(
         "audit_key",
         readers.AUDIT_KEY,
         "The HMAC key of the audit log; machines that share a database must share it.",
         "the file audit.key of the data folder",
         is_secret=True,
     ),
-    _setting("host", readers.HOST, "The address on which the server listens."),
-    _setting(
+    Setting("host", readers.HOST, "The address on which the server listens."),
+    Setting(
         "port", readers.whole_number(0, 65_535), "The port of the server; 0 chooses a free one."
     ),
-    _setting(
+    Setting(
         "domain",
         readers.DOMAINS,
         "The domains to receive mail for; new inboxes get the first.",
         place="domains",
     ),
-    _setting(
+    Setting(
         "trusted_servers",
         readers.SERVERS,
         "Mail servers in front of Postroom whose Authentication-Results are trusted.",
         "none",
     ),
-    _setting(
+    Setting(
         "dkim_keys",
         readers.FILE,
         "Public DKIM keys to verify signatures with, as `dig TXT` shows them.",
     ),
-    _setting(
+    Setting(
         "smtp_listen",
         readers.LISTEN,
         "The address and port of the SMTP and LMTP listener.",
         option="--smtp",
     ),
-    _setting(
+    Setting(
         "catch_all", readers.ADDRESS, "The inbox for mail to unknown addresses of these domains."
     ),
-    _setting("tls_cert", readers.PEM_FILE, "The certificate for STARTTLS of the SMTP listener."),
-    _setting("tls_key", readers.PEM_FILE, "The key of that certificate."),
-    _setting(
+    Setting("tls_cert", readers.PEM_FILE, "The certificate for STARTTLS of the SMTP listener."),
+    Setting("tls_key", readers.PEM_FILE, "The key of that certificate."),
+    Setting(
         "relay_url",
         readers.RELAY,
         "The SMTP relay for outgoing mail; without it, no mail is sent to other servers.",
         is_secret=True,
     ),
-    _setting(
+    Setting(
         "webhook_allow", readers.NETWORKS, "Private networks that webhooks may connect to.", "none"
     ),
-    _setting(
+    Setting(
         "account_allow",
         readers.NETWORKS,
         "Private networks in which keys may add accounts, with any port and a ca_file; "
         "`postroom account add` is not limited.",
         "none",
     ),
-    _setting("dkim_key", readers.PEM_FILE, "The key that signs outgoing mail (RSA or Ed25519)."),
-    _setting("dkim_selector", readers.SELECTOR, "The DKIM selector."),
-    _setting(
+    Setting("dkim_key", readers.PEM_FILE, "The key that signs outgoing mail (RSA or Ed25519)."),
+    Setting("dkim_selector", readers.SELECTOR, "The DKIM selector."),
+    Setting(
         "mailgun_signing_key",
         readers.SECRET,
         "Mailgun's HTTP webhook signing key, to receive mail from its routes.",
         is_secret=True,
     ),
-    _setting(
+    Setting(
         "sendgrid_public_key",
         readers.PUBLIC_KEY,
         "The public key of SendGrid's security policy, to receive from Inbound Parse.",
     ),
-    _setting(
+    Setting(
         "resend_signing_secret",
         readers.SIGNING_SECRET,
         "The signing secret of Resend's webhook, to receive mail from it.",
         is_secret=True,
     ),
-    _setting(
+    Setting(
         "resend_api_key", readers.SECRET, "The API key to fetch mail from Resend.", is_secret=True
     ),
-    _setting(
+    Setting(
         "ses_topics",
         readers.TOPICS,
         "The SNS topics through which Amazon SES delivers mail.",
         "none",
     ),
-    _setting("ses_bucket", readers.BUCKET, "The bucket in which Amazon SES stores mail."),
-    _setting(
+    Setting("ses_bucket", readers.BUCKET, "The bucket in which Amazon SES stores mail."),
+    Setting(
         "postmark_login",
         readers.LOGIN,
         "The name and password in the URL that Postmark posts mail to.",
         is_secret=True,
     ),
-    _setting(
+    Setting(
         "inbound_window_s",
         readers.whole_number(30, 86_400),
         "The maximum age of a signature of Mailgun, SendGrid or Resend, in seconds.",
     ),
-    _setting(
+    Setting(
         "api_key",
         readers.OWNER_KEY,
         "The owner's key; without it, the first `serve` creates one.",
         is_secret=True,
     ),
-    _setting(
+    Setting(
         "key",
         readers.CLIENT_KEY,
         "The key that `postroom mcp` uses; an empty value is an error.",
@@ -295,43 +283,43 @@ SETTINGS: tuple[Setting, ...] = (
         is_secret=True,
         may_be_empty=False,
     ),
-    _setting(
+    Setting(
         "public_url",
         readers.URL,
         "The URL under which clients reach the server, if it is behind a proxy.",
     ),
-    _setting("toolsets", readers.TOOLSETS, "The MCP toolsets to show.", "all"),
-    _setting("read_only", readers.TRUTH, "Hide every MCP tool that writes."),
-    _setting("memory_search", readers.TRUTH, "Whether memories can be searched."),
-    _setting(
+    Setting("toolsets", readers.TOOLSETS, "The MCP toolsets to show.", "all"),
+    Setting("read_only", readers.TRUTH, "Hide every MCP tool that writes."),
+    Setting("memory_search", readers.TRUTH, "Whether memories can be searched."),
+    Setting(
         "embeddings",
         readers.EMBEDDINGS,
         "Who computes embeddings: the bundled model, none, or an endpoint like OpenAI's `/v1`.",
     ),
-    _setting("embeddings_model", readers.MODEL, "The model of the endpoint."),
-    _setting("embeddings_key", readers.SECRET, "The key for the endpoint.", is_secret=True),
-    _setting(
+    Setting("embeddings_model", readers.MODEL, "The model of the endpoint."),
+    Setting("embeddings_key", readers.SECRET, "The key for the endpoint.", is_secret=True),
+    Setting(
         "secrets",
         readers.VAULT,
         "Where logins of accounts are stored: the keyring of the operating system, "
         "or encrypted files.",
     ),
-    _setting(
+    Setting(
         "vault_key_file",
         readers.VAULT_KEY_FILE,
         "The file with the key of encrypted logins; created if it does not exist.",
         "the file secrets/key of the data folder",
     ),
-    _setting("gmail_url", readers.URL, "The base URL of the Gmail API."),
-    _setting("gmail_login_url", readers.URL, "The URL of Google's sign-in."),
-    _setting("gmail_oauth_url", readers.URL, "The URL of Google's token endpoint."),
-    _setting("gmail_client_id", readers.TEXT, "The OAuth client ID at Google."),
-    _setting(
+    Setting("gmail_url", readers.URL, "The base URL of the Gmail API."),
+    Setting("gmail_login_url", readers.URL, "The URL of Google's sign-in."),
+    Setting("gmail_oauth_url", readers.URL, "The URL of Google's token endpoint."),
+    Setting("gmail_client_id", readers.TEXT, "The OAuth client ID at Google."),
+    Setting(
         "gmail_client_secret", readers.TEXT, "The OAuth client secret at Google.", is_secret=True
     ),
-    _setting("outlook_url", readers.URL, "The base URL of Microsoft Graph."),
-    _setting("outlook_login_url", readers.URL, "The URL of Microsoft's sign-in."),
-    _setting("outlook_client_id", readers.TEXT, "The OAuth client ID at Microsoft."),
-    _setting("fastmail_url", readers.URL, "The base URL of Fastmail's JMAP API."),
+    Setting("outlook_url", readers.URL, "The base URL of Microsoft Graph."),
+    Setting("outlook_login_url", readers.URL, "The URL of Microsoft's sign-in."),
+    Setting("outlook_client_id", readers.TEXT, "The OAuth client ID at Microsoft."),
+    Setting("fastmail_url", readers.URL, "The base URL of Fastmail's JMAP API."),
     *LIMITS,
 )

@@ -17,70 +17,44 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from postroom.calls.operation import Operation
 from postroom.errors import MailError
 from postroom.mail.text.display import shown
-from postroom.model.account import Account, Capabilities, Identity
-from postroom.model.audit import AuditEntry
-from postroom.model.event import Event, Waited, WebhookDelivery
-from postroom.model.inbox import Label
-from postroom.model.live import (
-    LiveCopy,
-    LiveDeletion,
-    LiveFlags,
-    LiveMailboxes,
-    LiveMove,
-    LiveReading,
-    LiveSearch,
-    LiveSource,
-    Verification,
-)
+from postroom.model import account, audit, event, inbox, live, message, rule, sending
 from postroom.model.memory import Memory
-from postroom.model.message import (
-    ActionResult,
-    Attachment,
-    AttachmentContent,
-    DownloadLink,
-    Message,
-    MessageRow,
-    Thread,
-    ThreadMessage,
-    ThreadRow,
-)
+from postroom.model.message import ActionResult
 from postroom.model.page import Page, is_page
-from postroom.model.rule import DryRunPlan
-from postroom.model.sending import Draft, OutboxEntry, Sent
 from postroom.model.view import Everything, Only, View, named_in
 
-ROWS = (MessageRow, ThreadMessage, ThreadRow)
+ROWS = (message.MessageRow, message.ThreadMessage, message.ThreadRow)
 """Shapes of list rows."""
 
 CARRIES_MAIL = (
-    Account,
-    Attachment,
-    AttachmentContent,
-    AuditEntry,
-    Capabilities,
-    DownloadLink,
-    Draft,
-    DryRunPlan,
-    Event,
-    Identity,
-    Label,
-    LiveCopy,
-    LiveDeletion,
-    LiveFlags,
-    LiveMailboxes,
-    LiveMove,
-    LiveReading,
-    LiveSearch,
-    LiveSource,
-    Message,
-    MessageRow,
-    OutboxEntry,
-    Sent,
-    Thread,
-    ThreadRow,
-    Verification,
-    Waited,
-    WebhookDelivery,
+    account.Account,
+    message.Attachment,
+    message.AttachmentContent,
+    audit.AuditEntry,
+    account.Capabilities,
+    message.DownloadLink,
+    sending.Draft,
+    rule.DryRunPlan,
+    event.Event,
+    account.Identity,
+    inbox.Label,
+    live.LiveCopy,
+    live.LiveDeletion,
+    live.LiveFlags,
+    live.LiveMailboxes,
+    live.LiveMove,
+    live.LiveReading,
+    live.LiveSearch,
+    live.LiveSource,
+    message.Message,
+    message.MessageRow,
+    sending.OutboxEntry,
+    sending.Sent,
+    message.Thread,
+    message.ThreadRow,
+    live.Verification,
+    event.Waited,
+    event.WebhookDelivery,
 )
 """Shapes with text of mail, or of other servers."""
 

@@ -35,42 +35,25 @@ from postroom.model.view import EVERYTHING, Everything, Only
 from postroom.surfaces.cli.terminal import cell, inert, table, write_bytes, write_json
 from postroom.surfaces.to_json import answer, moment, presented, to_json
 
-COLUMNS: dict[type, tuple[str, ...]] = {
-    Account: ("id", "provider", "address", "state", "synced", "total", "detail", "last_refusal"),
-    Identity: ("id", "email", "name", "inbox_id", "is_default"),
-    Inbox: ("id", "address", "name", "created_at"),
-    MessageRow: ("id", "date", "from_address", "subject", "flags", "labels"),
-    ThreadMessage: ("id", "date", "from_address", "new_text"),
-    ThreadRow: ("id", "last_date", "message_count", "subject", "participants"),
-    Attachment: ("id", "filename", "content_type", "size", "message_id"),
-    Label: ("name", "message_count"),
-    Webhook: ("id", "url", "types", "inboxes"),
-    WebhookDelivery: ("id", "created_at", "type", "status", "attempts", "code", "detail"),
-    Draft: ("id", "updated_at", "to", "subject", "send_at"),
-    OutboxEntry: (
-        "message_id",
-        "status",
-        "attempts",
-        "next_attempt_at",
-        "is_paused",
-        "recipients",
-        "subject",
-    ),
-    Event: ("id", "at", "type", "inbox_id", "message_id"),
-    Key: (
-        "id",
-        "name",
-        "scopes",
-        "inboxes",
-        "accounts",
-        "namespaces",
-        "created_at",
-        "last_used_at",
-    ),
-    MemoryRow: ("key", "updated_at", "trust", "tags", "summary"),
-    MemoryHit: ("key", "relevance", "trust", "excerpt"),
-    Rule: ("id", "position", "enabled", "name", "description"),
-    AuditEntry: ("id", "at", "actor", "action", "target"),
+COLUMNS: dict[type, str] = {
+    Account: "id provider address state synced total detail last_refusal",
+    Identity: "id email name inbox_id is_default",
+    Inbox: "id address name created_at",
+    MessageRow: "id date from_address subject flags labels",
+    ThreadMessage: "id date from_address new_text",
+    ThreadRow: "id last_date message_count subject participants",
+    Attachment: "id filename content_type size message_id",
+    Label: "name message_count",
+    Webhook: "id url types inboxes",
+    WebhookDelivery: "id created_at type status attempts code detail",
+    Draft: "id updated_at to subject send_at",
+    OutboxEntry: "message_id status attempts next_attempt_at is_paused recipients subject",
+    Event: "id at type inbox_id message_id",
+    Key: "id name scopes inboxes accounts namespaces created_at last_used_at",
+    MemoryRow: "key updated_at trust tags summary",
+    MemoryHit: "key relevance trust excerpt",
+    Rule: "id position enabled name description",
+    AuditEntry: "id at actor action target",
 }
 """The fields of a row that a list shows."""
 
@@ -94,7 +77,7 @@ def _view_page(page: Page[Any]) -> None:
         print(words, file=sys.stderr)
         return
     kind = type(page.results[0])
-    names = COLUMNS[kind]
+    names = COLUMNS[kind].split()
     rows = [
         [cell(_scope_words(row, name) or to_json(getattr(row, name))) for name in names]
         for row in page.results

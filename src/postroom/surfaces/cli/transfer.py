@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 import click
 
@@ -201,7 +201,7 @@ def import_memories(session: Session, *, path: str) -> int:
     from postroom.operations.memory_export import import_memories
 
     async def work(app: App) -> ImportedMemories:
-        with _opened(path) as lines:
+        with _opened(path, "rb") as lines:
             return await import_memories(app.context(OWNER), lines)
 
     outcome = session.run(work)
@@ -219,12 +219,16 @@ def _tell(outcome: ImportedMemories) -> None:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _opened(path: str, mode: Literal["rb", "xb"]) -> Iterator[BinaryIO]:
+    """A file to read, or a new file that only its owner can read; - is a standard stream."""
     if path == "-":
-        yield sys.stdin.buffer
+        yield sys.stdin.buffer if mode == "rb" else sys.stdout.buffer
+        sys.stdout.buffer.flush()
         return
     try:
-        file = open(path, "rb")  # noqa: SIM115
+        file = open(path, mode, opener=private)  # noqa: SIM115
+    except FileExistsError:
+        raise Conflict(f"{path} exists; choose another name") from None
     except OSError as error:
         raise InvalidInput(f"{path}: {error.strerror}") from None
     with file:
@@ -244,7 +248,7 @@ def export_memories(session: Session, *, path: str, namespace: tuple[str, ...]) 
 
     async def work(app: App) -> int:
         written = 0
-        with _memory_target(path) as file:
+        with _opened(path, "xb") as file:
             async for memory in export_memories(app.context(OWNER), namespace or None):
                 mark = {"untrusted": True} if came_from_mail(memory) else {}
                 file.write(json_line({**mark, **to_json(memory)}))
@@ -256,19 +260,3 @@ def export_memories(session: Session, *, path: str, namespace: tuple[str, ...]) 
         words = f"{path}: {written} memories"
         session.report({"path": path, "memories": written}, lambda: print(words))
     return OK
-
-
-@contextmanager
-def _memory_target(path: str) -> Iterator[BinaryIO]:
-    if path == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    try:
-        file = open(path, "xb", opener=private)  # noqa: SIM115
-    except FileExistsError:
-        raise Conflict(f"{path} exists; choose another name") from None
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}") from None
-    with file:
-        yield file
