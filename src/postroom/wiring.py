@@ -31,14 +31,12 @@ MAX_ACCOUNTS = 1_000
 
 
 def make_embedder(settings: Settings) -> Embedder | None:
-    """The adapters that the settings name, imported on first use."""
+    """What computes embeddings, if anything does."""
     if settings.embeddings == "none" or not settings.memory_search:
         return None
-    from postroom.providers.embeddings.bundled import RecentEmbedder
+    from postroom.providers.embeddings.bundled import BundledEmbedder, RecentEmbedder
 
     if settings.embeddings == "bundled":
-        from postroom.providers.embeddings.bundled import BundledEmbedder
-
         return RecentEmbedder(BundledEmbedder())
     from postroom.providers.embeddings.endpoint import EndpointEmbedder
 
@@ -58,8 +56,7 @@ def read_trust(settings: Settings) -> Trust:
     try:
         return Trust(servers, read_keys(settings.dkim_keys.read_text("utf-8")))
     except (OSError, ValueError) as error:
-        problem = {"field": "dkim_keys", "problem": f"{settings.dkim_keys}: {error}"}
-        raise ConfigError(f"dkim_keys: {problem['problem']}", problems=[problem]) from error
+        raise _wrong("dkim_keys", f"{settings.dkim_keys}: {error}") from error
 
 
 def make_sender(settings: Settings) -> Sender | None:
@@ -73,13 +70,13 @@ def make_sender(settings: Settings) -> Sender | None:
     try:
         tls_context(address)
     except ValueError as error:
-        problem = {"field": "relay_url", "problem": str(error)}
-        raise ConfigError(f"relay_url: {problem['problem']}", problems=[problem]) from error
-    return SmtpRelay(
-        address,
-        settings.domains[0],
-        load_signer(settings.dkim_key, settings.dkim_selector, settings.domains),
-    )
+        raise _wrong("relay_url", str(error)) from error
+    signer = load_signer(settings.dkim_key, settings.dkim_selector, settings.domains)
+    return SmtpRelay(address, settings.domains[0], signer)
+
+
+def _wrong(field: str, problem: str) -> ConfigError:
+    return ConfigError(f"{field}: {problem}", problems=[{"field": field, "problem": problem}])
 
 
 def make_inbound(settings: Settings, leases: Leases) -> dict[str, Inbound]:
@@ -212,8 +209,8 @@ def is_installation(folder: Path) -> bool:
     from postroom.blobs.files import FileOwner
     from postroom.store.maintenance.database_files import installation_of
 
-    services = installation_of(folder / "postroom.db")
-    return services is not None and services == FileOwner(folder / "blobs").read_now()
+    owner = installation_of(folder / "postroom.db")
+    return owner is not None and owner == FileOwner(folder / "blobs").read_now()
 
 
 async def open_store(settings: Settings) -> Store:

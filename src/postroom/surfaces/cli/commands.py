@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from postroom.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +145,14 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("rule undo", "rules.undo_rule_plan", ("plan_id",)),
     Own("rule test", "rules:test"),
     Bound("audit list", "audit.list_audit", ("target",)),
-    Own("audit verify", "administration:verify"),
+    Own("audit verify", "administration:verify_audit"),
     Bound("key create", "keys.create_key", ("name",)),
     Bound("key list", "keys.list_keys"),
     Bound("key delete", "keys.delete_key", ("key_id",)),
     Own("key reset", "serve:reset_key"),
     Own("config", "administration:config"),
     Own("doctor", "doctor:doctor"),
-    Own("verify", "verify:verify"),
+    Own("verify", "administration:verify"),
     Own("reparse", "administration:reparse"),
     Own("migrate", "backup:migrate"),
     Own("backup", "backup:backup"),

@@ -41,11 +41,12 @@ def read_rules(path: str) -> list[Definition]:
 @click.pass_obj
 def check(session: Session, *, files: tuple[str, ...]) -> int:
     found = [(path, rule.name) for path in files for rule in read_rules(path)]
-    if session.as_json:
-        write_json({"rules": [{"file": path, "name": name} for path, name in found]})
-    else:
+
+    def tell() -> None:
         for path, name in found:
             print(f"{path}: {cell(name)}: ok")
+
+    session.report({"rules": [{"file": path, "name": name} for path, name in found]}, tell)
     return OK
 
 
