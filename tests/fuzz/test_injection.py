@@ -21,12 +21,8 @@ import pytest
 
 from postroom.errors import InvalidInput
 from postroom.mail.composing import typed_addresses, verification
-from postroom.mail.composing.compose import (
-    Outgoing,
-    OutgoingAttachment,
-    compose,
-    parse_address_list,
-)
+from postroom.mail.composing.compose import Outgoing, OutgoingAttachment, compose
+from postroom.mail.composing.typed_addresses import parse_address_list
 
 CASES = int(os.environ.get("INJECTIONS", "4000"))
 SLY = (

@@ -13,7 +13,8 @@ from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_mailboxes
 from postroom.mail.authentication.authentication import read_auth
 from postroom.mail.authentication.dkim import check_signatures, read_keys
-from postroom.mail.composing.compose import parse_address_list, reply_subject
+from postroom.mail.composing.compose import reply_subject
+from postroom.mail.composing.typed_addresses import parse_address_list
 from postroom.mail.dates import parse_date
 from postroom.mail.html.html import html_to_text, text_differs
 from postroom.mail.identifiers import parse_in_reply_to, parse_references

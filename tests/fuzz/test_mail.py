@@ -13,12 +13,8 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from postroom.errors import InvalidInput
-from postroom.mail.composing.compose import (
-    Outgoing,
-    OutgoingAttachment,
-    compose,
-    parse_address_list,
-)
+from postroom.mail.composing.compose import Outgoing, OutgoingAttachment, compose
+from postroom.mail.composing.typed_addresses import parse_address_list
 from postroom.mail.html.html import html_to_text, sanitise_html
 from postroom.mail.identifiers import fingerprint
 from postroom.mail.mime.attachments import content_disposition, safe_filename

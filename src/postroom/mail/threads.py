@@ -7,21 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from postroom.mail.data import load
 from postroom.mail.text.fold import as_key, fold
 from postroom.model.values import dataclass
 
-_REPLY = (
-    "re", "aw", "antw", "antwort", "sv", "vs", "rif", "ris", "res", "r", "odp", "ynt", "yan", "bls",
-    "atb", "ref", "réf", "rép", "rv", "回复", "回覆", "答复", "答覆", "回信", "返信", "답장",
-    "회신", "ответ", "отв", "на", "відп", "απ", "σχετ", "vá", "odg", "yht", "re^2", "svar", "reply",
-)  # fmt: skip
-_FORWARD = (
-    "fwd", "fw", "wg", "tr", "rv", "enc", "i", "fs", "vb", "doorst", "pd", "vl", "trs",
-    "továbbítás", "转发", "轉寄", "轉發", "転送", "전달", "пересл", "пер", "ilt", "προωθ", "vidb",
-    "vs", "fyi",
-)  # fmt: skip
-_REPLIES = frozenset(_REPLY)
-_FORWARDS = frozenset(_FORWARD)
+_PREFIXES = load("subjects")
+_REPLIES, _FORWARDS = frozenset(_PREFIXES["reply"]), frozenset(_PREFIXES["forward"])
 _PREFIX = re.compile(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
 _TAG = re.compile(r"\s*+\[[^\]\[]{1,60}\]\s*+")
 _WAS = re.compile(r"\s\(was:? [^()]{1,200}\)\s{0,9}$", re.IGNORECASE)
@@ -68,11 +59,6 @@ def _strip(subject: str) -> tuple[str, list[str]]:
 def _is_prefix(word: str) -> bool:
     return word.lower() in _REPLIES or word.lower() in _FORWARDS
 
-
-__all__ = [
-    "WINDOW", "Candidate", "base_subject", "choose_by_reference", "choose_by_subject",
-    "is_reply_subject", "subject_key", "thread_keys",
-]  # fmt: skip
 
 WINDOW = timedelta(days=30)
 _MAX_KEYS = 50

@@ -170,10 +170,7 @@ _MAX_SIGNATURES = 5
 _MAX_HEADER_BYTES = 262_144
 _LEAST_RSA_BITS = 1024
 # A mail has each of these once; a second one that nobody signed is what a reader would see.
-_ONCE = frozenset(
-    ("from", "sender", "reply-to", "to", "cc", "subject", "date", "message-id", "in-reply-to",
-     "references", "mime-version", "content-type", "content-transfer-encoding")
-)  # fmt: skip
+_ONCE = frozenset((*SIGNED, "sender"))
 _FIELD_FORMS = {"simple": simple_field, "relaxed": relaxed_field}
 _BODY_FORMS = {"simple": simple_body, "relaxed": relaxed_body}
 

@@ -14,10 +14,9 @@ from postroom.errors import InvalidInput
 from postroom.mail.composing.typed_addresses import (
     check_address,
     check_name,
-    parse_address,
-    parse_address_list,
     refuse_controls,
 )
+from postroom.mail.data import load
 from postroom.mail.dates import format_date
 from postroom.mail.threads import without_reply_prefixes
 
@@ -32,18 +31,18 @@ def encode_words(text: str) -> list[str]:
     """Encoded words (RFC 2047) for a text; no word splits a letter."""
     data = text.encode()
     plain = sum(byte in _Q_SAFE or byte == 32 for byte in data)
-    outgoing_mail = _q_word if plain * 2 > len(data) else _b_word
+    write_word = _q_word if plain * 2 > len(data) else _b_word
     words: list[str] = []
     chunk = ""
     size = 0
     for char in text:
-        width = len(_q(char)) if outgoing_mail is _q_word else len(char.encode())
-        if chunk and size + width > (_WORD_BYTES + 15 if outgoing_mail is _q_word else _WORD_BYTES):
-            words.append(outgoing_mail(chunk))
+        width = len(_q(char)) if write_word is _q_word else len(char.encode())
+        if chunk and size + width > (_WORD_BYTES + 15 if write_word is _q_word else _WORD_BYTES):
+            words.append(write_word(chunk))
             chunk, size = "", 0
         chunk += char
         size += width
-    return [*words, outgoing_mail(chunk)] if chunk else words
+    return [*words, write_word(chunk)] if chunk else words
 
 
 def _b_word(text: str) -> str:
@@ -149,22 +148,12 @@ def encode_base64(data: bytes) -> bytes:
     return b"".join(binascii.b2a_base64(line, newline=False) + b"\r\n" for line in lines)
 
 
-__all__ = [
-    "Correspondent", "Outgoing", "OutgoingAttachment", "compose", "parse_address",
-    "parse_address_list", "reply_references", "reply_subject",
-]  # fmt: skip
-
 Correspondent = tuple[str, str]  # name, address
 
 _TYPE = re.compile(r"[A-Za-z0-9][\w.+-]{0,126}/[A-Za-z0-9][\w.+-]{0,126}", re.ASCII)
 _FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,75}")
 _ID = re.compile(r"[^\s<>\x00-\x1f\x7f]{1,900}")
-_OWN_HEADERS = frozenset(
-    ("from", "to", "cc", "bcc", "subject", "date", "message-id", "in-reply-to", "references",
-     "mime-version", "content-type", "content-transfer-encoding", "content-disposition", "sender",
-     "resent-bcc", "resent-to", "resent-cc", "received", "return-path", "dkim-signature",
-     "authentication-results", "arc-authentication-results", "arc-message-signature", "arc-seal")
-)  # fmt: skip
+_OWN_HEADERS = frozenset(load("headers")["own"])
 _MAX_REFERENCES = 500
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from postroom.mail.data import load
 from postroom.mail.message import HiddenText, Link
 from postroom.mail.mime.charsets import clean
 from postroom.model.limits import Limits
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})([^>]{0,2000})>?")
-_VOID = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
-     "track", "wbr", "p", "li", "td", "tr", "th", "option", "dd", "dt")
-)  # fmt: skip
+_DATA = load("html")
+_VOID = frozenset(_DATA["void"])
 # The tree builder walks up the open elements for every tag: depth is what makes it slow.
 _DEEPEST = 512
 _FEW_TAGS = _DEEPEST
@@ -86,13 +85,13 @@ def sanitise_html(html: str) -> str:
 
     return nh3.clean(
         html,
-        tags=_TAGS,
-        attributes=_ATTRIBUTES,
+        tags=set(_DATA["tags"]),
+        attributes={tag: set(names) for tag, names in _DATA["attributes"].items()},
         clean_content_tags={"script", "style", "title", "noscript", "template", "svg", "math"},
         url_schemes={"http", "https", "mailto", "tel", "cid"},
         link_rel="noopener noreferrer nofollow",
         attribute_filter=_only_own_images,
-        filter_style_properties=_STYLE_PROPERTIES,
+        filter_style_properties=set(_DATA["style_properties"]),
     )
 
 
@@ -104,35 +103,6 @@ def _only_own_images(tag: str, attribute: str, value: str) -> str | None:
         return None
     return value
 
-
-_TAGS = {
-    "a", "abbr", "address", "b", "big", "blockquote", "body", "br", "caption", "center", "cite",
-    "code", "col", "colgroup", "dd", "del", "details", "div", "dl", "dt", "em", "font", "h1", "h2",
-    "h3", "h4", "h5", "h6", "hr", "i", "img", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q",
-    "s", "samp", "small", "span", "strike", "strong", "sub", "summary", "sup", "table", "tbody",
-    "td", "tfoot", "th", "thead", "tr", "tt", "u", "ul", "var", "wbr",
-}  # fmt: skip
-_ATTRIBUTES = {
-    "*": {"style", "align", "dir", "lang", "title", "width", "height"},
-    "a": {"href"},
-    "img": {"src", "alt"},
-    "font": {"color", "size", "face"},
-    "td": {"colspan", "rowspan", "bgcolor", "valign"},
-    "th": {"colspan", "rowspan", "bgcolor", "valign"},
-    "table": {"bgcolor", "border", "cellpadding", "cellspacing"},
-    "tr": {"bgcolor", "valign"},
-    "blockquote": {"type"},
-    "ol": {"start", "type"},
-}
-_STYLE_PROPERTIES = {
-    "background-color", "border", "border-bottom", "border-collapse", "border-color",
-    "border-left", "border-radius", "border-right", "border-spacing", "border-style",
-    "border-top", "border-width", "color", "display", "font", "font-family", "font-size",
-    "font-style", "font-weight", "height", "letter-spacing", "line-height", "list-style-type",
-    "margin", "margin-bottom", "margin-left", "margin-right", "margin-top", "max-width",
-    "min-width", "padding", "padding-bottom", "padding-left", "padding-right", "padding-top",
-    "text-align", "text-decoration", "text-transform", "vertical-align", "white-space", "width",
-}  # fmt: skip
 
 _WORD = re.compile(r"\w{3,}")
 _FEW_CHARS = 6

@@ -7,20 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-_NAMES = {
-    "white": "ffffff", "black": "000000", "red": "ff0000", "green": "008000", "blue": "0000ff",
-    "yellow": "ffff00", "gray": "808080", "grey": "808080", "silver": "c0c0c0", "navy": "000080",
-    "maroon": "800000", "purple": "800080", "olive": "808000", "teal": "008080", "aqua": "00ffff",
-    "cyan": "00ffff", "lime": "00ff00", "fuchsia": "ff00ff", "magenta": "ff00ff",
-    "orange": "ffa500", "pink": "ffc0cb", "brown": "a52a2a", "gold": "ffd700", "tan": "d2b48c",
-    "snow": "fffafa", "ivory": "fffff0", "whitesmoke": "f5f5f5", "ghostwhite": "f8f8ff",
-    "floralwhite": "fffaf0", "azure": "f0ffff", "mintcream": "f5fffa", "aliceblue": "f0f8ff",
-    "seashell": "fff5ee", "honeydew": "f0fff0", "linen": "faf0e6", "oldlace": "fdf5e6",
-    "lightyellow": "ffffe0", "lavenderblush": "fff0f5", "beige": "f5f5dc", "lightcyan": "e0ffff",
-    "lightgray": "d3d3d3", "lightgrey": "d3d3d3", "gainsboro": "dcdcdc", "darkgray": "a9a9a9",
-    "darkgrey": "a9a9a9", "dimgray": "696969", "dimgrey": "696969", "darkblue": "00008b",
-    "darkred": "8b0000", "darkgreen": "006400", "cornsilk": "fff8dc", "antiquewhite": "faebd7",
-}  # fmt: skip
+from postroom.mail.data import load
+
+_NAMES: dict[str, str] = load("html")["colours"]
 _HEX = re.compile(r"^#?([0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})$")
 _NUMBERS = re.compile(r"[\d.]{1,12}%?")
 # Colours are indistinguishable if they differ by less than this in every channel.

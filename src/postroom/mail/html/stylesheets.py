@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from postroom.mail.data import load
 from postroom.mail.html.styles import Declarations, parse_declarations
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|$)|<!--|-->", re.DOTALL)
@@ -15,10 +16,7 @@ _ATTRIBUTE = re.compile(r"\[(class|id)[~*^|$]?=[\"']?([\w-]{1,100})[\"']?\]")
 _BRACE = re.compile(r"[{}]")
 _MAX_CHECKS = 500_000
 _MAX_RULES = 2_000
-_HIDING_PROPERTIES = (
-    "display", "visib", "opacity", "font", "color", "background", "height", "width", "indent",
-    "left", "top", "right", "bottom", "clip", "transform", "mso-hide", "filter", "margin", "inset",
-)  # fmt: skip
+_HIDING_PROPERTIES: tuple[str, ...] = tuple(load("html")["hiding_properties"])
 _ALWAYS_ON = frozenset(("", "all", "screen", "only screen", "screen,print", "all,screen"))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from postroom.mail.data import load, pattern
 from postroom.mail.html.html import HtmlText
 from postroom.mail.html.layout import QUOTE, Page
 from postroom.mail.html.styles import (
@@ -26,26 +27,14 @@ from postroom.mail.message import HiddenText, Link
 from postroom.mail.mime.charsets import clean
 from postroom.mail.text.invisible import hidden_text
 
+_DATA = load("html")
 EXCERPT = 200
 _MAX_FOUND = 200
 _TAG = re.compile(r"<[^>]{0,2000}>?")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 # Titles, comments and alternative texts never show, and ordinary mail is full of them. They
 # are only worth a word if they speak to a machine, or ask for something to be sent.
-_HANDLERS = (
-    "must|should|shall|will|please|forward|send|reply|call|run|execute|ignore|never|always|are"
-)
-_TO_A_MACHINE = re.compile(
-    r"(?:ignore|disregard|forget|override|bypass)\b.{0,80}\b(?:instruction|previous|prior|above"
-    r"|earlier|prompt|rule|polic|guideline|said)|system (?:prompt|message|override|note)"
-    r"|\b(?:ai|llm|gpt|claude|gemini|copilot|language model|assistant|chatbot|agents?|bot)\b.{0,80}"
-    rf"\b(?:{_HANDLERS})\b|\byou (?:are|must|should|will) (?:now |an? )?(?:ai\b|assistant|agent"
-    r"|forward|send|reply|delete|comply)|\b(?:forward|send|exfiltrate|transmit|copy|e-?mail|post"
-    r"|upload|leak|reveal|share)\b.{0,100}(?:credential|secret|api.?key|(?:all|every|any|each|whole"
-    r"|entire|latest)\b.{0,40}(?:mail|message|invoice|contact|file|document|inbox|token|thread"
-    r"|password))|(?:call|use|invoke) the \w{1,40} tool|prompt injection",
-    re.IGNORECASE,
-)
+_TO_A_MACHINE = pattern(_DATA["to_a_machine"])
 _MAX_CHARS = 20_000
 _FEW_CHARS = 20
 
@@ -91,19 +80,9 @@ class HiddenTexts:
             self.found.append(hidden_text(reason, clean(text), len(text)))
 
 
-_BLOCKS = frozenset(
-    ("address", "article", "aside", "body", "caption", "center", "dd", "details", "dialog", "div",
-     "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "legend", "main",
-     "nav", "section", "summary", "tbody", "tfoot", "thead", "tr")
-)  # fmt: skip
-_PARAGRAPHS = frozenset(("p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre", "listing"))
-# Elements whose content a browser does not show as text.
-_NEVER_SHOWN = frozenset(
-    ("template", "noscript", "title", "noframes", "noembed", "object", "audio", "video", "canvas",
-     "iframe", "datalist", "svg", "math", "script", "style", "head", "select", "xml", "rp")
-)  # fmt: skip
-_SPEAKING_ATTRIBUTES = ("alt", "title", "value", "placeholder", "content", "srcdoc", "aria-label",
-                        "data-text", "summary", "label")  # fmt: skip
+_BLOCKS, _PARAGRAPHS = frozenset(_DATA["blocks"]), frozenset(_DATA["paragraphs"])
+_NEVER_SHOWN = frozenset(_DATA["never_shown"])
+_TEXT_ATTRIBUTES: list[str] = _DATA["text_attributes"]
 _MAX_NODES = 100_000
 _MAX_LINKS = 500
 _MAX_ALTERNATIVES = 200
@@ -251,7 +230,7 @@ class _Walker:
         return _Frame(element, style, hidden, silent, pre=pre)
 
     def _mention_attributes(self, attributes: Attributes) -> None:
-        for name in _SPEAKING_ATTRIBUTES:
+        for name in _TEXT_ATTRIBUTES:
             if value := attributes.get(name):
                 self.hidden.mention(value, f"{name} attribute")
 

@@ -7,6 +7,7 @@ import unicodedata
 from typing import Literal
 from urllib.parse import quote
 
+from postroom.mail.data import load
 from postroom.mail.message import Invitation
 from postroom.mail.mime.charsets import clean
 from postroom.mail.mime.parts import Part
@@ -70,49 +71,14 @@ def content_disposition(filename: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
-_MAGIC: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"%PDF-", "application/pdf"),
-    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
-    (0, b"\xff\xd8\xff", "image/jpeg"),
-    (0, b"GIF87a", "image/gif"),
-    (0, b"GIF89a", "image/gif"),
-    (8, b"WEBP", "image/webp"),
-    (8, b"WAVE", "audio/wav"),
-    (0, b"BM", "image/bmp"),
-    (0, b"II*\0", "image/tiff"),
-    (0, b"MM\0*", "image/tiff"),
-    (0, b"PK\x03\x04", "application/zip"),
-    (0, b"PK\x05\x06", "application/zip"),
-    (0, b"Rar!\x1a\x07", "application/vnd.rar"),
-    (0, b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
-    (0, b"\x1f\x8b", "application/gzip"),
-    (0, b"BZh", "application/x-bzip2"),
-    (0, b"\xfd7zXZ\0", "application/x-xz"),
-    (0, b"MZ", "application/x-msdownload"),
-    (0, b"\x7fELF", "application/x-elf"),
-    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
-    (0, b"{\\rtf", "application/rtf"),
-    (0, b"ID3", "audio/mpeg"),
-    (0, b"OggS", "audio/ogg"),
-    (4, b"ftyp", "video/mp4"),
-    (0, b"BEGIN:VCALENDAR", "text/calendar"),
-    (0, b"BEGIN:VCARD", "text/vcard"),
-    (0, b"-----BEGIN PGP M", "application/pgp-encrypted"),
-    (0, b"-----BEGIN PGP S", "application/pgp-signature"),
-    (0, b"-----BEGIN PGP P", "application/pgp-keys"),
-    (0, b"\x78\x9f\x3e\x22", "application/ms-tnef"),
-    (0, b"%!PS", "application/postscript"),
-    (0, b"#!", "text/x-script"),
-)
-_OFFICE = {
-    b"word/": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    b"xl/": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    b"ppt/": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
-}
-_HTML = (b"<!doctype html", b"<html", b"<script", b"<body", b"<head")
-# Types that run or that a browser executes: a claim to be something else is a disguise.
-_ACTIVE = frozenset(("application/x-msdownload", "application/x-elf", "text/html", "text/x-script"))
-_VAGUE = frozenset(("application/octet-stream", "application/x-octet-stream", "text/plain", ""))
+_DATA = load("file_types")
+_MAGIC: list[tuple[int, bytes, str]] = [
+    (offset, magic.encode("latin-1"), found) for offset, magic, found in _DATA["magic"]
+]
+_OFFICE = {folder.encode(): found for folder, found in _DATA["office"].items()}
+_HTML = tuple(start.encode() for start in _DATA["html"])
+_ACTIVE, _VAGUE = frozenset(_DATA["active"]), frozenset(_DATA["vague"])
+EXTENSIONS: dict[str, str] = _DATA["extensions"]
 
 
 def detect_type(content: bytes, declared: str) -> str:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from postroom.mail.message import ParsedAttachment
-from postroom.mail.mime.attachments import detect_type, shown_filename
+from postroom.mail.mime.attachments import EXTENSIONS, detect_type, shown_filename
 from postroom.mail.mime.charsets import clean, decode
 from postroom.mail.mime.headers import split_header
 from postroom.mail.mime.parts import Part, is_embedded_message
@@ -18,16 +18,6 @@ from postroom.model.limits import Limits
 _META_CHARSET = re.compile(
     rb"<meta[^>]{1,200}?charset\s{0,9}=\s{0,9}[\"']?([\w-]{1,40})", re.IGNORECASE
 )
-_EXTENSIONS = {
-    "text/plain": "txt", "text/html": "html", "text/calendar": "ics", "text/csv": "csv",
-    "image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/svg+xml": "svg",
-    "application/pdf": "pdf", "application/zip": "zip", "message/rfc822": "eml",
-    "application/pgp-signature": "asc", "application/pkcs7-signature": "p7s",
-    "application/x-pkcs7-signature": "p7s", "application/ms-tnef": "dat", "text/vcard": "vcf",
-    "text/x-vcard": "vcf", "message/delivery-status": "txt", "text/rfc822-headers": "txt",
-}  # fmt: skip
-
-
 _SHOWABLE = ("text/plain", "text/html", "message/delivery-status")
 _HEADING = ("From", "Date", "Subject", "To")
 
@@ -280,7 +270,7 @@ def _attachment(part: Part, contents: Contents, limits: Limits) -> ParsedAttachm
 
 
 def _made_up_name(part: Part, content: bytes, contents: Contents, limits: Limits) -> str:
-    extension = _EXTENSIONS.get(part.content_type, "bin")
+    extension = EXTENSIONS.get(part.content_type, "bin")
     if is_embedded_message(part):
         block = split_header(content, 0, len(content), limits=limits)
         subject = block.fields.decoded("subject")[:100]

@@ -9,48 +9,17 @@ from encodings import normalize_encoding
 from encodings.aliases import aliases
 from functools import lru_cache
 
+from postroom.mail.data import load
 from postroom.mail.mime.transfer_encoding import decode_base64
 
 REPLACEMENT = "\ufffd"
 
-# Names seen in mail that Python does not know, or knows as something narrower than what
-# senders mean (the WHATWG encoding standard makes the same choices).
-_ALIASES = {
-    "ascii": "ascii", "us-ascii": "ascii", "ansi_x3.4-1968": "ascii", "7bit": "ascii",
-    "8bit": "ascii", "binary": "ascii", "none": "ascii", "unknown": "ascii",
-    "unknown-8bit": "ascii", "x-unknown": "ascii", "default": "ascii", "default_charset": "ascii",
-    "utf8": "utf-8", "utf-8": "utf-8", "unicode-1-1-utf-8": "utf-8", "utf8mb4": "utf-8",
-    "unicode-1-1-utf-7": "utf-7", "x-unicode-2-0-utf-7": "utf-7", "unicode-2-0-utf-7": "utf-7",
-    "cp-850": "cp850", "x-cp850": "cp850", "latin1": "cp1252", "latin-1": "cp1252",
-    "csisolatin1": "cp1252", "latin-2": "iso8859-2",
-    "iso-8859-1": "cp1252", "iso8859-1": "cp1252", "iso_8859-1": "cp1252", "iso88591": "cp1252",
-    "windows-1252": "cp1252", "x-ansi": "cp1252", "ansi": "cp1252", "iso-8859-9": "cp1254",
-    "iso-8859-8-i": "iso8859-8", "iso-8859-8-e": "iso8859-8", "iso-8859-6-i": "iso8859-6",
-    "gb2312": "gb18030", "gbk": "gb18030", "x-gbk": "gb18030", "gb_2312-80": "gb18030",
-    "euc-cn": "gb18030", "x-euc-cn": "gb18030", "gb2312_charset": "gb18030", "cp936": "gb18030",
-    "cn-gb": "gb18030", "chinesebig5": "big5hkscs", "big5": "big5hkscs", "cn-big5": "big5hkscs",
-    "x-x-big5": "big5hkscs", "ks_c_5601-1987": "cp949", "ks_c_5601": "cp949", "euc-kr": "cp949",
-    "ksc5601": "cp949", "x-windows-949": "cp949", "windows-949": "cp949", "ksc_5601": "cp949",
-    "shift_jis": "cp932", "shift-jis": "cp932", "sjis": "cp932", "x-sjis": "cp932",
-    "ms_kanji": "cp932", "windows-31j": "cp932", "x-ms-cp932": "cp932", "x-euc-jp": "euc-jp",
-    "iso-2022-jp": "iso2022_jp_ext", "cp50220": "iso2022_jp_ext", "cp50221": "iso2022_jp_ext",
-    "iso-2022-jp-ms": "iso2022_jp_ext", "x-mac-cyrillic": "mac-cyrillic",
-    "x-mac-roman": "mac-roman", "x-mac-greek": "mac-greek", "x-mac-turkish": "mac-turkish",
-    "x-mac-ce": "mac-latin2", "x-mac-centraleurroman": "mac-latin2", "macintosh": "mac-roman",
-    "windows-874": "cp874", "tis-620": "cp874", "koi8": "koi8-r", "koi8-ru": "koi8-u",
-    "x-koi8-r": "koi8-r", "dos-866": "cp866", "x-cp1251": "cp1251", "x-cp1252": "cp1252",
-    "x-cp1250": "cp1250", "win-1251": "cp1251", "win1251": "cp1251", "utf-16": "utf-16",
-}  # fmt: skip
-
-# Codecs that are no charsets.
-_REFUSED = frozenset(
-    ("base64", "bz2", "hex", "mbcs", "quopri", "rot13", "rot-13", "uu", "zlib", "idna", "punycode",
-     "unicode-escape", "raw-unicode-escape", "undefined", "oem", "charmap")
-)  # fmt: skip
-_CODECS = frozenset(
-    (*aliases, *aliases.values(), "cp720", "cp737", "cp874", "cp856", "koi8_u", "koi8_t",
-     "mac_arabic", "mac_croatian", "mac_romanian", "mac_farsi", "utf_8_sig")
-)  # fmt: skip
+_DATA = load("charsets")
+_ALIASES: dict[str, str] = {
+    name: codec for codec, names in _DATA["aliases"].items() for name in names
+}
+_REFUSED = frozenset(_DATA["refused"])
+_CODECS = frozenset((*aliases, *aliases.values(), *_DATA["codecs"]))
 _SAMPLE = 8_000
 _FEW_LETTERS = 4
 _WESTERN = frozenset(("ascii", "cp1252", "iso8859-15"))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
+from postroom.mail.data import load
 from postroom.mail.mime.charsets import clean, decode, decode_words, guess
 from postroom.model.limits import Limits
 
@@ -14,12 +15,7 @@ _BLANK = re.compile(rb"\n\r?\n")
 _ODD_BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))[ \t]{0,80}(?:\r\n|\n|\r(?!\n))")
 _FIELD = re.compile(r"([!-9;-~]+)[ \t]*:")
 _NAME = re.compile(r"[!-9;-~]+")
-_USUAL_NAMES = frozenset(
-    ("received", "from", "to", "cc", "subject", "date", "message-id", "in-reply-to", "references",
-     "mime-version", "content-type", "content-transfer-encoding", "content-disposition", "sender",
-     "return-path", "delivered-to", "reply-to", "user-agent", "x-mailer", "list-id", "precedence",
-     "x-mailing-list", "dkim-signature", "authentication-results", "received-spf")
-)  # fmt: skip
+_USUAL_NAMES = frozenset(load("headers")["usual"])
 _CHARSET = re.compile(r"charset\s?=\s?\"?([\w-]{1,40})", re.IGNORECASE)
 _ATTESTED = frozenset(("authentication-results", "arc-authentication-results", "received-spf"))
 _LONE_CR = re.compile(r"\r(?!\n)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from postroom.mail.data import load
+from postroom.mail.data import load, pattern
 
 _WORDS = load("quotations")
 VERBS, WEAK_VERBS = frozenset(_WORDS["verbs"]), frozenset(_WORDS["weak_verbs"])
@@ -23,16 +23,7 @@ _DATE = re.compile(
 )
 _TIME = re.compile(r"\d{1,2}[:.h]\d\d")
 _ADDRESS = re.compile(r"[^\s@<>()]@[^\s@<>()]{2}|mailto:")
-# Where an attribution may begin: a capital word or a weekday with a number soon after, at the
-# start of a line or right behind the last words of the reply.
-_OPENER = re.compile(
-    r"(?:^|(?<=[\s-]))(?:On|At|Le|Am|El|Il|Op|Den|På|Em|No dia|Vào|Dne|Dňa|W dniu|Dnia|Dana|Στις|В"
-    r"|Pada|Kl|La|Pe|בתאריך|في|在|於|Il giorno|El día|Quoting|Sent from|(?:[Mm]on|[Tt]ue|[Ww]ed"
-    r"|[Tt]hu|[Ff]ri|[Ss]at|[Ss]un|Mo|Di|Mi|Do|Fr|Sa|So|ma|ti|ke|to|pe|la|su|lun|mar|mer|jeu|ven"
-    r"|sam|dim|mié|jue|vie|sáb|dom|пн|вт|ср|чт|пт|сб|вс)[a-zà-ÿ]{0,6}\.?,?)"
-    r"(?=[\s,(]|\d)(?=[^\n\d@]{0,40}\d|[^\n@]{1,80}@)",
-    re.MULTILINE,
-)
+_OPENER = pattern(_WORDS["opener"], re.MULTILINE)
 _DATED_LINE = re.compile(
     r"^\W{0,3}(?:\d{1,4}[./年-]\s?\d{1,2}|\d{1,2}[:.]\d\d|\d{1,2}\.? \w{3,12}\.? \d{4})",
     re.MULTILINE,

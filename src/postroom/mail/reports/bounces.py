@@ -20,7 +20,7 @@ EXPIRED = pattern(_DATA["expired"])
 AFTER_DATA = re.compile(r"end of data|final data|>>> data\s{1,9}<<< [45]", re.IGNORECASE)
 
 # Codes that say more than any words that come with them.
-_HIDING_PROPERTIES = frozenset(("mailbox_full", "moved", "not_accepting", "rejected"))
+_DECISIVE = frozenset(("mailbox_full", "moved", "not_accepting", "rejected"))
 _HARD = frozenset(("user_unknown", "host_unknown", "moved", "not_accepting"))
 _VAGUE = re.compile(r"$|[45]\.(?:0\.0|2\.|3\.0|7\.)")
 _POLICY = re.compile(r"[45]\.(?:2\.[01]$|7\.)")
@@ -33,7 +33,7 @@ def find_reason(diagnostic: str, status: str, transcript: str = "") -> str:
     """The reason in one word: by the diagnostic, else by the status code, else `undefined`."""
     text = " ".join(diagnostic[:_MAX_REASON_CHARS].split())
     by_status = _BY_STATUS.get(status[2:], "")
-    if by_status == "mailbox_full" or (by_status in _HIDING_PROPERTIES and status[0] == "5"):
+    if by_status == "mailbox_full" or (by_status in _DECISIVE and status[0] == "5"):
         return by_status
     reason = _reason_of(text, status) or by_status
     if reason == "user_unknown" and _is_pretext(status, f"{text} {transcript}"):
@@ -80,40 +80,9 @@ def verdict(
     )
 
 
-_DAEMONS = re.compile(
-    r"mailer-?daemon|postmaster@|mail-?daemon|mail delivery (?:sub)?system|maildaemon|<>|mdaemon"
-    r"|delivery (?:service|notification|status)|mail administrator|double-bounce|mail system",
-    re.IGNORECASE,
-)
-_SUBJECT = re.compile(
-    r"undeliver(?:ed|able)|returned mail|delivery (?:status|failure|failed|has failed|report"
-    r"|error|problem|notification|unsuccessful)|mail delivery|failure (?:notice|delivery)"
-    r"|mail (?:system )?(?:error|failure)|non ?delivery|not delivered|could not be delivered"
-    r"|unable to deliver|returned to sender|message (?:delayed|status|not delivered|you sent)"
-    r"|warning: could not send|bounce|unzustellbar|non remis|no entregado|mancato recapito"
-    r"|devuelto|zustellung|niet bezorgd|entrega|olevererbart|недостав|配信|送信できません|退信"
-    r"|無法|受信拒否|mail undelivered|errors from|delivery$",
-    re.IGNORECASE,
-)
-_BODY = re.compile(
-    r"(?:could|can|was|were) ?n.t (?:be )?(?:deliver|able to deliver|reach)|could not be delivered"
-    r"|cannot be delivered|unable to deliver|delivery .{0,60}fail|failed permanently|not delivered"
-    r"|did not reach|following (?:address|recipient)|permanent (?:fatal )?error|error delivering"
-    r"|undeliverable|returned (?:to sender|message)|user unknown|unknown user|failed to deliver"
-    r"|transcript of session|has not been delivered|non remis|was not delivered|mailbox .{0,20}full"
-    r"|rejected|expir|delivery to the following|original message follows|not a member"
-    r"|duplicated message-id|mailbox exceeded|exceeded the local limit",
-    re.IGNORECASE,
-)
-_ORIGINAL = re.compile(
-    r"^[ \t>]{0,9}(?:-{1,30}[ \t]{0,9})?(?:this is a copy of|below this line is a copy|original m"
-    r"|original mail|unsent message follows|message headers? follow|enclosed is a copy|returned"
-    r" message|the (?:headers|body) of|copy of (?:the )?message|here is the message|message text"
-    r" follows|attached is a copy|undelivered message|begin (?:message|returned)|included is a copy"
-    r"|your message (?:was|follows)|return-path:|received: |-----original message|forwarded message"
-    r"|the original message (?:is over|headers)|\*{3,9} original)",
-    re.IGNORECASE | re.MULTILINE,
-)
+_DAEMONS, _SUBJECT = pattern(_DATA["daemons"]), pattern(_DATA["subject"])
+_BODY = pattern(_DATA["body"])
+_ORIGINAL = pattern(_DATA["original"], re.IGNORECASE | re.MULTILINE)
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}")
 _STATUS = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]|\.\d)")
 _MAX_CHARS = 50_000

@@ -17,41 +17,21 @@ from typing import NamedTuple
 
 import Stemmer  # type: ignore[import-not-found]
 
+from postroom.mail.data import load
 from postroom.mail.text.fold import fold
 
 LONGEST_TERM = 64
 """Characters of a word that count; what is longer is no word but data."""
 
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3021-\u3029\u3031-\u3035"
-    "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3131-\u318e\u31f0-\u31ff\u3400-\u4dbf"
-    "\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7fb\uf900-\ufaff\uff66-\uffdc\U00016fe0-\U0001b2ff"
-    "\U00020000-\U0003ffff"
-)
-# `\w` knows no vowel signs, which most scripts of India write, and no combining accents.
-_SIGNS = (
-    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
-    "\u0711\u0730-\u074a\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983"
-    "\u09bc-\u09d7\u0a01-\u0a03\u0a3c-\u0a51\u0a70\u0a71\u0a81-\u0a83\u0abc-\u0acd\u0b01-\u0b03"
-    "\u0b3c-\u0b57\u0b82\u0bbe-\u0bd7\u0c00-\u0c04\u0c3e-\u0c56\u0c81-\u0c83\u0cbc-\u0cd6"
-    "\u0d00-\u0d03\u0d3b-\u0d57\u0d82\u0d83\u0dca-\u0ddf\u0f71-\u0f84\u1dc0-\u1dff\u20d0-\u20f0"
-    "\ufe20-\ufe2f"
-)
+_DATA = load("terms")
+_UNSPACED, _SIGNS = _DATA["unspaced"], _DATA["signs"]
 _LETTER = rf"(?:[^\W_{_UNSPACED}]|[{_SIGNS}])"
 _WORD = re.compile(rf"[{_UNSPACED}]+|\d{{1,3}}(?:,\d{{3}})+(?!\d)|{_LETTER}+(?:['’]{_LETTER}+)*")
 _ASCII_WORD = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)|[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 
-_STOP_STEMS = """
-    a about after all also am an and any are as at be because been before being but by can could did
-    do does doing for from had has have having he her here hers him his how i if in into is it its
-    just let me more most my no nor not of off on once only or other our ours out over own please
-    she should so some such than that the their theirs them then there these they this those through
-    to too under until up us very was we were what when where which while who whom whose why will
-    with would you your yours
-"""
-STOP_WORDS = frozenset(_STOP_STEMS.split())
+STOP_WORDS = frozenset(_DATA["stop_words"].split())
 """English stop words."""
 
 
