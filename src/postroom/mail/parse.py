@@ -7,25 +7,24 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from postroom.mail.addresses import parse_mailboxes
-from postroom.mail.authentication.lookalikes import find_altered, find_lookalikes
+from postroom.mail.authentication import find_altered, find_lookalikes
 from postroom.mail.dates import parse_date
 from postroom.mail.html.html import HtmlText, html_to_text, text_differs
 from postroom.mail.identifiers import parse_in_reply_to, parse_message_id, parse_references
 from postroom.mail.message import Address, HiddenText, Link, ParsedMessage, Role, Security
 from postroom.mail.mime.attachments import find_protection, is_disguised, parse_invitation
 from postroom.mail.mime.bodies import Body, Contents, collect
-from postroom.mail.mime.charsets import clean, guess
+from postroom.mail.mime.decoding import clean, guess, without_uu
 from postroom.mail.mime.headers import Fields, decoded_pairs
 from postroom.mail.mime.parts import Part, Splitter
-from postroom.mail.mime.transfer_encoding import without_uu
-from postroom.mail.quoting.replies import split_reply
-from postroom.mail.reports.auto_generated import (
+from postroom.mail.quoting import split_reply
+from postroom.mail.reports import (
     is_auto_submitted,
     is_list_mail,
     list_id,
     list_unsubscribe,
+    read_report,
 )
-from postroom.mail.reports.delivery_reports import read_report
 from postroom.mail.text.invisible import cleaned, gathered
 from postroom.model.limits import Limits
 

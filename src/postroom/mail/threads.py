@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Protocol
 
 from postroom.mail.data import load
 from postroom.mail.text.fold import as_key, fold
 from postroom.model.values import dataclass
 
-_PREFIXES = load("subjects")
-_REPLIES, _FORWARDS = frozenset(_PREFIXES["reply"]), frozenset(_PREFIXES["forward"])
 _PREFIX = re.compile(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
 _TAG = re.compile(r"\s*+\[[^\]\[]{1,60}\]\s*+")
 _WAS = re.compile(r"\s\(was:? [^()]{1,200}\)\s{0,9}$", re.IGNORECASE)
 _FWD_TAIL = re.compile(r"\s{1,9}\((?:fwd|forward)\)\s{0,9}$", re.IGNORECASE)
 _MAX_PREFIXES = 50
+
+
+@cache
+def _prefixes(kind: str) -> frozenset[str]:
+    return frozenset(load("subjects")[kind])
 
 
 def base_subject(subject: str) -> str:
@@ -29,7 +33,7 @@ def base_subject(subject: str) -> str:
 def is_reply_subject(subject: str) -> bool:
     """Whether the subject has a reply prefix."""
     _, prefixes = _strip(" ".join(subject.split())[:2_000])
-    return any(prefix in _REPLIES for prefix in prefixes)
+    return any(prefix in _prefixes("reply") for prefix in prefixes)
 
 
 def without_reply_prefixes(subject: str) -> str:
@@ -37,7 +41,7 @@ def without_reply_prefixes(subject: str) -> str:
     rest = " ".join(subject.split())
     for _ in range(_MAX_PREFIXES):
         match = _PREFIX.match(rest)
-        if match is None or match[1].lower() not in _REPLIES:
+        if match is None or match[1].lower() not in _prefixes("reply"):
             break
         rest = rest[match.end() :]
     return rest
@@ -57,7 +61,7 @@ def _strip(subject: str) -> tuple[str, list[str]]:
 
 
 def _is_prefix(word: str) -> bool:
-    return word.lower() in _REPLIES or word.lower() in _FORWARDS
+    return word.lower() in _prefixes("reply") or word.lower() in _prefixes("forward")
 
 
 WINDOW = timedelta(days=30)

@@ -26,7 +26,7 @@ from postroom.calls.request import (
     parse_request,
 )
 from postroom.errors import Conflict, Forbidden, NotFound, no_such
-from postroom.mail.reports.auto_generated import read_head
+from postroom.mail.reports import read_head
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.key import Scope
 from postroom.model.message import ActionResult
@@ -35,9 +35,8 @@ from postroom.model.rule import Act, DryRunPlan, Facts, Plan, PlanItem, Rule, sh
 from postroom.model.view import Only, only
 from postroom.operations.memories import MemoryAdd
 from postroom.pipeline.apply_rules import definition_of
-from postroom.rules.candidate_queries import queries_for
 from postroom.rules.definition import Action, Definition
-from postroom.rules.planning import PlanDraft, consider
+from postroom.rules.planning import PlanDraft, consider, queries_for
 from postroom.rules.rights import Rights, lacking, recorded_authority, rights_for, rights_to_undo
 
 PLAN_LIFETIME = timedelta(hours=24)

@@ -18,9 +18,8 @@ from postroom.model.storage import FIELD_BORDER, NewMessage
 from postroom.model.view import NOTHING, Everything
 from postroom.pipeline.rule_jobs import callers_for_rules
 from postroom.pipeline.services import Services
-from postroom.rules.actions import Chain, run_chain
 from postroom.rules.definition import Definition
-from postroom.rules.planning import as_acts
+from postroom.rules.planning import Chain, as_acts, run_chain
 from postroom.rules.rights import NO_AUTHORITY, authority_of_rule, permitted, refusal, rights_for
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge, Unavailable
-from postroom.mail.authentication.authentication import Auth, authenticate
+from postroom.mail.authentication import Auth, authenticate
 from postroom.mail.identifiers import fingerprint
 from postroom.mail.message import PARSER_VERSION, ParsedAttachment, ParsedMessage, ReportRecipient
 from postroom.mail.text.filters import folded_fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from postroom.errors import InvalidInput
-from postroom.mail.composing.typed_addresses import parse_address
+from postroom.mail.addresses import parse_address
 from postroom.mail.text.fold import fold
 from postroom.rules.definition import ACTIONS, Action
 from postroom.rules.yaml_document import Invalid, Mapping, Node, Place, Problems, Scalar, Sequence

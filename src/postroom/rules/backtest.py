@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from postroom.model.rule import Act, Facts, shown_act
-from postroom.rules.actions import Chain, run_chain
 from postroom.rules.definition import Definition
-from postroom.rules.planning import as_acts
+from postroom.rules.planning import Chain, as_acts, run_chain
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from postroom.calls.context import RequestContext
 from postroom.errors import TooLarge
-from postroom.mail.authentication.dkim import signed
 from postroom.mail.composing.compose import Outgoing, OutgoingAttachment, reply_subject
+from postroom.mail.dkim import signed
 from postroom.mail.rule_marks import rule_mark
 from postroom.model.account import Identity
 from postroom.model.rule import OWN_MARK

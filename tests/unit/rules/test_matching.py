@@ -10,11 +10,10 @@ import pytest
 from postroom.mail.text.fold import fold
 from postroom.model.rule import Facts, Head, Named, State
 from postroom.model.view import EVERYTHING, only
-from postroom.rules.actions import apply_actions, run_chain
-from postroom.rules.candidate_queries import queries_for
 from postroom.rules.definition import Action
 from postroom.rules.matching import HeadNeeded, why_it_matches
 from postroom.rules.parser import parse_rule
+from postroom.rules.planning import apply_actions, queries_for, run_chain
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SUBJECT, TEXT = "Ihre Rechnung Nr. 7 (Straße)", "Please pay  100 €.\nThank you"

@@ -11,11 +11,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from postroom.errors import InvalidInput
-from postroom.mail.composing.typed_addresses import (
-    check_address,
-    check_name,
-    refuse_controls,
-)
+from postroom.mail.addresses import check_address, check_name, refuse_controls
 from postroom.mail.data import load
 from postroom.mail.dates import format_date
 from postroom.mail.threads import without_reply_prefixes

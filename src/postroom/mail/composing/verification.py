@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroom.errors import InvalidInput
-from postroom.mail.addresses import parse_mailboxes
-from postroom.mail.composing.typed_addresses import check_address
+from postroom.mail.addresses import check_address, parse_mailboxes
 from postroom.mail.identifiers import parse_ids, parse_references
 from postroom.mail.mime.headers import Fields
 from postroom.mail.mime.parts import Part, Splitter

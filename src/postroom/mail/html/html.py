@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from postroom.mail.data import load
 from postroom.mail.message import HiddenText, Link
-from postroom.mail.mime.charsets import clean
+from postroom.mail.mime.decoding import clean
 from postroom.model.limits import Limits
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})([^>]{0,2000})>?")

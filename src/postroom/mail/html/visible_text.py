@@ -24,7 +24,7 @@ from postroom.mail.html.styles import (
 )
 from postroom.mail.html.stylesheets import Element, Stylesheet, merge
 from postroom.mail.message import HiddenText, Link
-from postroom.mail.mime.charsets import clean
+from postroom.mail.mime.decoding import clean
 from postroom.mail.text.invisible import hidden_text
 
 _DATA = load("html")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
 from postroom.mail.data import load
-from postroom.mail.mime.charsets import clean, decode, decode_words, guess
+from postroom.mail.mime.decoding import clean, decode, decode_words, guess
 from postroom.model.limits import Limits
 
 _BLANK = re.compile(rb"\n\r?\n")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from postroom.mail.mime.decoding import decode_transfer
 from postroom.mail.mime.headers import Fields, parse_parameters, split_header
-from postroom.mail.mime.transfer_encoding import decode_transfer
 from postroom.model.limits import Limits
 
 _GUESSED_BOUNDARY = re.compile(rb"(?:^|\n)--([^\s-][^\r\n]{0,200}?)[ \t]*\r?\n(?=[!-9;-~]++:)")

@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 from postroom.errors import InvalidInput, MailError
-from postroom.mail.composing.typed_addresses import parse_own_address
+from postroom.mail.addresses import parse_own_address
 from postroom.model.account import Account, RemoteChanges, RemoteIdentity, RemoteMessage, Unfetched
 from postroom.model.inbox import ARCHIVE, TRASH
 from postroom.pipeline.maintenance import compact_some

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from postroom.mail.text.match_excerpt import around
+from postroom.mail.text.terms import around
 from postroom.model.inbox import EVERY_MAILBOX
 from postroom.model.memory import MAIL_COLLECTION
 from postroom.model.message import MessageRow

@@ -8,8 +8,7 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 
 from postroom.mail.text.fold import fold
-from postroom.mail.text.match_excerpt import around, mark
-from postroom.mail.text.terms import question_terms
+from postroom.mail.text.terms import around, mark, question_terms
 from postroom.model.memory import (
     Keyword,
     Memory,
