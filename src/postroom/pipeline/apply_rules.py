@@ -19,7 +19,7 @@ from postroom.model.view import NOTHING, Everything
 from postroom.pipeline.rule_jobs import callers_for_rules
 from postroom.pipeline.services import Services
 from postroom.rules.definition import Definition
-from postroom.rules.planning import Chain, as_acts, run_chain
+from postroom.rules.planning import Chain, run_chain
 from postroom.rules.rights import NO_AUTHORITY, authority_of_rule, permitted, refusal, rights_for
 
 
@@ -130,7 +130,7 @@ def _effects(
         problems = (*link.problems, *refused[link.rule_id])
         if link.actions or problems:
             caller = callers[link.rule_id] or NOBODY
-            acts = as_acts(link.actions)
+            acts = link.actions
             found.append(
                 RuleEffect(link.rule_id, link.rule.name, acts, problems, caller, caller.key_id)
             )

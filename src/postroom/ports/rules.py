@@ -10,7 +10,7 @@ from postroom.model.inbox import Visible
 from postroom.model.key import Caller
 from postroom.model.message import ActionResult
 from postroom.model.page import Found, Slice
-from postroom.model.rule import Act, Facts, Loss, Plan, PlanItem, Rule, RuleJob
+from postroom.model.rule import Action, Facts, Loss, Plan, PlanItem, Rule, RuleJob
 from postroom.model.storage import MessageQuery
 
 
@@ -62,7 +62,7 @@ class RuleStore(Protocol):
     ) -> tuple[Plan, Found[PlanItem]]:
         """Raises NotFound."""
 
-    async def plan_acts(self, plan_id: str, visible: Visible) -> frozenset[Act]:
+    async def plan_acts(self, plan_id: str, visible: Visible) -> frozenset[Action]:
         """The distinct actions of a plan. Raises NotFound."""
 
     async def apply_plan(

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from postroom.model.rule import Act, Facts, shown_act
+from postroom.model.rule import Action, Facts, shown_action
 from postroom.rules.definition import Definition
-from postroom.rules.planning import Chain, as_acts, run_chain
+from postroom.rules.planning import Chain, run_chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Outcome:
     subject: str
     sender: str
     rules: tuple[str, ...]
-    actions: tuple[Act, ...]
+    actions: tuple[Action, ...]
     why: tuple[str, ...]
 
 
@@ -69,7 +69,7 @@ def _outcome(place: str, facts: Facts, chain: Chain) -> Outcome:
         subject=facts.subject,
         sender=facts.sender,
         rules=tuple(link.rule.name for link in chain.links),
-        actions=tuple(act for link in chain.links for act in as_acts(link.actions)),
+        actions=tuple(act for link in chain.links for act in link.actions),
         why=tuple(reason for link in chain.links for reason in link.why),
     )
 
@@ -81,7 +81,7 @@ def shown_outcome(outcome: Outcome) -> dict[str, object]:
         "subject": outcome.subject,
         "from": outcome.sender,
         "rules": list(outcome.rules),
-        "actions": [shown_act(act) for act in outcome.actions],
+        "actions": [shown_action(act) for act in outcome.actions],
         "why": list(outcome.why),
     }
 
@@ -101,8 +101,8 @@ def shown_test(test: BackTest) -> dict[str, object]:
         {
             "place": one.after.place,
             "subject": one.after.subject,
-            "before": [shown_act(act) for act in one.before.actions],
-            "after": [shown_act(act) for act in one.after.actions],
+            "before": [shown_action(act) for act in one.before.actions],
+            "after": [shown_action(act) for act in one.after.actions],
         }
         for one in test.changed
     ]

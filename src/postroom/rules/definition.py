@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from postroom.model.rule import Action
+
 Sort = Literal["text", "names", "number", "truth"]
 
 FIELDS: dict[str, Sort] = {
@@ -109,15 +111,6 @@ class Group:
 
 
 Condition = Comparison | Group
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """An action; `value` is the label, mailbox, address, text or webhook."""
-
-    type: str
-    value: str = ""
-    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

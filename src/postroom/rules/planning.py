@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import fold
 from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, TRASH, Visible
-from postroom.model.rule import Act, Facts, PlanItem, State
+from postroom.model.rule import Action, Facts, PlanItem, State
 from postroom.model.storage import MessageQuery
-from postroom.rules.definition import MAX_PLANNED, Action, Comparison, Condition, Definition, Group
+from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
 from postroom.rules.matching import HeadNeeded, Why, why_it_matches
 
 MAX_QUERIES = 50
@@ -324,14 +324,9 @@ def _item(facts: Facts, why: Why, steps: Steps, actions: tuple[Action, ...]) -> 
         date=facts.date,
         before=facts.state,
         after=steps.state,
-        actions=as_acts(actions),
+        actions=actions,
         why=why,
     )
-
-
-def as_acts(actions: Iterable[Action]) -> tuple[Act, ...]:
-    """Actions as values to store."""
-    return tuple(Act(action.type, action.value, action.key) for action in actions)
 
 
 def consider(

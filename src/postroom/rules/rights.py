@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Scope
 from postroom.model.memory import DEFAULT_NAMESPACE
-from postroom.model.rule import Act, Rule
+from postroom.model.rule import Action, Rule
 from postroom.model.view import EVERYTHING, NOTHING, View
-from postroom.rules.definition import Action, Definition
+from postroom.rules.definition import Definition
 
 _SCOPES = {"forward": Scope.SEND, "reply": Scope.SEND, "webhook": Scope.ADMIN, "stop": None}
 """Every other action needs `write`."""
@@ -31,7 +31,7 @@ class Rights:
     webhook: str | None = None
 
 
-def rights_for(action: Action | Act) -> Rights:
+def rights_for(action: Action) -> Rights:
     """The rights that an action needs."""
     return Rights(
         scope=_SCOPES.get(action.type, Scope.WRITE),
@@ -42,7 +42,7 @@ def rights_for(action: Action | Act) -> Rights:
     )
 
 
-def rights_to_undo(action: Action | Act) -> Rights:
+def rights_to_undo(action: Action) -> Rights:
     """The rights to undo an action: none if it is not reverted."""
     return Rights(None) if action.type in _NOT_UNDONE else rights_for(action)
 
@@ -98,7 +98,7 @@ def standing_caller(authority: str, inboxes: View, callers: Mapping[str, Caller]
     return OWNER if authority == OWNER.key_id else callers.get(authority)
 
 
-def refusal(caller: Caller | None, action: Action | Act, inbox_id: str) -> str:
+def refusal(caller: Caller | None, action: Action, inbox_id: str) -> str:
     """Why a rule may not do an action for this caller in this inbox; empty if it may."""
     if caller is None:
         return "the key of the rule was revoked"

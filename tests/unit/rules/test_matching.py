@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.mail.text.fold import fold
-from postroom.model.rule import Facts, Head, Named, State
+from postroom.model.rule import Action, Facts, Head, Named, State
 from postroom.model.view import EVERYTHING, only
-from postroom.rules.definition import Action
 from postroom.rules.matching import HeadNeeded, why_it_matches
 from postroom.rules.parser import parse_rule
 from postroom.rules.planning import apply_actions, queries_for, run_chain

@@ -11,7 +11,7 @@ from postroom.model.audit import AuditEntry, AuditQuery, AuditRecord
 from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.message import ActionResult
 from postroom.model.page import Found, random_id
-from postroom.model.rule import Act, shown_act
+from postroom.model.rule import Action, shown_action
 from postroom.model.sending import Sent
 from postroom.model.storage import Added
 from postroom.model.view import Only
@@ -73,7 +73,7 @@ def note(
 
 def note_actions(
     tx: Transaction,
-    actions: Sequence[Act],
+    actions: Sequence[Action],
     *,
     at: datetime,
     actor: str,
@@ -100,7 +100,7 @@ def note_actions(
             action=action,
             target=target,
             inbox_id=inbox_id,
-            details={**details, "actions": [shown_act(act) for act in acts], **more},
+            details={**details, "actions": [shown_action(act) for act in acts], **more},
             namespace=namespace,
         )
 

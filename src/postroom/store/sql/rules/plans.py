@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from postroom.errors import NotFound
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
-from postroom.model.rule import Act, Plan, PlanItem, State
+from postroom.model.rule import Action, Plan, PlanItem, State
 from postroom.store.sql.values import dumps, from_text, moment, seconds, stored_view, view_in
 from postroom.store.transaction import Row, Transaction
 
@@ -158,11 +158,11 @@ def _items(tx: Transaction, plan: int, start: int, limit: int) -> list[PlanItem]
     return [_item(row) for row in rows]
 
 
-def plan_acts(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Act]:
+def plan_acts(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Action]:
     """The distinct actions of a plan. Raises NotFound."""
     number = stored_plan(tx, plan_id, visible).number
     rows = tx.all("SELECT DISTINCT actions FROM plan_items WHERE plan = :plan", plan=number)
-    return frozenset(Act(*act) for (acts,) in rows for act in from_text(acts))
+    return frozenset(Action(*act) for (acts,) in rows for act in from_text(acts))
 
 
 def every_item(tx: Transaction, stored: StoredPlan) -> Iterator[PlanItem]:
@@ -180,7 +180,7 @@ def _item(row: Row) -> PlanItem:
         date=moment(row[4]),
         before=_state(from_text(row[5])),
         after=_state(from_text(row[6])),
-        actions=tuple(Act(*act) for act in from_text(row[7])),
+        actions=tuple(Action(*act) for act in from_text(row[7])),
         why=tuple(from_text(row[8])),
     )
 

@@ -9,7 +9,7 @@ from postroom.errors import MailError
 from postroom.model.key import AGENT, OWNER
 from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
 from postroom.model.page import random_id
-from postroom.model.rule import Act, RuleEffect, RuleJob
+from postroom.model.rule import Action, RuleEffect, RuleJob
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.audit import note_actions
 from postroom.store.sql.events.events import About, add_event
@@ -75,7 +75,7 @@ def run_side_effects(
 def _run_side_effect(
     tx: Transaction,
     effect: RuleEffect,
-    act: Act,
+    act: Action,
     about: About,
     now: datetime,
     plan_id: str | None,
@@ -105,7 +105,7 @@ def _run_side_effect(
         _store_memory(tx, act, about, now)
 
 
-def _store_memory(tx: Transaction, act: Act, about: About, now: datetime) -> None:
+def _store_memory(tx: Transaction, act: Action, about: About, now: datetime) -> None:
     """Store a memory with trust `mail` and a link to its message."""
     change = MemoryChange(
         DEFAULT_NAMESPACE,
@@ -172,7 +172,7 @@ def _rule_job(row: Row, holder: str) -> RuleJob:
         rule_name=name,
         message_id=message,
         inbox_id=inbox_id,
-        act=Act(*from_text(act)),
+        act=Action(*from_text(act)),
         attempts=attempts,
         holder=holder,
         authority=authority,
@@ -215,7 +215,7 @@ def settle_rule_job(
         add_failure(tx, job.rule_id, job.rule_name, failed, About(*row), now)
 
 
-def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Act]:
+def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Action]:
     """Delete the rule jobs of a message that no worker has claimed, and return their actions."""
     rows = tx.all(
         """DELETE FROM rule_jobs WHERE plan = :plan AND message = :message AND state = 'waiting'
@@ -223,4 +223,4 @@ def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Act
         plan=plan_id,
         message=message_id,
     )
-    return [Act(*from_text(row[0])) for row in rows]
+    return [Action(*from_text(row[0])) for row in rows]
