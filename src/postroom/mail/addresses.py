@@ -7,6 +7,7 @@ from dataclasses import field
 
 from postroom.errors import InvalidInput
 from postroom.mail.mime.decoding import clean, decode_words
+from postroom.model.message import NamedAddress
 from postroom.model.values import dataclass
 
 _DOT_ATOM = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
@@ -92,17 +93,9 @@ _COMMENT = re.compile(r"\([^()]*+\)")
 _AROUND = re.compile(r"\s*+([@.])\s*+")
 
 
-@dataclass(frozen=True, slots=True)
-class Mailbox:
-    """A display name and an address; either may be empty."""
-
-    name: str
-    address: str
-
-
-def parse_mailboxes(value: str, *, most: int) -> tuple[list[Mailbox], bool]:
+def parse_mailboxes(value: str, *, most: int) -> tuple[list[NamedAddress], bool]:
     """The mailboxes of an address header, at most `most`; True if there were more."""
-    found: list[Mailbox] = []
+    found: list[NamedAddress] = []
     at = 0
     while at < len(value):
         match = _SIMPLE.match(value, at) or _BARE.match(value, at)
@@ -110,25 +103,19 @@ def parse_mailboxes(value: str, *, most: int) -> tuple[list[Mailbox], bool]:
             return _tokenise(value[at:], found, most)
         if len(found) >= most:
             return found, True
-        found.append(_simple_mailbox(match))
+        name = "" if match.re is _BARE else (match[1] or match[2] or "").strip()
+        found.append(NamedAddress(name, match[1] if match.re is _BARE else match[3]))
         at = match.end()
     return found, False
 
 
-def _simple_mailbox(match: re.Match[str]) -> Mailbox:
-    if match.re is _BARE:
-        return Mailbox("", match[1])
-    return Mailbox((match[1] or match[2] or "").strip(), match[3])
-
-
-def _tokenise(value: str, found: list[Mailbox], most: int) -> tuple[list[Mailbox], bool]:
+def _tokenise(value: str, found: list[NamedAddress], most: int) -> tuple[list[NamedAddress], bool]:
     reader = _Reader(found, most)
     reader.read(value)
     if not any("@" in mailbox.address for mailbox in found) and "=?" in value:
         decoded = decode_words(value)  # somebody encoded the address with the name
         if "=?" not in decoded and "@" in decoded:
-            again, more = parse_mailboxes(decoded, most=most)
-            return again, more
+            return parse_mailboxes(decoded, most=most)
     return found, reader.is_full
 
 
@@ -136,7 +123,7 @@ def _tokenise(value: str, found: list[Mailbox], most: int) -> tuple[list[Mailbox
 class _Reader:
     """Collects the tokens of one mailbox after the other."""
 
-    found: list[Mailbox]
+    found: list[NamedAddress]
     most: int
     is_full: bool = False
     words: list[str] = field(default_factory=list)
@@ -239,7 +226,7 @@ class _Reader:
             self.is_full = True
             return
         name = "" if name == address else name
-        self.found.append(Mailbox(clean(name.strip()), address))
+        self.found.append(NamedAddress(clean(name.strip()), address))
 
 
 def _is_single_word(name: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from postroom.mail.message import Address
+from postroom.model.message import AddressLine
 from postroom.model.values import dataclass
 
 _ADDRESS = re.compile(r"[\w.+-]{1,64}@((?:[\w-]{1,63}\.){1,9}[A-Za-z]{2,24})")
@@ -28,7 +28,7 @@ _SHORTEST, _LONGEST = 5, 100
 _DIGITS = str.maketrans("0135$@", "olessa")
 
 
-def find_lookalikes(addresses: tuple[Address, ...], *, is_list: bool) -> tuple[str, ...]:
+def find_lookalikes(addresses: tuple[AddressLine, ...], *, is_list: bool) -> tuple[str, ...]:
     """Findings about a sender whose name, address and Reply-To do not match."""
     senders = [address for address in addresses if address.role == "from"]
     if not senders:
@@ -107,7 +107,7 @@ def _is_near(one: str, other: str) -> bool:
     )
 
 
-def _name_tricks(sender: Address) -> list[str]:
+def _name_tricks(sender: AddressLine) -> list[str]:
     name = sender.name[:500]
     claimed = _ADDRESS.search(name)
     if claimed and site(claimed[1]) != site(_domain(sender.address)):
@@ -117,7 +117,7 @@ def _name_tricks(sender: Address) -> list[str]:
     return []
 
 
-def _domain_tricks(sender: Address) -> list[str]:
+def _domain_tricks(sender: AddressLine) -> list[str]:
     domain = _domain(sender.address)
     if domain.isascii() and "xn--" not in domain:
         return []
@@ -134,7 +134,7 @@ def _is_disguise(label: str) -> bool:
     return not label.isascii() and "LATIN" not in _scripts(label) and skeleton(label).isascii()
 
 
-def _reply_elsewhere(sender: Address, addresses: tuple[Address, ...]) -> list[str]:
+def _reply_elsewhere(sender: AddressLine, addresses: tuple[AddressLine, ...]) -> list[str]:
     """Replies that go to somebody else's domain, unless it is the same person or a recipient."""
     own = site(_domain(sender.address))
     local = sender.address.partition("@")[0].lower()
@@ -238,14 +238,11 @@ def authenticate(raw: bytes, parsed: ParsedMessage, trust: Trust) -> Auth:
     """
     from postroom.mail.dkim import check_signatures
 
+    headers = [name for name, _ in parsed.headers if name.lower() == "from"]
     authors = [a.address for a in parsed.addresses if a.role == "from"]
-    author = authors[0] if len(authors) == 1 and _count(parsed.headers, "from") == 1 else ""
+    author = authors[0] if len(authors) == 1 and len(headers) == 1 else ""
     auth = read_auth(parsed.headers, trusted=trust.servers, from_address=author)
     return _with_signatures(auth, check_signatures(raw, trust.keys), author)
-
-
-def _count(headers: Sequence[tuple[str, str]], name: str) -> int:
-    return sum(key.lower() == name for key, _ in headers)
 
 
 def _with_signatures(auth: Auth, verdicts: Sequence[Verdict], author: str) -> Auth:

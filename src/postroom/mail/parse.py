@@ -11,7 +11,7 @@ from postroom.mail.authentication import find_altered, find_lookalikes
 from postroom.mail.dates import parse_date
 from postroom.mail.html.html import HtmlText, html_to_text, text_differs
 from postroom.mail.identifiers import parse_in_reply_to, parse_message_id, parse_references
-from postroom.mail.message import Address, HiddenText, Link, ParsedMessage, Role, Security
+from postroom.mail.message import HiddenText, Link, ParsedMessage, Security
 from postroom.mail.mime.attachments import find_protection, is_disguised, parse_invitation
 from postroom.mail.mime.bodies import Body, Contents, collect
 from postroom.mail.mime.decoding import clean, guess, without_uu
@@ -27,16 +27,10 @@ from postroom.mail.reports import (
 )
 from postroom.mail.text.invisible import cleaned, gathered
 from postroom.model.limits import Limits
+from postroom.model.message import AddressLine
 
 SNIPPET_CHARS = 120
-_ROLES: tuple[tuple[str, Role], ...] = (
-    ("from", "from"),
-    ("sender", "sender"),
-    ("reply-to", "reply_to"),
-    ("to", "to"),
-    ("cc", "cc"),
-    ("bcc", "bcc"),
-)
+_ADDRESS_FIELDS = ("from", "sender", "reply-to", "to", "cc", "bcc")
 _AUTHORS = ("from", "sender", "reply_to")
 _LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From [^\n]*+\n)?+")
 _POINTER = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
@@ -188,10 +182,10 @@ def _assemble(
 
 def _addresses(
     fields: Fields, contents: Contents, limits: Limits, line: Callable[[str], str]
-) -> tuple[Address, ...]:
-    found: list[Address] = []
-    for name, role in _ROLES:
-        values = fields.all(name)
+) -> tuple[AddressLine, ...]:
+    found: list[AddressLine] = []
+    for name in _ADDRESS_FIELDS:
+        values, role = fields.all(name), name.replace("-", "_")
         if len(values) > 1 and role in ("from", "sender"):
             contents.note(f"{len(values)} {name.title()} headers, the first counts")
             values = values[:1]
@@ -199,7 +193,7 @@ def _addresses(
             mailboxes, more = parse_mailboxes(value, most=limits.header_addresses)
             if more:
                 contents.note(f"more than {limits.header_addresses} addresses in {name}")
-            read = [Address(role, line(m.name).strip(), line(m.address)) for m in mailboxes]
+            read = [AddressLine(role, line(m.name).strip(), line(m.address)) for m in mailboxes]
             if role in _AUTHORS:
                 pairs = zip(read, mailboxes, strict=True)
                 contents.altered_addresses += [
@@ -210,7 +204,7 @@ def _addresses(
 
 
 def _security(
-    addresses: tuple[Address, ...], contents: Contents, words: Words, *, is_list: bool
+    addresses: tuple[AddressLine, ...], contents: Contents, words: Words, *, is_list: bool
 ) -> Security:
     hidden, total = gathered((*words.hidden, *contents.removed.hidden))
     return Security(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Protocol
 
 from postroom.mail.data import load
+from postroom.mail.message import ParsedMessage
 from postroom.mail.text.fold import as_key, fold
+from postroom.model.storage import NewMessage
 from postroom.model.values import dataclass
 
 _PREFIX = re.compile(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
@@ -69,30 +70,8 @@ _MAX_KEYS = 50
 _NOBODY: frozenset[str] = frozenset()
 
 
-class Correspondent(Protocol):
-    """An address in a header of a mail, with its role."""
-
-    @property
-    def role(self) -> str: ...
-    @property
-    def address(self) -> str: ...
-
-
-class Threadable(Protocol):
-    """The fields of a mail that decide its thread; parsed and stored messages have them."""
-
-    @property
-    def subject(self) -> str: ...
-    @property
-    def sender(self) -> Correspondent | None: ...
-    @property
-    def addresses(self) -> Sequence[Correspondent]: ...
-    @property
-    def internet_message_id(self) -> str | None: ...
-    @property
-    def in_reply_to(self) -> str | None: ...
-    @property
-    def references(self) -> tuple[str, ...]: ...
+Threadable = ParsedMessage | NewMessage
+"""Messages that are parsed, and messages that are about to be stored."""
 
 
 def thread_keys(parsed: Threadable) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from postroom.model.memory import RecalledMemory
 from postroom.model.values import dataclass
@@ -69,6 +69,13 @@ Direction = Literal["inbound", "outbound"]
 
 FLAGS = ("seen", "flagged", "answered", "draft")
 """In the order of their display and of their bits in the store."""
+
+
+class NamedAddress(NamedTuple):
+    """A name and an address from a header; either may be empty."""
+
+    name: str
+    address: str
 
 
 @dataclass(frozen=True, slots=True)

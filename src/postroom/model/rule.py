@@ -7,16 +7,9 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from postroom.model.key import OWNER, Caller
-from postroom.model.message import INTERNAL, Direction
+from postroom.model.message import INTERNAL, Direction, NamedAddress
 from postroom.model.values import dataclass
 from postroom.model.view import View
-
-
-class Named(NamedTuple):
-    """A name and an address from a header."""
-
-    name: str
-    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +45,9 @@ class Facts:
     direction: Direction
     subject: str
     folded_subject: str
-    senders: tuple[Named, ...]
-    to: tuple[Named, ...]
-    cc: tuple[Named, ...]
+    senders: tuple[NamedAddress, ...]
+    to: tuple[NamedAddress, ...]
+    cc: tuple[NamedAddress, ...]
     date: datetime
     size_bytes: int
     state: State

@@ -13,7 +13,8 @@ from postroom.mail.message import ParsedMessage
 from postroom.mail.rule_marks import is_own_forward
 from postroom.model.inbox import HIDDEN_MAILBOXES
 from postroom.model.key import NOBODY, Caller
-from postroom.model.rule import Facts, Head, Named, Rule, RuleEffect, State
+from postroom.model.message import NamedAddress
+from postroom.model.rule import Facts, Head, Rule, RuleEffect, State
 from postroom.model.storage import FIELD_BORDER, NewMessage
 from postroom.model.view import NOTHING, Everything
 from postroom.pipeline.rule_jobs import callers_for_rules
@@ -162,8 +163,8 @@ def facts_of(parsed: ParsedMessage, arrival: ArrivalFacts, rule_key: bytes = b""
     )
 
 
-def _people(parsed: ParsedMessage, role: str) -> tuple[Named, ...]:
-    return tuple(Named(a.name, a.address) for a in parsed.addresses if a.role == role)
+def _people(parsed: ParsedMessage, role: str) -> tuple[NamedAddress, ...]:
+    return tuple(NamedAddress(a.name, a.address) for a in parsed.addresses if a.role == role)
 
 
 def head_of(parsed: ParsedMessage, rule_key: bytes) -> Head:

@@ -10,7 +10,8 @@ import re2  # type: ignore[import-untyped]
 
 from postroom.mail.text.filters import is_address_or_domain, is_at
 from postroom.mail.text.fold import fold
-from postroom.model.rule import Facts, Head, Named
+from postroom.model.message import NamedAddress
+from postroom.model.rule import Facts, Head
 from postroom.rules.definition import Comparison, Condition, Group
 
 _MAX_BYTES = 4 << 20
@@ -179,7 +180,7 @@ def _values(field: str, facts: Facts) -> Iterator[str]:
         yield from (value for name, value in _head(facts).headers if name.lower() == expected)
 
 
-def _people(field: str, facts: Facts) -> tuple[Named, ...]:
+def _people(field: str, facts: Facts) -> tuple[NamedAddress, ...]:
     return {"from": facts.senders, "to": facts.to, "cc": facts.cc}[field]
 
 
@@ -227,7 +228,7 @@ def _holds_folded(test: Comparison, folded: str) -> bool:
 _folded = lru_cache(maxsize=4096)(fold)
 
 
-def _is_from(person: Named, expected: str) -> str | None:
+def _is_from(person: NamedAddress, expected: str) -> str | None:
     """Compare with an address, a domain (`@supplier.example`), or a name, as in searches.
 
     A name never matches an address, since a sender can choose any name.

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from postroom.blocking import in_thread
 from postroom.errors import Malformed
-from postroom.mail.composing.rebuild import Header, rebuild
+from postroom.mail.composing.compose import Header, rebuild
 from postroom.ports.inbound import Handed, Posting
 from postroom.ports.store import LeaseStore
 from postroom.providers.inbound.forms import (

@@ -14,8 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from postroom.blocking import in_thread
-from postroom.mail.composing.compose import phrase
-from postroom.mail.composing.rebuild import Header, Part, rebuild
+from postroom.mail.composing.compose import Header, OutgoingAttachment, phrase, rebuild
 from postroom.ports.inbound import Handed, Posting
 from postroom.providers.inbound.forms import (
     decode_base64,
@@ -64,7 +63,7 @@ def _recipients(mail: dict[str, Any]) -> Iterator[str]:
 def _rebuilt(mail: dict[str, Any]) -> bytes:
     text, html = text_of(mail.get("TextBody")), text_of(mail.get("HtmlBody"))
     files = [
-        Part(
+        OutgoingAttachment(
             text_of(row.get("Name")),
             text_of(row.get("ContentType")),
             decode_content(text_of(row.get("Content")), "Attachments"),

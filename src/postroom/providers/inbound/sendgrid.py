@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from postroom.blocking import in_thread
-from postroom.mail.composing.rebuild import Header, rebuild
+from postroom.mail.composing.compose import Header, rebuild
 from postroom.ports.inbound import Handed, Posting
 from postroom.providers.inbound.forms import (
     INVALID_SIGNATURE,

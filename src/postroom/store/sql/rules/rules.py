@@ -8,8 +8,9 @@ from datetime import datetime
 
 from postroom.errors import Conflict, NotFound
 from postroom.model.inbox import Visible
+from postroom.model.message import NamedAddress
 from postroom.model.page import Found, Slice
-from postroom.model.rule import Facts, Loss, Named, Rule, State
+from postroom.model.rule import Facts, Loss, Rule, State
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import Everything
 from postroom.store.search.index import IndexSearcher
@@ -234,5 +235,5 @@ def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
     )
 
 
-def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[Named, ...]:
-    return tuple(Named(name, address) for kind, name, address in lines if kind == role)
+def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[NamedAddress, ...]:
+    return tuple(NamedAddress(name, address) for kind, name, address in lines if kind == role)
