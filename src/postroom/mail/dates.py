@@ -44,11 +44,8 @@ def _usual(match: re.Match[str]) -> datetime | None:
         return None
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     clock = (int(hour or 0), int(minute or 0), int(second or 0))
-    date = (
-        int(year) + (0 if len(year) > 2 else 2000 if int(year) < 69 else 1900),
-        number,
-        int(day),
-    )
+    century = 0 if len(year) > 2 else 2000 if int(year) < 69 else 1900
+    date = (int(year) + century, number, int(day))
     return _instant(date, clock, -offset if sign == "-" else offset)
 
 

@@ -132,7 +132,9 @@ def _seen(text: str, match: re.Match[str]) -> _Seen:
 
 def _code_points(seen: _Seen, *, sells: bool) -> int:
     """The score of a candidate: 0 if it cannot be a code, higher if words of codes are nearer."""
-    if _is_inside(seen.before) or _is_word(seen.code) or _is_amount(seen):
+    if _is_inside(seen.before) or _is_amount(seen):
+        return 0
+    if not _has_digit(seen.code) and seen.code != seen.code.upper():  # a word, such as `one-time`
         return 0
     if not seen.is_said and not _is_usual(seen):
         return 0
@@ -148,13 +150,14 @@ def _word_score(seen: _Seen) -> int:
     """How near the words are that tell of a code."""
     if NOUN.search(seen.sentence_before):
         return 6
-    if NOUN.search(seen.sentence_after) or _is_to_use(seen):
+    is_used = USE.search(seen.before[-30:]) is not None
+    if NOUN.search(seen.sentence_after) or (is_used and PURPOSE.match(seen.after)):
         return 5
     if seen.starts_line and NOUN.search(seen.beside):
         return 5
     if seen.is_alone and VERB.search(seen.beside) and not PURCHASE.search(seen.beside):
         return 4
-    if USE.search(seen.before[-30:]) and NOUN.search(seen.before):
+    if is_used and NOUN.search(seen.before):
         return 4
     if _SIX.fullmatch(seen.code) and NOUN.search(seen.line_before):
         return 3
@@ -163,11 +166,6 @@ def _word_score(seen: _Seen) -> int:
 
 def _has_digit(text: str) -> bool:
     return any(c.isdigit() for c in text)
-
-
-def _is_word(code: str) -> bool:
-    """`one-time` is no code, wherever it stands."""
-    return not _has_digit(code) and code != code.upper()
 
 
 def _is_usual(seen: _Seen) -> bool:
@@ -203,10 +201,6 @@ def _is_offer(seen: _Seen) -> bool:
     apart = f"{seen.beside}\n{seen.after}" if any(c.isalpha() for c in seen.code) else ""
     is_offered = OFFER.search(f"{seen.sentence}\n{apart}") is not None
     return is_offered and CERTAIN.search(seen.sentence) is None
-
-
-def _is_to_use(seen: _Seen) -> bool:
-    return USE.search(seen.before[-30:]) is not None and PURPOSE.match(seen.after) is not None
 
 
 def _is_other_number(seen: _Seen) -> bool:

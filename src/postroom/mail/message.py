@@ -10,6 +10,7 @@ from typing import Literal
 from postroom.model.message import AddressLine
 from postroom.model.values import dataclass
 
+Protection = Literal["pgp-signed", "pgp-encrypted", "smime-signed", "smime-encrypted"]
 PARSER_VERSION = 2
 """Increased whenever the parser would give another result for the same mail."""
 
@@ -148,9 +149,7 @@ class ParsedMessage:
     list_unsubscribe: tuple[str, ...] = ()
     report: Report | None = None
     invitation: Invitation | None = None
-    protection: Literal["pgp-signed", "pgp-encrypted", "smime-signed", "smime-encrypted"] | None = (
-        None
-    )
+    protection: Protection | None = None
     links: tuple[Link, ...] = ()
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from postroom.mail.addresses import parse_mailboxes
 from postroom.mail.authentication import find_altered, find_lookalikes
@@ -80,19 +80,27 @@ _UNREADABLE = ParsedMessage(
 )  # fmt: skip
 
 
+@dataclass(slots=True)
 class Words:
     """The text of a mail, and the findings of rendering it."""
 
-    def __init__(self, html_left: int) -> None:
-        self.html_left = html_left
-        self.text = ""
-        self.html: str | None = None
-        self.hidden: list[HiddenText] = []
-        self.links: list[Link] = []
-        self.remote_images = 0
-        self.tracking_pixels = 0
-        self.differs = False
-        self.defects: list[str] = []
+    html_left: int
+    text: str = ""
+    html: str | None = None
+    hidden: list[HiddenText] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    remote_images: int = 0
+    tracking_pixels: int = 0
+    differs: bool = False
+    defects: list[str] = field(default_factory=list)
+
+    def add(self, rendered: HtmlText) -> None:
+        """Add what rendering an HTML body has found."""
+        self.hidden += rendered.hidden
+        self.links += rendered.links
+        self.remote_images += rendered.remote_images
+        self.tracking_pixels += rendered.tracking_pixels
+        self.defects += rendered.defects
 
 
 def read_words(contents: Contents, limits: Limits) -> Words:
@@ -113,30 +121,19 @@ def _body_text(body: Body, words: Words, limits: Limits) -> str:
     if body.html is None:
         return body.plain or ""
     rendered = html_to_text(body.html[: words.html_left + 1], limits)
-    _take(rendered, words)
+    words.add(rendered)
     words.html_left = max(words.html_left - len(body.html), 0)
     plain = body.plain
     if plain is None or not plain.strip():
         return rendered.text
-    if _is_pointer(plain, rendered.text):
+    is_short, length = len(plain) < _SHORT, len(rendered.text)
+    # A plain part may only refer to the HTML part.
+    if is_short and length > 3 * len(plain) and _POINTER.search(plain):
         return f"{rendered.text}\n\n{plain}"
     seen = "\n".join((rendered.text, *rendered.alternatives))
     words.differs = words.differs or text_differs(plain, seen)
-    is_abridged = len(plain) < _SHORT and len(rendered.text) > 5 * len(plain) + _SHORT
+    is_abridged = is_short and length > 5 * len(plain) + _SHORT
     return f"{rendered.text}\n\n{plain}" if is_abridged else plain
-
-
-def _take(rendered: HtmlText, words: Words) -> None:
-    words.hidden += rendered.hidden
-    words.links += rendered.links
-    words.remote_images += rendered.remote_images
-    words.tracking_pixels += rendered.tracking_pixels
-    words.defects += rendered.defects
-
-
-def _is_pointer(plain: str, rendered: str) -> bool:
-    """A plain part that only refers to the HTML part."""
-    return len(plain) < _SHORT and len(rendered) > 3 * len(plain) and bool(_POINTER.search(plain))
 
 
 def _assemble(

@@ -49,11 +49,6 @@ def header_word(line: str) -> str:
     return HEADERS.get(line[:colon].strip(" \t*_>|\u200e\xa0").lower(), "") if colon > 0 else ""
 
 
-def has_more_headers(line: str) -> bool:
-    """True if further headers of the quoted mail stand on the same line."""
-    return bool(_NEXT_HEADER.search(line[:_LONGEST]))
-
-
 def is_rule(line: str) -> bool:
     """A line that is only a rule."""
     return bool(_RULE.match(line.strip()[:_LONGEST]))
@@ -197,11 +192,8 @@ def _closing(lines: list[str]) -> int:
         line = lines[index].strip()
         if line and len(line) <= 60 and _CLOSING.match(line):
             most = 3 if line.endswith((".", "!")) else 7  # "Thanks!" may go on
-            return (
-                index
-                if below and all(_is_name(words, most=most) for words in below)
-                else len(lines)
-            )
+            is_signed = below and all(_is_name(words, most=most) for words in below)
+            return index if is_signed else len(lines)
         if line:
             below.append(line)
     return len(lines)
@@ -267,7 +259,8 @@ def split_reply(text: str) -> Reply:
         new = [line for line, is_quoted in pairs if not is_quoted]
         old = [line for line, is_quoted in pairs if is_quoted]
         new = _without_gaps(new)
-    _trim(new)
+    while new and not new[-1].strip():
+        new.pop()
     signature = find_signature(new)
     return Reply(_joined(new[:signature]), _joined(old), _joined(new[signature:]))
 
@@ -282,11 +275,6 @@ def _without_gaps(lines: list[str]) -> list[str]:
     return [line for above, line in spaced if line.strip() or above.strip()]
 
 
-def _trim(lines: list[str]) -> None:
-    while lines and not lines[-1].strip():
-        lines.pop()
-
-
 class _Marks:
     """Lines and which of them are quoted."""
 
@@ -297,34 +285,26 @@ class _Marks:
         if True in self.quoted:
             self._adopt_wrapped_lines()
         cut = self._find_cut()
-        if not self._has_text_above(cut):
+        above = zip(self.lines[:cut], self.quoted, strict=False)
+        if not any(line.strip() and not is_quoted for line, is_quoted in above):
             cut = len(self.lines)  # nothing above the old mail: it was passed on as it is
         if cut < len(self.lines):
             self.quoted[cut:] = [True] * (len(self.lines) - cut)
         if True in self.quoted[:cut]:
             self._mark_attributions(cut)
 
-    def _has_text_above(self, cut: int) -> bool:
-        above = zip(self.lines[:cut], self.quoted, strict=False)
-        return any(line.strip() and not is_quoted for line, is_quoted in above)
-
     def _adopt_wrapped_lines(self) -> None:
         """A lone line between two quoted ones is the rest of a quoted line that was too long."""
         quoted, lines = self.quoted, self.lines
-        if any(line.startswith(">>> ") for line in lines):
-            self._release_decorations()
+        for index, line in enumerate(lines):  # `>>> buy now <<<` is no quotation
+            if line.startswith(">>> ") and line.rstrip().endswith("<<<"):
+                quoted[index] = False
         for index in range(1, len(lines) - 1):
             if quoted[index] or not quoted[index - 1] or not quoted[index + 1]:
                 continue
             line = lines[index]
             if line.strip() and (len(lines[index - 1]) >= 60 or _looks_cut(line)):
                 quoted[index] = True
-
-    def _release_decorations(self) -> None:
-        """`>>> buy now <<<` is no quotation."""
-        for index, line in enumerate(self.lines):
-            if line.startswith(">>> ") and line.rstrip().endswith("<<<"):
-                self.quoted[index] = False
 
     def _find_cut(self) -> int:
         """The first line from which on all is quoted, len(lines) if there is none."""
@@ -367,7 +347,7 @@ class _Marks:
         if index and self.lines[index - 1].startswith((">From ", "From ")):
             return False  # the header of a patch, under its mbox line
         kinds = {header_word(self.lines[index])}
-        if has_more_headers(self.lines[index]):
+        if _NEXT_HEADER.search(self.lines[index][:_LONGEST]):  # further headers on the same line
             return "@" in self.lines[index]
         for line in self.lines[index + 1 : index + 8]:
             if kind := header_word(line):

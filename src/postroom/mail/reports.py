@@ -50,10 +50,9 @@ def _auto_submitted(fields: Fields) -> str:
 
 def is_auto_reply(fields: Fields) -> bool:
     """True if it is an out-of-office note or another automatic answer."""
-    if (
-        _auto_submitted(fields) in ("auto-replied", "auto-notified")
-        or _VACATION_HEADERS & fields.names()
-    ):
+    if _auto_submitted(fields) in ("auto-replied", "auto-notified"):
+        return True
+    if _VACATION_HEADERS & fields.names():
         return True
     return bool(_VACATION.match(decode_words(fields.first("subject"))[:200]))
 
@@ -218,11 +217,8 @@ def about_address(told: str, address: str) -> str:
     end = min(len(told), at + _MAX_CONTEXT_CHARS)
     for other in _ADDRESS.finditer(told, at, end):
         if other[0].lower() != address.lower() and _opens_line(told, other.start()):
-            return (
-                told[start : other.start()]
-                if other.start() - at > 40
-                else told[:_MAX_CONTEXT_CHARS]
-            )
+            is_far = other.start() - at > 40
+            return told[start : other.start()] if is_far else told[:_MAX_CONTEXT_CHARS]
     return told[start:end]
 
 
@@ -274,15 +270,9 @@ def _bounced(address: str, rest: str) -> ReportRecipient:
 def _delivered(text: str) -> tuple[ReportRecipient, ...]:
     address, response = _DELIVERED_TO.search(text), _RESPONSE.search(text)
     said = response[1] if response else ""
-    return (
-        verdict(
-            address[1] if address else "",
-            action="delivered",
-            status=find_status(said),
-            diagnostic=said,
-            reason="delivered",
-        ),
-    )
+    to = address[1] if address else ""
+    status = find_status(said)
+    return (verdict(to, action="delivered", status=status, diagnostic=said, reason="delivered"),)
 
 
 _MAX_RECIPIENTS = 200
@@ -349,16 +339,15 @@ def _embedded_recipients(text: str, limits: Limits) -> list[ReportRecipient]:
 
 def _recipients_in_text(fields: Fields, told: str) -> list[ReportRecipient]:
     """What a report in prose says; each address with the words that follow it."""
-    return [
-        _recipient_of(address, about_address(told, address), told)
-        for address in failed_addresses(fields, told) or [""]
-    ]
-
-
-def _recipient_of(address: str, about: str, told: str) -> ReportRecipient:
-    status = find_status(about)
-    reason = find_reason(about, status, told)
-    return verdict(address, action="failed", status=status, diagnostic=about, reason=reason)
+    found = []
+    for address in failed_addresses(fields, told) or [""]:
+        about = about_address(told, address)
+        status = find_status(about)
+        reason = find_reason(about, status, told)
+        found.append(
+            verdict(address, action="failed", status=status, diagnostic=about, reason=reason)
+        )
+    return found
 
 
 _COMPLAINT = re.compile(r"\s{0,9}(?:complaint about message from|abuse report)", re.IGNORECASE)

@@ -12,7 +12,7 @@ from postroom.mail.text.filters import is_address_or_domain, is_at
 from postroom.mail.text.fold import fold
 from postroom.model.message import NamedAddress
 from postroom.model.rule import Facts, Head
-from postroom.rules.definition import Comparison, Condition, Group
+from postroom.rules.definition import Comparison, Condition
 
 _MAX_BYTES = 4 << 20
 """The memory limit of a compiled pattern."""
@@ -20,16 +20,6 @@ _MAX_BYTES = 4 << 20
 
 def compile_regex(pattern: str) -> Callable[[str], bool]:
     """A search for a regular expression in a text. Raises ValueError."""
-    return _searcher(pattern)
-
-
-def compile_glob(pattern: str) -> Callable[[str], bool]:
-    """A comparison of a folded text with a pattern of * (any text) and ? (any character)."""
-    words = {"*": ".*", "?": "."}
-    return _searcher("(?s)^" + "".join(words.get(c) or re2.escape(c) for c in pattern) + "$")
-
-
-def _searcher(pattern: str) -> Callable[[str], bool]:
     options = re2.Options()
     options.max_mem = _MAX_BYTES
     options.log_errors = False
@@ -38,6 +28,12 @@ def _searcher(pattern: str) -> Callable[[str], bool]:
     except (re2.error, UnicodeError) as error:
         raise ValueError(_reason(error)) from None
     return lambda text: search(_without_surrogates(text)) is not None
+
+
+def compile_glob(pattern: str) -> Callable[[str], bool]:
+    """A comparison of a folded text with a pattern of * (any text) and ? (any character)."""
+    words = {"*": ".*", "?": "."}
+    return compile_regex("(?s)^" + "".join(words.get(c) or re2.escape(c) for c in pattern) + "$")
 
 
 def _without_surrogates(text: str) -> str:
@@ -64,28 +60,18 @@ def why_it_matches(condition: Condition, facts: Facts, now: datetime) -> Why | N
     if isinstance(condition, Comparison):
         found = _found(condition, facts, now)
         return None if found is None else (_reason_for(condition, found),)
-    if condition.kind == "none":
-        return _reasons_none(condition, facts, now)
+    found_parts = (why_it_matches(part, facts, now) for part in condition.parts)
     if condition.kind == "any":
-        return _reasons_any(condition, facts, now)
+        return next((why for why in found_parts if why is not None), None)
+    if condition.kind == "none":
+        is_any = any(why is not None for why in found_parts)
+        return None if is_any else tuple(f"not {_plain(part)}" for part in condition.parts)
     reasons: list[str] = []
-    for part in condition.parts:
-        why = why_it_matches(part, facts, now)
+    for why in found_parts:
         if why is None:
             return None
         reasons += why
     return tuple(reasons)
-
-
-def _reasons_any(group: Group, facts: Facts, now: datetime) -> Why | None:
-    found = (why_it_matches(part, facts, now) for part in group.parts)
-    return next((why for why in found if why is not None), None)
-
-
-def _reasons_none(group: Group, facts: Facts, now: datetime) -> Why | None:
-    if any(why_it_matches(part, facts, now) is not None for part in group.parts):
-        return None
-    return tuple(f"not {_plain(part)}" for part in group.parts)
 
 
 def _plain(condition: Condition) -> str:
@@ -122,7 +108,8 @@ def _cut(text: str) -> str:
 def _found(test: Comparison, facts: Facts, now: datetime) -> str | None:
     """The value for which a comparison holds; None if there is none."""
     if test.field in _NUMBERS:
-        number = _age(facts, now) if test.field == "age_days" else facts.size_bytes
+        age = max((now - facts.date).total_seconds() / _DAY_S, 0.0)
+        number = age if test.field == "age_days" else facts.size_bytes
         return str(int(number)) if _compares(test, number) else None
     if test.field == "has_attachment":
         is_so = test.operator == "exists" or facts.has_attachment
@@ -138,10 +125,7 @@ def _found(test: Comparison, facts: Facts, now: datetime) -> str | None:
 
 
 _NUMBERS = ("age_days", "size_bytes")
-
-
-def _age(facts: Facts, now: datetime) -> float:
-    return max((now - facts.date).total_seconds() / _DAY_S, 0.0)
+_STATE_FIELDS = {"label": "labels", "flag": "flags", "mailbox": "mailboxes"}
 
 
 def _compares(test: Comparison, number: float) -> bool:
@@ -162,8 +146,8 @@ def _values(field: str, facts: Facts) -> Iterator[str]:
             yield person.address
             if person.name:
                 yield person.name
-    elif field in ("label", "flag", "mailbox"):
-        yield from _names(field, facts)
+    elif field in _STATE_FIELDS:
+        yield from getattr(facts.state, _STATE_FIELDS[field])
     elif field == "attachment.name":
         yield from (name for name, _ in facts.files if name)
     elif field == "attachment.type":
@@ -182,11 +166,6 @@ def _values(field: str, facts: Facts) -> Iterator[str]:
 
 def _people(field: str, facts: Facts) -> tuple[NamedAddress, ...]:
     return {"from": facts.senders, "to": facts.to, "cc": facts.cc}[field]
-
-
-def _names(field: str, facts: Facts) -> tuple[str, ...]:
-    state = facts.state
-    return {"label": state.labels, "flag": state.flags, "mailbox": state.mailboxes}[field]
 
 
 def _head(facts: Facts) -> Head:
@@ -210,7 +189,7 @@ def _holds(test: Comparison, text: str) -> bool:
     if test.operator == "regex":
         assert test.finds is not None
         return test.finds(text)
-    if test.field in ("label", "flag", "mailbox") and test.operator in ("equals", "in"):
+    if test.field in _STATE_FIELDS and test.operator in ("equals", "in"):
         expected = test.value if isinstance(test.value, tuple) else (test.value,)
         return text.casefold() in {str(name).casefold() for name in expected}
     return _holds_folded(test, fold(text))

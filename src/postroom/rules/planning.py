@@ -102,16 +102,12 @@ def _with_test(query: MessageQuery, test: Comparison, now: datetime) -> MessageQ
     if test.field in _SEARCHED:
         # A match lies within one field, so a text of a field is a text of the message.
         return query if query.q and len(query.q) >= len(text) else replace(query, q=text)
-    if test.field in ("from", "to", "cc") and _is_same_in_searches(test, text):
+    # The filter of the index treats an @ specially, and then finds less than `contains`.
+    if test.field in ("from", "to", "cc") and (test.operator == "equals" or "@" not in text):
         if test.field == "from":
             return query if query.sender else replace(query, sender=text)
         return query if query.recipient else replace(query, recipient=text)
     return query
-
-
-def _is_same_in_searches(test: Comparison, text: str) -> bool:
-    """Whether the index filter finds no less than the test; it treats an @ specially."""
-    return test.operator == "equals" or "@" not in text
 
 
 def _with_age(query: MessageQuery, test: Comparison, now: datetime) -> MessageQuery:
@@ -276,7 +272,19 @@ class PlanDraft:
         self._problems.update(steps.problems)
         self._unchanged += not actions
         if len(self.items) < MAX_PLANNED:
-            self.items.append(_item(facts, why, steps, actions))
+            self.items.append(
+                PlanItem(
+                    message_id=facts.message_id,
+                    inbox_id=facts.inbox_id,
+                    subject=facts.subject,
+                    sender=facts.sender,
+                    date=facts.date,
+                    before=facts.state,
+                    after=steps.state,
+                    actions=actions,
+                    why=why,
+                )
+            )
 
     def _may(self, action: Action, facts: Facts) -> bool:
         if action.type != "reply":
@@ -313,20 +321,6 @@ _IRREVERSIBLE = ("forward", "reply", "webhook")
 
 def _messages(count: int) -> str:
     return f"{count} message{'s' * (count != 1)}"
-
-
-def _item(facts: Facts, why: Why, steps: Steps, actions: tuple[Action, ...]) -> PlanItem:
-    return PlanItem(
-        message_id=facts.message_id,
-        inbox_id=facts.inbox_id,
-        subject=facts.subject,
-        sender=facts.sender,
-        date=facts.date,
-        before=facts.state,
-        after=steps.state,
-        actions=actions,
-        why=why,
-    )
 
 
 def consider(

@@ -33,12 +33,11 @@ class Rights:
 
 def rights_for(action: Action) -> Rights:
     """The rights that an action needs."""
+    is_webhook = action.type == "webhook" and action.value.startswith("whk_")
     return Rights(
         scope=_SCOPES.get(action.type, Scope.WRITE),
         namespace=DEFAULT_NAMESPACE if action.type == "remember" else None,
-        webhook=action.value
-        if action.type == "webhook" and action.value.startswith("whk_")
-        else None,
+        webhook=action.value if is_webhook else None,
     )
 
 
@@ -51,13 +50,9 @@ def lacking(caller: Caller, rights: Rights) -> str:
     """What a caller lacks to do an action; empty if nothing. The store checks the webhook."""
     if rights.scope is not None and rights.scope not in caller.scopes:
         return f"needs a key with the scope {rights.scope}"
-    if rights.namespace is not None and not _may_write(caller, rights.namespace):
+    if rights.namespace is not None and not caller.namespaces.sees(rights.namespace):
         return f"needs a key that may write to the namespace {rights.namespace}"
     return ""
-
-
-def _may_write(caller: Caller, namespace: str) -> bool:
-    return caller.namespaces.sees(namespace)
 
 
 def is_unlimited(caller: Caller) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 import yaml
 
@@ -23,11 +23,20 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
 _CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
+class _Mark(Protocol):
+    line: int
+    column: int
+
+
 class Place(NamedTuple):
     """A line and a column, counted from 1."""
 
     line: int
     column: int
+
+    @classmethod
+    def of(cls, mark: _Mark | None) -> Place:
+        return cls(mark.line + 1, mark.column + 1) if mark else cls(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +145,7 @@ class _Loader(yaml.SafeLoader):
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         if self.flow_level >= MAX_DEPTH:
-            mark = self.get_mark()
-            raise Invalid(Place(mark.line + 1, mark.column + 1), _TOO_DEEP, "less")
+            raise Invalid(Place.of(self.get_mark()), _TOO_DEEP, "less")
         super().fetch_flow_collection_start(token)
 
 
@@ -154,7 +162,8 @@ def read_documents(text: str) -> list[Node]:
     try:
         return _build(yaml.parse(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
-        raise Invalid(_marked(error), _message_of(error), "YAML") from None
+        place = Place.of(error.problem_mark or error.context_mark)
+        raise Invalid(place, _message_of(error), "YAML") from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position] if isinstance(error.position, int) else ""
         place = Place(before.count("\n") + 1, len(before) - before.rfind("\n"))
@@ -169,22 +178,16 @@ def _message_of(error: yaml.MarkedYAMLError) -> str:
     return re.sub(r"[\x00-\x1f\x7f]+", " ", words)[:200] or "this is not YAML"
 
 
-def _marked(error: yaml.MarkedYAMLError) -> Place:
-    mark = error.problem_mark or error.context_mark
-    return Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
-
-
-def _place(event: yaml.Event) -> Place:
-    mark = event.start_mark
-    return Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
-
-
 def _build(events: Iterator[yaml.Event]) -> list[Node]:
     documents: list[Node] = []
     open_nodes: list[_OpenNode] = []
     for count, event in enumerate(events):
         if count > MAX_NODES:
-            raise Invalid(_place(event), f"there are more than {MAX_NODES} values", "fewer values")
+            raise Invalid(
+                Place.of(event.start_mark),
+                f"there are more than {MAX_NODES} values",
+                "fewer values",
+            )
         if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             _attach(open_nodes.pop().node, open_nodes, documents)
         elif isinstance(event, yaml.NodeEvent):
@@ -207,7 +210,7 @@ class _OpenNode:
 
 
 def _node(event: yaml.NodeEvent) -> Node:
-    place = _place(event)
+    place = Place.of(event.start_mark)
     if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
         raise Invalid(place, "anchors (&) and aliases (*) are not allowed", "the value itself")
     if getattr(event, "tag", None) is not None:

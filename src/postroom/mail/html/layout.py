@@ -79,7 +79,9 @@ class Page:
         text = "".join(self._line).rstrip(" |") if self._line else ""
         self._line = []
         if text and not text.isspace():
-            self._flush_gap()
+            if self._gap and self.lines:
+                self.lines.append(self._quote)
+            self._gap = 0
             self.lines.append(self._prefix() + text)
 
     def _prefix(self) -> str:
@@ -88,11 +90,6 @@ class Page:
             prefix = prefix[: max(len(prefix) - len(self._marker), 0)] + self._marker
             self._marker = ""
         return prefix
-
-    def _flush_gap(self) -> None:
-        if self._gap and self.lines:
-            self.lines.append(self._quote)
-        self._gap = 0
 
     def blank_line(self) -> None:
         """The next text is a new paragraph."""

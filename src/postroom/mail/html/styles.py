@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from postroom.mail.data import load
@@ -16,8 +17,7 @@ _NUMBERS = re.compile(r"[\d.]{1,12}%?")
 _TOO_CLOSE = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Colour:
+class Colour(NamedTuple):
     """Red, green, blue of 0..255 and alpha of 0..1."""
 
     red: float
@@ -28,20 +28,13 @@ class Colour:
     def over(self, below: Colour) -> Colour:
         """This colour painted over another."""
         a = self.alpha
-        return Colour(
-            self.red * a + below.red * (1 - a),
-            self.green * a + below.green * (1 - a),
-            self.blue * a + below.blue * (1 - a),
-        )
+        red, green, blue = (x * a + y * (1 - a) for x, y in zip(self[:3], below[:3], strict=True))
+        return Colour(red, green, blue)
 
     def vanishes_on(self, background: Colour) -> bool:
         """Whether text of this colour is invisible on its background."""
-        seen = self.over(background)
-        return (
-            abs(seen.red - background.red) < _TOO_CLOSE
-            and abs(seen.green - background.green) < _TOO_CLOSE
-            and abs(seen.blue - background.blue) < _TOO_CLOSE
-        )
+        pairs = zip(self.over(background)[:3], background[:3], strict=True)
+        return all(abs(seen - behind) < _TOO_CLOSE for seen, behind in pairs)
 
 
 WHITE = Colour(255, 255, 255)

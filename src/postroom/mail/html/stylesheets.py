@@ -98,13 +98,10 @@ class Stylesheet:
         """
         if self._is_flat and element in self._known:
             return self._known[element]
-        rules = [
-            rule
-            for rule in self._candidates(element, len(ancestors))
-            if rule.fits(element, ancestors)
-        ]
+        candidates = self._candidates(element, len(ancestors))
+        rules = [rule for rule in candidates if rule.fits(element, ancestors)]
         merged: Declarations = {}
-        for rule in sorted(rules, key=_weight):
+        for rule in sorted(rules, key=lambda rule: rule.weight):
             merge(merged, rule.declarations)
         if self._is_flat:
             self._known[element] = merged
@@ -119,10 +116,6 @@ class Stylesheet:
         found = [rule for key in keys for rule in self._by_key.get(key, ())]
         self._budget -= sum(1 if len(rule.chain) == 1 else 1 + depth for rule in found)
         return found
-
-
-def _weight(rule: Rule) -> tuple[int, int]:
-    return rule.weight
 
 
 def merge(into: Declarations, more: Declarations) -> None:

@@ -217,7 +217,9 @@ class _Walker:
         above = self.frames[-1]
         style, element = above.style, Element(tag, "", frozenset())
         if attributes:
-            self._mention_attributes(attributes)
+            for name in _TEXT_ATTRIBUTES:
+                if value := attributes.get(name):
+                    self.hidden.mention(value, f"{name} attribute")
             classes = (attributes.get("class") or "").lower().split()
             element = Element(tag, (attributes.get("id") or "").lower(), frozenset(classes))
         if attributes or self.sheet or tag == "dialog":
@@ -228,11 +230,6 @@ class _Walker:
         pre = above.pre or tag in ("pre", "listing", "xmp", "textarea")
         silent = above.silent or tag in _NEVER_SHOWN
         return _Frame(element, style, hidden, silent, pre=pre)
-
-    def _mention_attributes(self, attributes: Attributes) -> None:
-        for name in _TEXT_ATTRIBUTES:
-            if value := attributes.get(name):
-                self.hidden.mention(value, f"{name} attribute")
 
     def _style(self, element: Element, attributes: Attributes, parent: Style) -> Style:
         css = presentation(element.tag, attributes)

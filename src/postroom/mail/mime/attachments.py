@@ -7,11 +7,10 @@ import struct
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 from urllib.parse import quote
 
 from postroom.mail.data import load
-from postroom.mail.message import Invitation
+from postroom.mail.message import Invitation, Protection
 from postroom.mail.mime.decoding import clean, decode
 from postroom.mail.mime.parts import Part
 from postroom.mail.text.invisible import Removed, cleaned
@@ -170,9 +169,6 @@ def _address(value: str) -> str:
 
 def _unescaped(value: str) -> str:
     return re.sub(r"\\([nN;,\\])", lambda m: "\n" if m[1] in "nN" else m[1], value)
-
-
-Protection = Literal["pgp-signed", "pgp-encrypted", "smime-signed", "smime-encrypted"]
 
 
 def find_protection(root: Part, text: str) -> Protection | None:
