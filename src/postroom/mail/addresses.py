@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import field
+from functools import cache
 
 from postroom.errors import InvalidInput
+from postroom.mail.data import load
 from postroom.mail.mime.decoding import clean, decode_words
 from postroom.model.message import NamedAddress
 from postroom.model.values import dataclass
@@ -57,6 +59,22 @@ def tags_of(address: str) -> tuple[str, str]:
     """
     local = address.rpartition("@")[0]
     return f"{local}+", f"{local},"
+
+
+@cache
+def reserved_names() -> frozenset[str]:
+    """The local parts that are reserved."""
+    return frozenset(name for names in load("reserved_names").values() for name in names)
+
+
+def is_reserved(local: str) -> bool:
+    """Whether a local part without its tag is reserved."""
+    return local.strip('" ').lower() in reserved_names()
+
+
+def is_business(local: str) -> bool:
+    """Whether a local part is one that an agent with the owner's rights may use."""
+    return local.strip('" ').lower() in load("reserved_names")["business"]
 
 
 def _written(words: str) -> str:

@@ -27,14 +27,12 @@ def _prefixes(kind: str) -> frozenset[str]:
 
 def base_subject(subject: str) -> str:
     """The subject without reply and forward prefixes and list tags, white space collapsed."""
-    rest, _ = _strip(" ".join(subject.split())[:2_000])
-    return rest
+    return _strip(subject)[0]
 
 
 def is_reply_subject(subject: str) -> bool:
     """Whether the subject has a reply prefix."""
-    _, prefixes = _strip(" ".join(subject.split())[:2_000])
-    return any(prefix in _prefixes("reply") for prefix in prefixes)
+    return any(prefix in _prefixes("reply") for prefix in _strip(subject)[1])
 
 
 def without_reply_prefixes(subject: str) -> str:
@@ -50,7 +48,7 @@ def without_reply_prefixes(subject: str) -> str:
 
 def _strip(subject: str) -> tuple[str, list[str]]:
     prefixes: list[str] = []
-    rest = subject
+    rest = " ".join(subject.split())[:2_000]
     for _ in range(_MAX_PREFIXES):
         if (match := _PREFIX.match(rest)) and _is_prefix(match[1]):
             prefixes.append(match[1].lower())
@@ -134,18 +132,16 @@ def choose_by_subject(
     to be a reply and say something, the thread must be alive within `WINDOW`, and the people
     must fit. `own` are the inbox's own addresses: that a stranger writes to us proves nothing.
     """
-    if thread_keys(parsed) or not is_reply_subject(parsed.subject):
-        return None
-    if not subject_key(parsed.subject):
+    is_reply = is_reply_subject(parsed.subject) and subject_key(parsed.subject)
+    if thread_keys(parsed) or not is_reply:
         return None
     fitting = [
         candidate
         for candidate in candidates
         if abs(date - candidate.last_date) <= WINDOW and _people_fit(parsed, candidate, own)
     ]
-    if not fitting:
-        return None
-    return min(fitting, key=lambda candidate: abs(date - candidate.last_date)).thread_id
+    closest = min(fitting, key=lambda candidate: abs(date - candidate.last_date), default=None)
+    return closest.thread_id if closest else None
 
 
 def _people_fit(parsed: Threadable, candidate: Candidate, own: Set[str]) -> bool:

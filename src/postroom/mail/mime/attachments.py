@@ -85,11 +85,8 @@ EXTENSIONS: dict[str, str] = _TYPES["extensions"]
 
 def detect_type(content: bytes, declared: str) -> str:
     """The type that the bytes give away, else the one declared."""
-    head = content[:16]
     for offset, magic, found in _MAGIC:
-        if head[offset : offset + 16].startswith(magic[: 16 - offset]) and content.startswith(
-            magic, offset
-        ):
+        if content.startswith(magic, offset):
             return _office(content) if found == "application/zip" else found
     start = content[:64].lstrip().lower()
     if start.startswith(_HTML_STARTS):
@@ -99,10 +96,7 @@ def detect_type(content: bytes, declared: str) -> str:
 
 def _office(content: bytes) -> str:
     names = content[:4_096]
-    for folder, found in _OFFICE.items():
-        if folder in names:
-            return found
-    return "application/zip"
+    return next((kind for folder, kind in _OFFICE.items() if folder in names), "application/zip")
 
 
 def is_disguised(declared: str, detected: str) -> bool:

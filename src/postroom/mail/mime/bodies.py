@@ -86,15 +86,11 @@ def _collect_alternative(part: Part, contents: Contents, limits: Limits) -> None
     inner = Contents(parts=contents.parts, removed=contents.removed)
     for child in part.children:
         _collect(child, inner, limits)
-    body = Body()
     plains = [b.plain for b in inner.bodies if b.plain is not None]
     htmls = [b.html for b in inner.bodies if b.html is not None]
-    if plains:
-        body.plain = "\n\n".join(plains)
-    if htmls:
-        body.html = "\n".join(htmls)
     if plains or htmls:
-        contents.bodies.append(body)
+        plain = "\n\n".join(plains) if plains else None
+        contents.bodies.append(Body(plain, "\n".join(htmls) if htmls else None))
     contents.attachments += inner.attachments
     for defect in inner.defects:
         contents.note(defect)
@@ -109,12 +105,8 @@ def is_body(part: Part, *, is_root: bool) -> bool:
         return False
     if not (parameters.get("filename") or part.parameters.get("name")):
         return True
-    return is_root and not _is_disguised_file(part)
-
-
-def _is_disguised_file(part: Part) -> bool:
-    """Binary content that is declared as text."""
-    return not detect_type(part.decoded(most=4_096), part.content_type).startswith("text/")
+    # Binary content may be declared as text.
+    return is_root and detect_type(part.decoded(most=4_096), part.content_type).startswith("text/")
 
 
 def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
@@ -176,14 +168,18 @@ def unflow(text: str, *, delsp: bool) -> str:
 def _add_uu_files(data: bytes, contents: Contents) -> None:
     """Files that stand in the text itself, as was done before MIME."""
     for _, _, name, content in find_uu(data):
-        contents.attachments.append(
-            ParsedAttachment(
-                filename=shown_filename(name, removed=contents.removed),
-                content_type="application/octet-stream",
-                detected_type=detect_type(content, "application/octet-stream"),
-                content=content,
-            )
-        )
+        _add_file(contents, name, "application/octet-stream", content)
+
+
+def _add_file(
+    contents: Contents, name: str, kind: str, content: bytes, content_id: str | None = None
+) -> None:
+    """Add a file that is no part of its own."""
+    name = shown_filename(name, removed=contents.removed)
+    detected = detect_type(content, kind)
+    contents.attachments.append(
+        ParsedAttachment(name, kind, detected, content, content_id is not None, content_id)
+    )
 
 
 def _add_broken_multipart(part: Part, contents: Contents, limits: Limits) -> None:
@@ -214,16 +210,7 @@ def _unpack(container: ParsedAttachment, contents: Contents, limits: Limits) -> 
         return False
     for file in opened.files:
         kind = file.content_type if "/" in file.content_type else "application/octet-stream"
-        contents.attachments.append(
-            ParsedAttachment(
-                filename=shown_filename(file.name, removed=contents.removed),
-                content_type=kind,
-                detected_type=detect_type(file.content, kind),
-                content=file.content,
-                inline=bool(file.content_id),
-                content_id=file.content_id or None,
-            )
-        )
+        _add_file(contents, file.name, kind, file.content, file.content_id or None)
     if not contents.bodies and (opened.text or opened.html):
         contents.bodies.append(Body(plain=opened.text or None, html=opened.html or None))
     return bool(opened.files or opened.text or opened.html)

@@ -299,46 +299,24 @@ def decode_words(value: str) -> str:
     """Decode the encoded words of a header; white space between two of them is no content."""
     if "=?" not in value:
         return value
-    pieces: list[str] = []
     found = _words(value)
-    words = _Run(pieces, detects=len(found) <= _FEW_WORDS)
+    # Neighbouring words of one charset are decoded together: senders cut letters in two.
+    runs: list[tuple[str, str, list[bytes]]] = []
     at = 0
     for start, end, charset, data in found:
         between = value[at:start]
-        if between.strip() or not words.is_open:
-            words.close()
-            pieces.append(between)
-        words.add(charset, data)
         at = end
-    words.close()
-    pieces.append(value[at:])
-    return clean("".join(pieces))
-
-
-class _Run:
-    """Neighbouring words of one charset, decoded together: senders cut letters in two."""
-
-    def __init__(self, pieces: list[str], *, detects: bool) -> None:
-        self._pieces = pieces
-        self._detects = detects
-        self._charset = ""
-        self._data: list[bytes] = []
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._data)
-
-    def add(self, charset: str, data: bytes) -> None:
-        if self._data and charset != self._charset:
-            self.close()
-        self._charset = charset
-        self._data.append(data)
-
-    def close(self) -> None:
-        if self._data:
-            data = b"".join(self._data)
-            self._pieces.append(decode(data, self._charset, detects=self._detects)[0])
-            self._data = []
+        follows = bool(runs) and not between.strip()
+        if follows and runs[-1][1] == charset:
+            runs[-1][2].append(data)
+        else:
+            runs.append(("" if follows else between, charset, [data]))
+    detects = len(found) <= _FEW_WORDS
+    pieces = [
+        before + decode(b"".join(data), charset, detects=detects)[0]
+        for before, charset, data in runs
+    ]
+    return clean("".join((*pieces, value[at:])))
 
 
 def _words(value: str) -> list[tuple[int, int, str, bytes]]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from postroom.errors import Forbidden
-from postroom.mail.addresses import base_address, canonical_address, tags_of
-from postroom.model.inbox import (
-    RESERVED,
-    AddressRights,
-    QuestionableAddress,
+from postroom.mail.addresses import (
+    base_address,
+    canonical_address,
     is_business,
     is_reserved,
+    reserved_names,
+    tags_of,
 )
+from postroom.model.inbox import AddressRights, QuestionableAddress
 from postroom.store.transaction import Transaction
 
 _TAGGED = """
@@ -100,7 +101,7 @@ def _reserved(tx: Transaction) -> Iterator[QuestionableAddress]:
 
     A tag of an assigned address belongs to its holder, or is found as a tag of another inbox.
     """
-    for name in sorted(RESERVED):
+    for name in sorted(reserved_names()):
         yield from _reserved_between(tx, f"{name}@", f"{name}A")
         yield from _reserved_between(tx, f"{name}+", f"{name},")
     yield from _reserved_between(tx, '"', "#")
