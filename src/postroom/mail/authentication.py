@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from postroom.mail.message import ParsedMessage
 from postroom.model.message import AddressLine
 from postroom.model.values import dataclass
 
@@ -188,7 +189,6 @@ def _scripts(word: str) -> set[str]:
 
 if TYPE_CHECKING:
     from postroom.mail.dkim import DkimKeys, Verdict
-    from postroom.mail.message import ParsedMessage
 
 _PIECE = re.compile(
     r'"(?P<quoted>(?:[^"\\]|\\.)*+)"?|(?P<bracket>[()])|(?P<plain>[^"()]++)', re.DOTALL

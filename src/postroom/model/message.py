@@ -208,10 +208,8 @@ class ActionResult:
         plan_id: str | None = None,
     ) -> ActionResult:
         """The result with the status that follows from both lists."""
-        if not failed:
-            return cls("ok", succeeded, failed, plan_id=plan_id)
-        status: Literal["partial", "failed"] = "partial" if succeeded else "failed"
-        return cls(status, succeeded, failed, plan_id=plan_id)
+        problem: Literal["partial", "failed"] = "partial" if succeeded else "failed"
+        return cls(problem if failed else "ok", succeeded, failed, plan_id=plan_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,10 @@ class Comparison:
     finds: Callable[[str], bool] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
+    def values(self) -> tuple[str | int, ...]:
+        return self.value if isinstance(self.value, tuple) else (self.value,)
+
+    @property
     def needs_head(self) -> bool:
         return self.field == "list_id" or self.field.startswith("header.")
 

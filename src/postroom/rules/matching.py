@@ -190,8 +190,7 @@ def _holds(test: Comparison, text: str) -> bool:
         assert test.finds is not None
         return test.finds(text)
     if test.field in _STATE_FIELDS and test.operator in ("equals", "in"):
-        expected = test.value if isinstance(test.value, tuple) else (test.value,)
-        return text.casefold() in {str(name).casefold() for name in expected}
+        return text.casefold() in {str(name).casefold() for name in test.values}
     return _holds_folded(test, fold(text))
 
 
@@ -200,8 +199,7 @@ def _holds_folded(test: Comparison, folded: str) -> bool:
         return test.finds(folded)
     if test.operator == "contains":
         return _folded(str(test.value)) in folded
-    expected = test.value if isinstance(test.value, tuple) else (test.value,)
-    return any(folded == _folded(str(value)) for value in expected)
+    return any(folded == _folded(str(value)) for value in test.values)
 
 
 _folded = lru_cache(maxsize=4096)(fold)
@@ -220,7 +218,6 @@ def _is_from(person: NamedAddress, expected: str) -> str | None:
 
 
 def _found_person(test: Comparison, facts: Facts) -> str | None:
-    values = test.value if isinstance(test.value, tuple) else (test.value,)
-    expected = [_folded(str(value)) for value in values]
+    expected = [_folded(str(value)) for value in test.values]
     people = _people(test.field, facts)
     return next((f for p in people for w in expected if (f := _is_from(p, w)) is not None), None)

@@ -34,10 +34,9 @@ def named_hidden(condition: Condition) -> frozenset[str]:
     if isinstance(condition, Group):
         parts = () if condition.kind == "none" else condition.parts
         return frozenset[str]().union(*(named_hidden(part) for part in parts))
-    names = condition.value if isinstance(condition.value, tuple) else (condition.value,)
     if condition.field != "mailbox" or condition.operator not in ("equals", "in"):
         return frozenset()
-    return _HIDDEN & {str(name).casefold() for name in names}
+    return _HIDDEN & {str(name).casefold() for name in condition.values}
 
 
 def is_left_out(facts: Facts, named: frozenset[str]) -> bool:

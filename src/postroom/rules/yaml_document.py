@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import yaml
 
@@ -23,11 +23,6 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
 _CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
-class _Mark(Protocol):
-    line: int
-    column: int
-
-
 class Place(NamedTuple):
     """A line and a column, counted from 1."""
 
@@ -35,7 +30,7 @@ class Place(NamedTuple):
     column: int
 
     @classmethod
-    def of(cls, mark: _Mark | None) -> Place:
+    def of(cls, mark: Any) -> Place:
         return cls(mark.line + 1, mark.column + 1) if mark else cls(1, 1)
 
 

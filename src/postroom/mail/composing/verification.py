@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import check_address, parse_mailboxes
+from postroom.mail.composing.compose import Outgoing
 from postroom.mail.identifiers import parse_ids, parse_references
 from postroom.mail.mime.parts import Part, Splitter
 from postroom.model.limits import Limits
-
-if TYPE_CHECKING:
-    from postroom.mail.composing.compose import Outgoing
 
 _LIMITS = Limits()
 

@@ -267,8 +267,6 @@ def _with_colour(style: Style, css: Declarations) -> Style:
 
 def _reason_hidden(css: Declarations) -> str:
     """The reason why nothing of this element shows, whatever its children say."""
-    if not css:
-        return ""
     if css.get("display") == "none" or css.get("mso-hide") == "all":
         return "display"
     if css.get("content-visibility") == "hidden":
@@ -287,11 +285,9 @@ def _is_clipped_by_box(css: Declarations) -> bool:
     )
     if not clips:
         return False
-    for name in ("height", "max-height", "width", "max-width"):
-        size = length_px(css[name]) if name in css else None
-        if size is not None and size <= 1:
-            return True
-    return False
+    names = ("height", "max-height", "width", "max-width")
+    sizes = [length_px(css[name]) for name in names if name in css]
+    return any(size is not None and size <= 1 for size in sizes)
 
 
 def _is_clipped(css: Declarations) -> bool:
@@ -332,11 +328,8 @@ def host_of(url: str) -> str:
 
 def is_pixel(attributes: Attributes) -> bool:
     css = parse_declarations(attributes.get("style") or "")
-    for name in ("width", "height"):
-        size = length_px(css.get(name) or attributes.get(name) or "")
-        if size is not None and size <= 2:
-            return True
-    return False
+    given = (css.get(name) or attributes.get(name) or "" for name in ("width", "height"))
+    return any(size is not None and size <= 2 for size in map(length_px, given))
 
 
 def is_citation(attributes: Attributes) -> bool:

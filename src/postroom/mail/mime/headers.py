@@ -149,7 +149,7 @@ class _Reader:
                     self._note(f"more than {self._most} header fields, read up to there")
                     return None
                 self._name, self._value = match[1], [line[match.end() :]]
-            elif line.strip() and not _is_envelope_line(line, number):
+            elif line.strip() and not (number == 0 and line.startswith(("From ", ">From "))):
                 if not _FIELD.match(lines[number + 1] if number + 1 < len(lines) else ""):
                     self._note("no blank line between header and body")
                     self._store()
@@ -183,10 +183,6 @@ class _Reader:
     def _note(self, defect: str) -> None:
         if defect not in self._defects:
             self._defects.append(defect)
-
-
-def _is_envelope_line(line: str, number: int) -> bool:
-    return number == 0 and line.startswith(("From ", ">From "))
 
 
 def decoded_pairs(fields: Fields) -> Iterator[tuple[str, str]]:

@@ -13,12 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 from postroom.mail.data import load
-
-if TYPE_CHECKING:
-    from postroom.mail.message import HiddenText
+from postroom.mail.message import HiddenText
 
 _MODIFIERS = "\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _ARABIC_MARKS = "".join(map(chr, (*range(0x64B, 0x660), 0x670)))
@@ -194,7 +191,7 @@ def _without(
 
 def _without_joiners(text: str, removed: list[str], *, one_line: bool) -> str:
     words = [match[0] for match in _words().finditer(text)]
-    joined = [(word, _count(word)) for word in words]
+    joined = [(word, sum(map(word.count, _JOINERS))) for word in words]
     most = max(_FEW_CHARS, len(words))
     is_too_many = sum(count for _, count in joined) > (
         min(most, _MAX_IN_A_LINE) if one_line else most
@@ -206,10 +203,6 @@ def _without_joiners(text: str, removed: list[str], *, one_line: bool) -> str:
     }
     bare |= _mixed(_words(), text, _word)
     return _without(_words(), text, _word, bare, removed)
-
-
-def _count(word: str) -> int:
-    return sum(map(word.count, _JOINERS))
 
 
 _NEAR_KINDS = {
@@ -338,8 +331,6 @@ def steering() -> re.Pattern[str]:
 def hidden_text(reason: str, words: str, chars: int) -> HiddenText:
     """A finding about hidden words that does not repeat them."""
     digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
-    from postroom.mail.message import HiddenText  # late, for a quick start
-
     return HiddenText(reason, digest, chars)
 
 

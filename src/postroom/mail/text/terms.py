@@ -235,9 +235,7 @@ def _origins(word: str, folded: str, start: int) -> Iterable[Span]:
     return spans if "".join(pieces) == folded else [whole] * len(folded)
 
 
-@lru_cache(maxsize=10_000)
-def _fold_short(text: str) -> str:
-    return fold(text)
+_fold_short = lru_cache(maxsize=10_000)(fold)
 
 
 def _characters(word: str) -> Iterator[Span]:
