@@ -18,7 +18,7 @@ from postroom.mail.dkim import check_signatures, read_keys
 from postroom.mail.html.html import html_to_text, text_differs
 from postroom.mail.identifiers import parse_in_reply_to, parse_references
 from postroom.mail.mime.decoding import decode_words
-from postroom.mail.mime.headers import Fields, parse_parameters
+from postroom.mail.mime.parts import Fields, parse_parameters
 from postroom.mail.parse import read_message
 from postroom.mail.quoting import split_reply
 from postroom.mail.reports import is_bounce, notification, read_deliveries

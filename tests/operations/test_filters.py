@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.mail.text.filters import TextFilter
-from postroom.mail.text.fold import fold
+from postroom.mail.text.fold import TextFilter, fold
 from postroom.model.event import FIRST
 from postroom.model.inbox import Inbox
 from postroom.model.message import NamedAddress

@@ -15,8 +15,7 @@ from postroom.mail.message import HiddenText, Link, ParsedMessage, Security
 from postroom.mail.mime.attachments import find_protection, is_disguised, parse_invitation
 from postroom.mail.mime.bodies import Body, Contents, collect
 from postroom.mail.mime.decoding import clean, guess, without_uu
-from postroom.mail.mime.headers import Fields, decoded_pairs
-from postroom.mail.mime.parts import Part, Splitter
+from postroom.mail.mime.parts import Fields, Part, Splitter, decoded_pairs
 from postroom.mail.quoting import split_reply
 from postroom.mail.reports import (
     is_auto_submitted,

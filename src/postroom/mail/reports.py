@@ -11,7 +11,7 @@ from postroom.mail.data import load, pattern
 from postroom.mail.identifiers import parse_ids
 from postroom.mail.message import ParsedAttachment, Report, ReportRecipient
 from postroom.mail.mime.decoding import decode_words
-from postroom.mail.mime.headers import Fields, decoded_pairs, split_header
+from postroom.mail.mime.parts import Fields, decoded_pairs, split_header
 from postroom.mail.rule_marks import is_own_forward
 from postroom.model.limits import Limits
 from postroom.model.rule import Head

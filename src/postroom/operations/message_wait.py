@@ -17,7 +17,7 @@ from postroom.calls.request import OptionalId, Request, Together, argument, one_
 from postroom.errors import InvalidInput, Unavailable
 from postroom.mail.extraction import find_code, find_link
 from postroom.mail.parse import parse_message
-from postroom.mail.text.filters import TextFilter
+from postroom.mail.text.fold import TextFilter
 from postroom.model.event import FIRST, Event, Waited
 from postroom.model.key import Scope
 from postroom.model.message import Message

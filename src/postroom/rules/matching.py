@@ -8,8 +8,7 @@ from functools import lru_cache
 
 import re2  # type: ignore[import-untyped]
 
-from postroom.mail.text.filters import is_address_or_domain, is_at
-from postroom.mail.text.fold import fold
+from postroom.mail.text.fold import fold, is_address_or_domain, is_at
 from postroom.model.message import NamedAddress
 from postroom.model.rule import Facts, Head
 from postroom.rules.definition import Comparison, Condition

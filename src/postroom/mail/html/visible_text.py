@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.data import load, pattern
-from postroom.mail.html.html import HtmlText
-from postroom.mail.html.layout import QUOTE, Page
+from postroom.mail.html.html import QUOTE, HtmlText, Page
 from postroom.mail.html.styles import (
     BY_COLOUR,
     Attributes,

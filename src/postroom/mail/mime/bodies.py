@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from postroom.mail.message import ParsedAttachment
 from postroom.mail.mime.attachments import EXTENSIONS, detect_type, read_tnef, shown_filename
 from postroom.mail.mime.decoding import clean, decode, find_uu
-from postroom.mail.mime.headers import split_header
-from postroom.mail.mime.parts import Part, is_embedded_message
+from postroom.mail.mime.parts import Part, is_embedded_message, split_header
 from postroom.mail.text.invisible import Removed, cleaned
 from postroom.model.limits import Limits
 
