@@ -177,8 +177,8 @@ class _Reader:
             self._read_angle(angle)
         elif match["separator"]:
             self._finish(is_last=match["separator"] == ";")
-        elif match["colon"]:
-            self._read_colon()
+        elif match["colon"]:  # a group's name ends here; its members follow
+            self.words, self.comments, self.pending = [], [], ""
         elif atom := match["atom"]:
             self._read_atom(atom, follows_quote=self.quoted_end == match.start())
 
@@ -191,10 +191,6 @@ class _Reader:
             self.words.append(self.address)  # `ada@home <ada@example.org>`: a name
         self.address = angle
         self.has_angle = True
-
-    def _read_colon(self) -> None:
-        """A group's name ends here; its members follow."""
-        self.words, self.comments, self.pending = [], [], ""
 
     def _read_atom(self, atom: str, *, follows_quote: bool) -> None:
         if self._continues_domain(atom):

@@ -38,7 +38,7 @@ class SearchTexts:
 
 
 @dataclass(frozen=True, slots=True)
-class RecipientReport:
+class RecipientStatus:
     """The status of one recipient in a delivery report, by all of their addresses."""
 
     addresses: tuple[str, ...]
@@ -51,7 +51,7 @@ class DeliveryReport:
     """A report on a mail that we sent: its Message-ID, and the status of each recipient."""
 
     internet_message_id: str
-    recipient_reports: tuple[RecipientReport, ...]
+    statuses: tuple[RecipientStatus, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
 from postroom.model.inbox import INBOX
 from postroom.model.message import AddressLine, BlobKey, Direction
-from postroom.model.storage import Added, DeliveryReport, RecipientReport, NewAttachment, NewMessage
+from postroom.model.storage import Added, DeliveryReport, NewAttachment, NewMessage, RecipientStatus
 from postroom.pipeline.apply_rules import run_rules
 from postroom.pipeline.parser import PARSE_FAILED
 from postroom.pipeline.services import Services
@@ -260,12 +260,10 @@ def _delivery_report(arrival: Arrival, parsed: ParsedMessage) -> DeliveryReport 
         return None
     if _envelope_sender(arrival, parsed):
         return None
-    recipient_reports = tuple(
-        _recipient_report(r) for r in report.recipients if r.action in _REPORTED_STATUS
+    reported = tuple(
+        _recipient_status(r) for r in report.recipients if r.action in _REPORTED_STATUS
     )
-    return (
-        DeliveryReport(report.original_message_id, recipient_reports) if recipient_reports else None
-    )
+    return DeliveryReport(report.original_message_id, reported) if reported else None
 
 
 def _envelope_sender(arrival: Arrival, parsed: ParsedMessage) -> str:
@@ -276,12 +274,12 @@ def _envelope_sender(arrival: Arrival, parsed: ParsedMessage) -> str:
     return path.strip().strip("<>")
 
 
-def _recipient_report(recipient: ReportRecipient) -> RecipientReport:
+def _recipient_status(recipient: ReportRecipient) -> RecipientStatus:
     addresses = tuple(filter(None, (recipient.original, recipient.address)))
     if recipient.action == "delivered":
-        return RecipientReport(addresses, "delivered")
+        return RecipientStatus(addresses, "delivered")
     detail = " ".join((recipient.diagnostic or recipient.reason).split())[:500]
-    return RecipientReport(addresses, _REPORTED_STATUS[recipient.action], detail)
+    return RecipientStatus(addresses, _REPORTED_STATUS[recipient.action], detail)
 
 
 _BATCH_MAILS = 64

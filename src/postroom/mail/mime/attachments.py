@@ -87,16 +87,14 @@ def detect_type(content: bytes, declared: str) -> str:
     """The type that the bytes give away, else the one declared."""
     for offset, magic, found in _MAGIC:
         if content.startswith(magic, offset):
-            return _office(content) if found == "application/zip" else found
+            if found != "application/zip":
+                return found
+            folders = content[:4_096]
+            return next((kind for folder, kind in _OFFICE.items() if folder in folders), found)
     start = content[:64].lstrip().lower()
     if start.startswith(_HTML_STARTS):
         return "text/html"
     return declared or "application/octet-stream"
-
-
-def _office(content: bytes) -> str:
-    names = content[:4_096]
-    return next((kind for folder, kind in _OFFICE.items() if folder in names), "application/zip")
 
 
 def is_disguised(declared: str, detected: str) -> bool:

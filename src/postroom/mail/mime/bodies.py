@@ -116,8 +116,9 @@ def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
         text, defect = decode(data, meta[1].decode() if meta else charset)
         contents.bodies.append(Body(html=text))
     else:
-        if b"begin " in data:
-            _add_uu_files(data, contents)
+        # Files stood in the text itself before there was MIME.
+        for _, _, name, content in find_uu(data) if b"begin " in data else ():
+            _add_file(contents, name, "application/octet-stream", content)
         text, defect = decode(data, charset)
         contents.bodies.append(Body(plain=_plain(text, part)))
     contents.note(defect)
@@ -162,12 +163,6 @@ def unflow(text: str, *, delsp: bool) -> str:
         out.append(content[:-1] if is_flowed and delsp else content)
         open_depth = depth if is_flowed else -1
     return "".join(out)[1:]
-
-
-def _add_uu_files(data: bytes, contents: Contents) -> None:
-    """Files that stand in the text itself, as was done before MIME."""
-    for _, _, name, content in find_uu(data):
-        _add_file(contents, name, "application/octet-stream", content)
 
 
 def _add_file(

@@ -382,7 +382,9 @@ def split_at(raw: bytes, start: int, end: int, marker: bytes, most: int) -> list
     opened = -1
     for at in _line_starts(raw, start, end, marker):
         is_close = raw.startswith(b"--", at + len(marker))
-        line_end = _line_end(raw, at + len(marker) + 2 * is_close, end)
+        # -1 if anything but white space is left on the line
+        rest = _REST_OF_LINE.match(raw, at + len(marker) + 2 * is_close, end)
+        line_end = rest.end() if rest else -1
         if line_end < 0 and not (is_close and _IN_NO_BOUNDARY.match(raw, at + len(marker) + 2)):
             continue
         if opened >= 0:
@@ -410,12 +412,6 @@ def _line_starts(raw: bytes, start: int, end: int, marker: bytes) -> Iterator[in
             at = raw.find(wanted, at + len(wanted), end)
         if found:
             return
-
-
-def _line_end(raw: bytes, at: int, end: int) -> int:
-    """The start of the next line if nothing but white space is left on this one, else -1."""
-    match = _REST_OF_LINE.match(raw, at, end)
-    return match.end() if match else -1
 
 
 def _before_break(raw: bytes, at: int) -> int:

@@ -18,7 +18,7 @@ from postroom.model.sending import (
     OutboxState,
     overall_status,
 )
-from postroom.model.storage import DeliveryReport, RecipientReport
+from postroom.model.storage import DeliveryReport, RecipientStatus
 from postroom.store.maintenance.lifecycle import FORGET, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
 from postroom.store.sql.conditions import Conditions, Listing
@@ -107,7 +107,7 @@ def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datet
     recipients = {r["address"].lower(): r for r in from_text(row[1])["recipients"] or ()}
     changes = {
         r["address"]: Recipient(r["address"], reported.status, reported.detail)
-        for reported in report.recipient_reports
+        for reported in report.statuses
         if (r := _recipient_of(recipients, reported, report))
         and (r["status"] in _REPORTABLE or r["address"] in handed_over)
     }
@@ -115,13 +115,13 @@ def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datet
 
 
 def _recipient_of(
-    recipients: Mapping[str, dict[str, Any]], reported: RecipientReport, report: DeliveryReport
+    recipients: Mapping[str, dict[str, Any]], reported: RecipientStatus, report: DeliveryReport
 ) -> dict[str, Any] | None:
     """The recipient of a report entry: by address, or the only recipient."""
     for address in reported.addresses:
         if found := recipients.get(address.lower()):
             return found
-    is_clear = reported.addresses and len(recipients) == len(report.recipient_reports) == 1
+    is_clear = reported.addresses and len(recipients) == len(report.statuses) == 1
     return next(iter(recipients.values())) if is_clear else None
 
 
