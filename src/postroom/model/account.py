@@ -11,7 +11,6 @@ from postroom.model.message import INTERNAL
 from postroom.model.values import dataclass
 
 ProviderName = Literal["imap", "gmail", "outlook", "fastmail"]
-PROVIDERS: tuple[ProviderName, ...] = ("imap", "gmail", "outlook", "fastmail")
 PUBLIC_ONLY = "public_only"
 """The option of an account whose servers were named by a key, not by the owner."""
 

@@ -76,10 +76,8 @@ def _flattened(group: Group) -> Iterable[Condition]:
 
 
 def _any(query: MessageQuery, group: Group, now: datetime) -> list[MessageQuery]:
-    found: list[MessageQuery] = []
-    for part in group.parts:
-        found += _narrow(query, part, now)
-    unique = list(dict.fromkeys(found))
+    found = (_narrow(query, part, now) for part in group.parts)
+    unique = list(dict.fromkeys(narrowed for queries in found for narrowed in queries))
     return [query] if query in unique or len(unique) > MAX_QUERIES else unique
 
 

@@ -31,14 +31,10 @@ def verify(raw: bytes, outgoing: Outgoing) -> None:
         ]
         found, _ = parse_mailboxes(fields.first(name), most=_LIMITS.header_addresses)
         _same(name, expected, found)
-    _same(
-        "internet_message_id", [outgoing.internet_message_id], parse_ids(fields.first("message-id"))
-    )
-    _same(
-        "references",
-        list(dict.fromkeys(outgoing.references)),
-        parse_references(fields.all("references")),
-    )
+    ids = parse_ids(fields.first("message-id"))
+    _same("internet_message_id", [outgoing.internet_message_id], ids)
+    references = parse_references(fields.all("references"))
+    _same("references", list(dict.fromkeys(outgoing.references)), references)
     _same_bodies(outgoing, root.children[0] if outgoing.attachments else root)
     # as parts, not as the files we would list: a mail or a winmail.dat has files of its own
     sent = [attachment.content for attachment in outgoing.attachments]

@@ -76,17 +76,9 @@ def remote_part(described: ImapPart, heading: Iterable[tuple[str, str]] = ()) ->
     if described.disposition:
         value = _header(described.disposition, described.disposition_parameters)
         fields.add("content-disposition", value)
-    content_type = _header(described.content_type, described.parameters)
-    part = RemotePart(
-        fields,
-        described.content_type,
-        parse_parameters(content_type)[1],
-        b"",
-        0,
-        0,
-        number=described.number,
-        size_bytes=described.size_bytes,
-    )
+    _, parameters = parse_parameters(_header(described.content_type, described.parameters))
+    part = RemotePart(fields, described.content_type, parameters, b"", 0, 0)
+    part.number, part.size_bytes = described.number, described.size_bytes
     part.children = [remote_part(child) for child in described.children]
     if described.message is not None:
         part.message = remote_part(described.message, described.heading)
