@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from postroom.config import ConfigError, Settings
 from postroom.errors import InvalidInput, MailError
-from postroom.mail.authentication.authentication import Trust
+from postroom.mail.authentication import Trust
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
 from postroom.ports.blobs import BlobStore
@@ -51,7 +51,7 @@ def read_trust(settings: Settings) -> Trust:
     servers = frozenset(settings.trusted_servers)
     if settings.dkim_keys is None:
         return Trust(servers)
-    from postroom.mail.authentication.dkim import read_keys
+    from postroom.mail.dkim import read_keys
 
     try:
         return Trust(servers, read_keys(settings.dkim_keys.read_text("utf-8")))

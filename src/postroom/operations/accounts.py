@@ -14,8 +14,7 @@ from postroom.calls.lookups import account_of, address_rights
 from postroom.calls.operation import operation
 from postroom.calls.request import Accepts, Paged, Request, argument
 from postroom.errors import Conflict, Forbidden, InvalidInput, ProviderAuthFailed
-from postroom.mail.addresses import canonical_address
-from postroom.mail.composing.typed_addresses import parse_own_address
+from postroom.mail.addresses import canonical_address, parse_own_address
 from postroom.model.account import (
     PUBLIC_ONLY,
     Account,

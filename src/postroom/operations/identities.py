@@ -21,8 +21,7 @@ from postroom.calls.request import (
     one_of,
 )
 from postroom.errors import InvalidInput, NotFound, no_such
-from postroom.mail.addresses import canonical_address
-from postroom.mail.composing.typed_addresses import parse_own_address
+from postroom.mail.addresses import canonical_address, parse_own_address
 from postroom.mail.html.html import sanitise_html
 from postroom.model.account import Identity, RemoteIdentity
 from postroom.model.inbox import Inbox

@@ -13,7 +13,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Accepts, Request, argument
 from postroom.errors import FeatureDisabled, InvalidInput, NotFound
-from postroom.mail.composing.compose import parse_address
+from postroom.mail.addresses import parse_address
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
 from postroom.model.message import Received, ReceivedPosting

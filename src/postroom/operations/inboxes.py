@@ -14,8 +14,7 @@ from postroom.calls.lookups import address_rights, inbox_of, no_inbox
 from postroom.calls.operation import operation
 from postroom.calls.request import Accepts, Id, Paged, Request, Together, argument, not_both
 from postroom.errors import Conflict, Forbidden, InvalidInput
-from postroom.mail.addresses import canonical_address
-from postroom.mail.composing.typed_addresses import parse_own_address
+from postroom.mail.addresses import canonical_address, parse_own_address
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
 from postroom.model.page import Page

@@ -15,10 +15,9 @@ from postroom.calls.lookups import inbox_of, thread_of
 from postroom.calls.operation import operation
 from postroom.calls.request import OptionalId, Request, Together, argument, one_of
 from postroom.errors import InvalidInput, Unavailable
-from postroom.mail.extraction.codes import find_code
-from postroom.mail.extraction.links import find_link
+from postroom.mail.extraction import find_code, find_link
 from postroom.mail.parse import parse_message
-from postroom.mail.text.filters import TextFilter
+from postroom.mail.text.fold import TextFilter
 from postroom.model.event import FIRST, Event, Waited
 from postroom.model.key import Scope
 from postroom.model.message import Message

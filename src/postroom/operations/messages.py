@@ -133,7 +133,7 @@ def folded(name: str, text: str | None) -> str | None:
 
 
 if TYPE_CHECKING:
-    from postroom.mail.quoting.replies import Reply
+    from postroom.mail.quoting import Reply
 
 RESULT_CHARS = 80_000
 """The size limit of one message: 20,000 tokens of 4 characters."""
@@ -169,7 +169,7 @@ async def read_message(
 
 
 def _split(text: str) -> Reply:
-    from postroom.mail.quoting.replies import split_reply
+    from postroom.mail.quoting import split_reply
 
     return split_reply(text)
 

@@ -26,18 +26,17 @@ from postroom.calls.request import (
     parse_request,
 )
 from postroom.errors import Conflict, Forbidden, NotFound, no_such
-from postroom.mail.reports.auto_generated import read_head
+from postroom.mail.reports import read_head
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.key import Scope
 from postroom.model.message import ActionResult
 from postroom.model.page import Page, Slice
-from postroom.model.rule import Act, DryRunPlan, Facts, Plan, PlanItem, Rule, shown_act
+from postroom.model.rule import Action, DryRunPlan, Facts, Plan, PlanItem, Rule, shown_action
 from postroom.model.view import Only, only
 from postroom.operations.memories import MemoryAdd
 from postroom.pipeline.apply_rules import definition_of
-from postroom.rules.candidate_queries import queries_for
-from postroom.rules.definition import Action, Definition
-from postroom.rules.planning import PlanDraft, consider
+from postroom.rules.definition import Definition
+from postroom.rules.planning import PlanDraft, consider, queries_for
 from postroom.rules.rights import Rights, lacking, recorded_authority, rights_for, rights_to_undo
 
 PLAN_LIFETIME = timedelta(hours=24)
@@ -128,15 +127,15 @@ def _shown_item(item: PlanItem) -> dict[str, object]:
         "subject": item.subject[:_SHOWN_SUBJECT],
         "from": item.sender,
         "date": item.date,
-        "actions": [shown_act(act) for act in item.actions],
+        "actions": [shown_action(act) for act in item.actions],
         "why": list(item.why[:_MAX_REASONS]),
     }
 
 
 async def check_actions(
     ctx: RequestContext,
-    actions: Iterable[Action | Act],
-    needed: Callable[[Action | Act], Rights] = rights_for,
+    actions: Iterable[Action],
+    needed: Callable[[Action], Rights] = rights_for,
 ) -> None:
     """Check that the caller may do these actions.
 

@@ -20,7 +20,7 @@ from postroom.calls.request import (
     one_of,
 )
 from postroom.errors import about_mail
-from postroom.mail.composing.compose import parse_address_list
+from postroom.mail.addresses import parse_address_list
 from postroom.model.key import Scope
 from postroom.model.sending import Sent
 from postroom.operations.inboxes import InboxId

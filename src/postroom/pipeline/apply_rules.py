@@ -13,14 +13,14 @@ from postroom.mail.message import ParsedMessage
 from postroom.mail.rule_marks import is_own_forward
 from postroom.model.inbox import HIDDEN_MAILBOXES
 from postroom.model.key import NOBODY, Caller
-from postroom.model.rule import Facts, Head, Named, Rule, RuleEffect, State
+from postroom.model.message import NamedAddress
+from postroom.model.rule import Facts, Head, Rule, RuleEffect, State
 from postroom.model.storage import FIELD_BORDER, NewMessage
 from postroom.model.view import NOTHING, Everything
 from postroom.pipeline.rule_jobs import callers_for_rules
 from postroom.pipeline.services import Services
-from postroom.rules.actions import Chain, run_chain
 from postroom.rules.definition import Definition
-from postroom.rules.planning import as_acts
+from postroom.rules.planning import Chain, run_chain
 from postroom.rules.rights import NO_AUTHORITY, authority_of_rule, permitted, refusal, rights_for
 
 
@@ -131,7 +131,7 @@ def _effects(
         problems = (*link.problems, *refused[link.rule_id])
         if link.actions or problems:
             caller = callers[link.rule_id] or NOBODY
-            acts = as_acts(link.actions)
+            acts = link.actions
             found.append(
                 RuleEffect(link.rule_id, link.rule.name, acts, problems, caller, caller.key_id)
             )
@@ -163,8 +163,8 @@ def facts_of(parsed: ParsedMessage, arrival: ArrivalFacts, rule_key: bytes = b""
     )
 
 
-def _people(parsed: ParsedMessage, role: str) -> tuple[Named, ...]:
-    return tuple(Named(a.name, a.address) for a in parsed.addresses if a.role == role)
+def _people(parsed: ParsedMessage, role: str) -> tuple[NamedAddress, ...]:
+    return tuple(NamedAddress(a.name, a.address) for a in parsed.addresses if a.role == role)
 
 
 def head_of(parsed: ParsedMessage, rule_key: bytes) -> Head:

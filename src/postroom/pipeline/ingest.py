@@ -23,14 +23,14 @@ from typing import Any
 
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge, Unavailable
-from postroom.mail.authentication.authentication import Auth, authenticate
+from postroom.mail.authentication import Auth, authenticate
 from postroom.mail.identifiers import fingerprint
 from postroom.mail.message import PARSER_VERSION, ParsedAttachment, ParsedMessage, ReportRecipient
-from postroom.mail.text.filters import folded_fields
+from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
 from postroom.model.inbox import INBOX
 from postroom.model.message import AddressLine, BlobKey, Direction
-from postroom.model.storage import Added, DeliveryReport, Fate, NewAttachment, NewMessage
+from postroom.model.storage import Added, DeliveryReport, NewAttachment, NewMessage, RecipientStatus
 from postroom.pipeline.apply_rules import run_rules
 from postroom.pipeline.parser import PARSE_FAILED
 from postroom.pipeline.services import Services
@@ -260,8 +260,10 @@ def _delivery_report(arrival: Arrival, parsed: ParsedMessage) -> DeliveryReport 
         return None
     if _envelope_sender(arrival, parsed):
         return None
-    fates = tuple(_fate(r) for r in report.recipients if r.action in _REPORTED_STATUS)
-    return DeliveryReport(report.original_message_id, fates) if fates else None
+    reported = tuple(
+        _recipient_status(r) for r in report.recipients if r.action in _REPORTED_STATUS
+    )
+    return DeliveryReport(report.original_message_id, reported) if reported else None
 
 
 def _envelope_sender(arrival: Arrival, parsed: ParsedMessage) -> str:
@@ -272,12 +274,12 @@ def _envelope_sender(arrival: Arrival, parsed: ParsedMessage) -> str:
     return path.strip().strip("<>")
 
 
-def _fate(recipient: ReportRecipient) -> Fate:
+def _recipient_status(recipient: ReportRecipient) -> RecipientStatus:
     addresses = tuple(filter(None, (recipient.original, recipient.address)))
     if recipient.action == "delivered":
-        return Fate(addresses, "delivered")
+        return RecipientStatus(addresses, "delivered")
     detail = " ".join((recipient.diagnostic or recipient.reason).split())[:500]
-    return Fate(addresses, _REPORTED_STATUS[recipient.action], detail)
+    return RecipientStatus(addresses, _REPORTED_STATUS[recipient.action], detail)
 
 
 _BATCH_MAILS = 64

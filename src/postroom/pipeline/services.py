@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from postroom.mail.authentication.authentication import Trust
+from postroom.mail.authentication import Trust
 from postroom.model.limits import Limits
 from postroom.model.page import random_id
 from postroom.pipeline.counters import Counts

@@ -8,8 +8,12 @@ from datetime import datetime
 
 from postroom.calls.context import RequestContext
 from postroom.errors import TooLarge
-from postroom.mail.authentication.dkim import signed
-from postroom.mail.composing.compose import Outgoing, OutgoingAttachment, reply_subject
+from postroom.mail.composing.compose import (
+    Outgoing,
+    OutgoingAttachment,
+    reply_subject,
+    with_signature,
+)
 from postroom.mail.rule_marks import rule_mark
 from postroom.model.account import Identity
 from postroom.model.rule import OWN_MARK
@@ -75,7 +79,7 @@ def outgoing_of(
         parent.internet_message_id is not None or parent.thread_id is not None
     )
     message_id = f"{ctx.new_id('mail')}@{sender.email.rpartition('@')[2]}"
-    text, html = signed(outgoing_mail.text, outgoing_mail.html, sender.signature)
+    text, html = with_signature(outgoing_mail.text, outgoing_mail.html, sender.signature)
     return Outgoing(
         sender=(sender.name, sender.email),
         to=tuple(outgoing_mail.to),

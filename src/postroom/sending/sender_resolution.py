@@ -5,7 +5,8 @@ from __future__ import annotations
 from postroom.calls.context import RequestContext
 from postroom.calls.lookups import inbox_of, message_of, only_inbox
 from postroom.errors import Conflict, InvalidInput, NotFound, no_such
-from postroom.mail.composing.compose import parse_address, reply_references
+from postroom.mail.addresses import parse_address
+from postroom.mail.composing.compose import reply_references
 from postroom.mail.text.fold import as_key
 from postroom.model.account import Identity
 from postroom.model.inbox import Inbox

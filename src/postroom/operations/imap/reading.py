@@ -14,8 +14,8 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import argument
 from postroom.mail.dates import parse_date
-from postroom.mail.mime.charsets import clean
-from postroom.mail.mime.headers import Fields, decoded_pairs, split_header
+from postroom.mail.mime.decoding import clean
+from postroom.mail.mime.parts import Fields, decoded_pairs, split_header
 from postroom.mail.mime.remote_parts import RemotePart, file_parts, remote_part
 from postroom.mail.parse import parse_message
 from postroom.model.imap import ImapDescription, ImapLocator, ImapSummary

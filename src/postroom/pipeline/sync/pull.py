@@ -16,7 +16,7 @@ from postroom.errors import (
     ProviderError,
     Unstorable,
 )
-from postroom.mail.composing.typed_addresses import parse_own_address
+from postroom.mail.addresses import parse_own_address
 from postroom.model.account import (
     Account,
     RemoteChanges,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from postroom.errors import Conflict, NotFound, ProviderError, TooLarge, untrusted
-from postroom.mail.mime.charsets import clean, guess
+from postroom.mail.mime.decoding import clean, guess
 from postroom.model.imap import (
     ImapAccount,
     ImapCopyOf,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from itertools import count, takewhile
 
-from postroom.mail.mime.charsets import guess
+from postroom.mail.mime.decoding import guess
 from postroom.model.imap import ImapPart
 from postroom.providers.imap.errors import InvalidResponse, Status, read_status
 from postroom.providers.imap.syntax import MONTHS, Frame, Value, parse_values

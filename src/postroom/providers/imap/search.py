@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from postroom.mail.mime.headers import Fields, split_header
+from postroom.mail.mime.parts import Fields, split_header
 from postroom.mail.text.fold import fold
 from postroom.model.imap import ImapCriteria, ImapFound, ImapNote
 from postroom.model.limits import Limits

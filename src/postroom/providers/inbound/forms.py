@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from postroom.errors import InvalidInput, Malformed, Unauthenticated
-from postroom.mail.composing.rebuild import Part
+from postroom.mail.composing.compose import OutgoingAttachment
 from postroom.model.limits import TOO_DEEP, is_shallow
 
 _MAX_PARTS = 500
@@ -226,11 +226,14 @@ def read_json(body: bytes | str) -> dict[str, Any]:
     return value
 
 
-def form_parts(form: Form, ids_field: str) -> list[Part]:
+def form_parts(form: Form, ids_field: str) -> list[OutgoingAttachment]:
     """The files of a form; the field *ids_field* maps content ids of the HTML to files."""
     ids = read_json(form.text(ids_field) or "{}")
     of_file = {str(name): str(content_id) for content_id, name in ids.items()}
-    return [Part(f.filename, f.content_type, f.content, of_file.get(f.name)) for f in form.files]
+    return [
+        OutgoingAttachment(f.filename, f.content_type, f.content, of_file.get(f.name))
+        for f in form.files
+    ]
 
 
 def text_of(value: object) -> str:

@@ -27,8 +27,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, Malformed, ProviderError
-from postroom.mail.composing.compose import phrase
-from postroom.mail.composing.rebuild import Header, Part, rebuild
+from postroom.mail.composing.compose import Header, OutgoingAttachment, phrase, rebuild
 from postroom.ports.inbound import Bucket, Fetcher, InboundMail, InboundRequest
 from postroom.providers.inbound import forms
 from postroom.providers.inbound.forms import (
@@ -76,7 +75,7 @@ class Postmark:
 def _rebuilt(mail: dict[str, Any]) -> bytes:
     text, html = text_of(mail.get("TextBody")), text_of(mail.get("HtmlBody"))
     files = [
-        Part(
+        OutgoingAttachment(
             text_of(row.get("Name")),
             text_of(row.get("ContentType")),
             forms.decode_content(text_of(row.get("Content")), "Attachments"),

@@ -22,7 +22,7 @@ import aiosmtplib
 from aiosmtplib.protocol import normalize_message_line_endings
 
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
-from postroom.mail.authentication.dkim import add_signature
+from postroom.mail.dkim import add_signature
 from postroom.model.sending import Envelope, Outcome, Verdict
 from postroom.model.view import Anywhere
 from postroom.ports.provider import Accepted

@@ -10,8 +10,7 @@ from functools import reduce
 import numpy as np
 
 from postroom.mail.text.fold import fold
-from postroom.mail.text.match_excerpt import around, mark
-from postroom.mail.text.terms import question_terms
+from postroom.mail.text.terms import around, mark, question_terms
 from postroom.model.inbox import EVERY_MAILBOX
 from postroom.model.memory import (
     MAIL_COLLECTION,

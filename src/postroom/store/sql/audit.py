@@ -10,7 +10,7 @@ from postroom.model.audit import AuditEntry, AuditQuery, AuditRecord
 from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.message import ActionResult
 from postroom.model.page import Found, random_id
-from postroom.model.rule import Act, shown_act
+from postroom.model.rule import Action, shown_action
 from postroom.model.sending import Sent
 from postroom.model.storage import Added
 from postroom.model.view import Only
@@ -60,7 +60,7 @@ def add_entry(tx: Transaction, record: AuditRecord, target: str, inbox_id: str |
 def add_action_entries(
     tx: Transaction,
     record: AuditRecord,
-    actions: Sequence[Act],
+    actions: Sequence[Action],
     *,
     inbox_id: str,
     failed: Sequence[str] = (),
@@ -75,7 +75,7 @@ def add_action_entries(
         if not acts and not problems and (namespace is not None or actions):
             continue
         more = {"failed": list(problems)} if problems else {}
-        details = {**record.details, "actions": [shown_act(act) for act in acts], **more}
+        details = {**record.details, "actions": [shown_action(act) for act in acts], **more}
         entry = replace(record, details=details, namespace=namespace)
         add_entry(tx, entry, record.targets[0], inbox_id)
 

@@ -11,7 +11,7 @@ import click
 
 from postroom.errors import InvalidInput
 from postroom.model.inbox import INBOX
-from postroom.model.rule import Act, shown_act
+from postroom.model.rule import Action, shown_action
 from postroom.pipeline.backtest import back_test
 from postroom.pipeline.parser import Parser
 from postroom.pipeline.transfer.mail_files import Source, Unreadable, open_source
@@ -107,5 +107,5 @@ def _title(outcome: Outcome) -> str:
     return f"{cell(outcome.place)}: {cell(outcome.sender)}: {cell(outcome.subject)}"
 
 
-def _acts(actions: tuple[Act, ...]) -> str:
-    return cell(", ".join(": ".join(shown_act(act).values()) for act in actions) or "nothing")
+def _acts(actions: tuple[Action, ...]) -> str:
+    return cell(", ".join(": ".join(shown_action(act).values()) for act in actions) or "nothing")

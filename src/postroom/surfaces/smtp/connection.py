@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from postroom.errors import InvalidInput
-from postroom.mail.composing.compose import parse_address
+from postroom.mail.addresses import parse_address
 
 MAX_ADDRESS_CHARS = 320
 _PATH = re.compile(r"(FROM|TO):\s?<((?:@[^:<>\s]{1,255}:)?)([^<>]*)>(?:\s+(\S.*))?", re.IGNORECASE)

@@ -6,17 +6,21 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from postroom.errors import Conflict, Forbidden, NotFound, no_such
-from postroom.mail.addresses import base_address, canonical_address, tags_of
+from postroom.mail.addresses import (
+    base_address,
+    canonical_address,
+    is_business,
+    is_reserved,
+    reserved_names,
+    tags_of,
+)
 from postroom.model.account import Identity
 from postroom.model.inbox import (
     OWNERS_RIGHTS,
-    RESERVED,
     AddressRights,
     Inbox,
     QuestionableAddress,
     Visible,
-    is_business,
-    is_reserved,
 )
 from postroom.model.page import Found, Slice
 from postroom.store.sql.conditions import Conditions, Listing
@@ -115,7 +119,7 @@ def _reserved(tx: Transaction) -> Iterator[QuestionableAddress]:
 
     A tag of an assigned address belongs to its holder, or is found as a tag of another inbox.
     """
-    for name in sorted(RESERVED):
+    for name in sorted(reserved_names()):
         yield from _reserved_between(tx, f"{name}@", f"{name}A")
         yield from _reserved_between(tx, f"{name}+", f"{name},")
     yield from _reserved_between(tx, '"', "#")

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from postroom.model.account import ProviderName, Push, RemoteRef
-from postroom.model.provider_traits import TRAITS, ProviderTraits
+from postroom.model.account import TRAITS, ProviderName, ProviderTraits, Push, RemoteRef
 from postroom.model.sending import OPEN
 from postroom.model.values import dataclass
 from postroom.store.sql.values import dumps, from_text, insert, moment_or_none, scalar, seconds

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from postroom.errors import InvalidInput, MailError, NotFound, no_such
+from postroom.model.account import ProviderTraits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, SENT, STANDARD_MAILBOXES, Visible
 from postroom.model.message import ActionResult, BlobKey, FailedAction
-from postroom.model.provider_traits import ProviderTraits
 from postroom.model.storage import Change
 from postroom.store.ranking.documents import unindex_mail
 from postroom.store.search.index import (

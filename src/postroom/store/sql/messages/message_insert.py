@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Literal
 
 from postroom.errors import NotFound, no_such
-from postroom.mail.authentication.lookalikes import imitated, is_altered, shapes, site
-from postroom.mail.text.filters import folded_addresses
-from postroom.mail.text.fold import as_key
+from postroom.mail.authentication import imitated, is_altered, shapes, site
+from postroom.mail.text.fold import as_key, folded_addresses
 from postroom.model.inbox import HIDDEN_MAILBOXES, Label, Visible
 from postroom.model.page import Found, Slice
 from postroom.model.storage import Added, NewMessage

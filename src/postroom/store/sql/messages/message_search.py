@@ -12,8 +12,7 @@ from unicodedata import combining
 
 from postroom.errors import NotFound, no_such
 from postroom.mail.message import HiddenText
-from postroom.mail.text.filters import address_pattern
-from postroom.mail.text.fold import IGNORABLE, fold
+from postroom.mail.text.fold import IGNORABLE, address_pattern, fold
 from postroom.mail.text.invisible import cleaned, gathered
 from postroom.model.inbox import Visible
 from postroom.model.message import (

@@ -18,7 +18,7 @@ from postroom.model.sending import (
     OutboxState,
     overall_status,
 )
-from postroom.model.storage import DeliveryReport, Fate
+from postroom.model.storage import DeliveryReport, RecipientStatus
 from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
 from postroom.store.sql.conditions import Conditions, Listing
@@ -120,22 +120,22 @@ def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datet
     handed_over = from_text(pending[0] or "[]") if pending else ()
     recipients = {r["address"].lower(): r for r in from_text(row[1])["recipients"] or ()}
     changes = {
-        r["address"]: Recipient(r["address"], fate.status, fate.detail)
-        for fate in report.fates
-        if (r := _recipient_of(recipients, fate, report))
+        r["address"]: Recipient(r["address"], reported.status, reported.detail)
+        for reported in report.statuses
+        if (r := _recipient_of(recipients, reported, report))
         and (r["status"] in _REPORTABLE or r["address"] in handed_over)
     }
     set_recipients(tx, inbox, row[0], changes, now)
 
 
 def _recipient_of(
-    recipients: Mapping[str, dict[str, Any]], fate: Fate, report: DeliveryReport
+    recipients: Mapping[str, dict[str, Any]], reported: RecipientStatus, report: DeliveryReport
 ) -> dict[str, Any] | None:
     """The recipient of a report entry: by address, or the only recipient."""
-    for address in fate.addresses:
+    for address in reported.addresses:
         if found := recipients.get(address.lower()):
             return found
-    is_clear = fate.addresses and len(recipients) == len(report.fates) == 1
+    is_clear = reported.addresses and len(recipients) == len(report.statuses) == 1
     return next(iter(recipients.values())) if is_clear else None
 
 

@@ -12,7 +12,7 @@ from postroom.model.inbox import Visible
 from postroom.model.key import Caller
 from postroom.model.message import ActionResult, FailedAction
 from postroom.model.page import Found, Slice
-from postroom.model.rule import Act, Plan, PlanItem, RuleEffect, State
+from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State
 from postroom.model.storage import Change
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.audit import add_action_entries
@@ -169,11 +169,11 @@ def _items(tx: Transaction, plan: int, start: int, limit: int) -> list[PlanItem]
     return [_item(row) for row in rows]
 
 
-def plan_acts(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Act]:
+def plan_acts(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Action]:
     """The distinct actions of a plan. Raises NotFound."""
     number = stored_plan(tx, plan_id, visible).number
     rows = tx.all("SELECT DISTINCT actions FROM plan_items WHERE plan = :plan", plan=number)
-    return frozenset(Act(*act) for (acts,) in rows for act in from_text(acts))
+    return frozenset(Action(*act) for (acts,) in rows for act in from_text(acts))
 
 
 def all_items(tx: Transaction, stored: StoredPlan) -> Iterator[PlanItem]:
@@ -191,7 +191,7 @@ def _item(row: Row) -> PlanItem:
         date=moment(row[4]),
         before=_state(from_text(row[5])),
         after=_state(from_text(row[6])),
-        actions=tuple(Act(*act) for act in from_text(row[7])),
+        actions=tuple(Action(*act) for act in from_text(row[7])),
         why=tuple(from_text(row[8])),
     )
 

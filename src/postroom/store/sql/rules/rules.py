@@ -11,8 +11,9 @@ from postroom.model.audit import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, OWNER
 from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
+from postroom.model.message import NamedAddress
 from postroom.model.page import Found, Slice, random_id
-from postroom.model.rule import Act, Facts, Loss, Named, Rule, RuleEffect, RuleJob, State
+from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, RuleJob, State
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything
 from postroom.store.search.index import IndexSearcher
@@ -240,8 +241,8 @@ def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
     )
 
 
-def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[Named, ...]:
-    return tuple(Named(name, address) for kind, name, address in lines if kind == role)
+def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[NamedAddress, ...]:
+    return tuple(NamedAddress(name, address) for kind, name, address in lines if kind == role)
 
 
 ARRIVED = "rule_applied"
@@ -296,7 +297,7 @@ def run_side_effects(
 def _run_side_effect(
     tx: Transaction,
     effect: RuleEffect,
-    act: Act,
+    act: Action,
     about: About,
     now: datetime,
     plan_id: str | None,
@@ -329,7 +330,7 @@ def _run_side_effect(
         _store_memory(tx, act, about, now)
 
 
-def _store_memory(tx: Transaction, act: Act, about: About, now: datetime) -> None:
+def _store_memory(tx: Transaction, act: Action, about: About, now: datetime) -> None:
     """Store a memory with trust `mail` and a link to its message."""
     change = MemoryChange(
         DEFAULT_NAMESPACE,
@@ -388,7 +389,7 @@ def _rule_job(row: Row, holder: str) -> RuleJob:
         rule_name=name,
         message_id=message,
         inbox_id=inbox_id,
-        act=Act(*from_text(act)),
+        act=Action(*from_text(act)),
         attempts=attempts,
         holder=holder,
         authority=authority,
@@ -430,7 +431,7 @@ def settle_rule_job(
         add_failure(tx, job.rule_id, job.rule_name, failed, About(*row), now)
 
 
-def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Act]:
+def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Action]:
     """Delete the rule jobs of a message that no worker has claimed, and return their actions."""
     rows = tx.all(
         """DELETE FROM rule_jobs WHERE plan = :plan AND message = :message AND state = 'waiting'
@@ -438,4 +439,4 @@ def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Act
         plan=plan_id,
         message=message_id,
     )
-    return [Act(*from_text(row[0])) for row in rows]
+    return [Action(*from_text(row[0])) for row in rows]

@@ -1,13 +1,16 @@
-"""Look-alike senders: domains and names that imitate others."""
+"""Authentication of senders, and senders that look like others."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
 
-from postroom.mail.message import Address
+from postroom.mail.message import ParsedMessage
+from postroom.model.message import AddressLine
+from postroom.model.values import dataclass
 
 _ADDRESS = re.compile(r"[\w.+-]{1,64}@((?:[\w-]{1,63}\.){1,9}[A-Za-z]{2,24})")
 _SECOND_LEVEL = frozenset(("co", "com", "org", "net", "ac", "gov", "edu", "or", "ne", "go"))
@@ -26,7 +29,7 @@ _SHORTEST, _LONGEST = 5, 100
 _DIGITS = str.maketrans("0135$@", "olessa")
 
 
-def find_lookalikes(addresses: tuple[Address, ...], *, is_list: bool) -> tuple[str, ...]:
+def find_lookalikes(addresses: tuple[AddressLine, ...], *, is_list: bool) -> tuple[str, ...]:
     """Findings about a sender whose name, address and Reply-To do not match."""
     senders = [address for address in addresses if address.role == "from"]
     if not senders:
@@ -105,7 +108,7 @@ def _is_near(one: str, other: str) -> bool:
     )
 
 
-def _name_tricks(sender: Address) -> list[str]:
+def _name_tricks(sender: AddressLine) -> list[str]:
     name = sender.name[:500]
     claimed = _ADDRESS.search(name)
     if claimed and site(claimed[1]) != site(_domain(sender.address)):
@@ -115,7 +118,7 @@ def _name_tricks(sender: Address) -> list[str]:
     return []
 
 
-def _domain_tricks(sender: Address) -> list[str]:
+def _domain_tricks(sender: AddressLine) -> list[str]:
     domain = _domain(sender.address)
     if domain.isascii() and "xn--" not in domain:
         return []
@@ -132,7 +135,7 @@ def _is_disguise(label: str) -> bool:
     return not label.isascii() and "LATIN" not in _scripts(label) and skeleton(label).isascii()
 
 
-def _reply_elsewhere(sender: Address, addresses: tuple[Address, ...]) -> list[str]:
+def _reply_elsewhere(sender: AddressLine, addresses: tuple[AddressLine, ...]) -> list[str]:
     """Replies that go to somebody else's domain, unless it is the same person or a recipient."""
     own = site(_domain(sender.address))
     local = sender.address.partition("@")[0].lower()
@@ -182,3 +185,131 @@ def _is_mixed(word: str) -> bool:
 
 def _scripts(word: str) -> set[str]:
     return {unicodedata.name(c, "?").partition(" ")[0] for c in word[:100] if c.isalpha()}
+
+
+if TYPE_CHECKING:
+    from postroom.mail.dkim import DkimKeys, Verdict
+
+_PIECE = re.compile(
+    r'"(?P<quoted>(?:[^"\\]|\\.)*+)"?|(?P<bracket>[()])|(?P<plain>[^"()]++)', re.DOTALL
+)
+_SAFE = re.compile(r"[^\w.@+=/-]++")
+_RESULT = re.compile(r"\s*+(spf|dkim|dmarc|arc)\s?=\s?([a-z]{1,20})(?![\w.])", re.IGNORECASE)
+_PROPERTY = re.compile(
+    r"(?<!\S)(header\.d|header\.i|smtp\.mailfrom|smtp\.mail|header\.from)\s?=\s?([^\s;]+)",
+    re.IGNORECASE,
+)
+_DOMAINS = {
+    "dkim": ("header.d", "header.i"),
+    "spf": ("smtp.mailfrom", "smtp.mail"),
+    "dmarc": ("header.from",),
+}
+_MAX_CHARS = 20_000
+_BEST_FIRST = ("pass", "fail", "policy", "neutral")
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Trusted servers, by the name in their Authentication-Results, and DKIM keys.
+
+    Empty by default, because anybody can write such headers.
+    """
+
+    servers: frozenset[str] = frozenset()
+    keys: DkimKeys = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """The results; `aligned` is True if a passed check covers the domain of From."""
+
+    spf: str = UNKNOWN
+    dkim: str = UNKNOWN
+    dmarc: str = UNKNOWN
+    arc: str = UNKNOWN
+    aligned: bool = False
+
+
+def authenticate(raw: bytes, parsed: ParsedMessage, trust: Trust) -> Auth:
+    """The authentication of a mail's sender, from trusted sources only.
+
+    A mail with several From addresses is aligned with none of them.
+    """
+    from postroom.mail.dkim import check_signatures
+
+    headers = [name for name, _ in parsed.headers if name.lower() == "from"]
+    authors = [a.address for a in parsed.addresses if a.role == "from"]
+    author = authors[0] if len(authors) == 1 and len(headers) == 1 else ""
+    auth = read_auth(parsed.headers, trusted=trust.servers, from_address=author)
+    return _with_signatures(auth, check_signatures(raw, trust.keys), author)
+
+
+def _with_signatures(auth: Auth, verdicts: Sequence[Verdict], author: str) -> Auth:
+    """Add our own checks. A trusted server may have seen the mail before it was modified."""
+    if not verdicts:
+        return auth
+    results = {verdict.result for verdict in verdicts}
+    best = next(result for result in _BEST_FIRST if result in results)
+    own = site(author.rpartition("@")[2])
+    aligned = any(v.result == "pass" and own and site(v.domain) == own for v in verdicts)
+    dkim = best if best == "pass" or auth.dkim == UNKNOWN else auth.dkim
+    return replace(auth, dkim=dkim, aligned=auth.aligned or aligned)
+
+
+def read_auth(headers: Iterable[tuple[str, str]], *, trusted: Set[str], from_address: str) -> Auth:
+    """The verdict of the newest header that a trusted server wrote.
+
+    Only the topmost one of a trusted name counts: whoever sends a mail can put such headers
+    below it, under any name.
+    """
+    if not trusted:
+        return Auth()
+    for name, value in headers:
+        if name.lower() != "authentication-results":
+            continue
+        server, _, results = plain_results(value[:_MAX_CHARS]).partition(";")
+        if server.split()[:1] and server.split()[0].lower() in trusted:
+            return _read(results, site(from_address.rpartition("@")[2]))
+    return Auth()
+
+
+def _read(results: str, own: str) -> Auth:
+    verdicts: dict[str, str] = {}
+    aligned = False
+    for result in results.split(";"):
+        match = _RESULT.match(result)
+        if match is None:
+            continue
+        method, verdict = match[1].lower(), match[2].lower()
+        if verdicts.get(method) != "pass":  # one good signature of several is enough
+            verdicts[method] = verdict
+        aligned = aligned or (verdict == "pass" and _is_aligned(own, method, result))
+    return Auth(**verdicts, aligned=aligned)
+
+
+def _is_aligned(own: str, method: str, result: str) -> bool:
+    """True if the domain that passed is the one in From; DMARC passes for no other."""
+    properties = [(name.lower(), value) for name, value in _PROPERTY.findall(result)]
+    domains = [
+        value.rpartition("@")[2] for name, value in properties if name in _DOMAINS.get(method, ())
+    ]
+    if method == "dmarc" and not domains:
+        return bool(own)
+    return bool(own) and any(site(domain) == own for domain in domains)
+
+
+def plain_results(value: str) -> str:
+    """The header without comments, in one pass; what is quoted loses whatever could mislead.
+
+    The sender chooses the words that a server quotes: `smtp.mailfrom="a; dkim=pass"@evil.example`.
+    """
+    pieces: list[str] = []
+    depth = 0
+    for match in _PIECE.finditer(value):
+        if match["bracket"]:
+            depth = depth + 1 if match["bracket"] == "(" else max(depth - 1, 0)
+        elif depth == 0:
+            quoted = match["quoted"]
+            pieces.append(match["plain"] if quoted is None else _SAFE.sub("_", quoted))
+    return "".join(pieces)

@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from postroom.mail.html.html import html_to_text
-
 _FOLD = re.compile(rb"\r\n(?=[ \t])")
 _FIELD_END = re.compile(rb"\r\n(?![ \t])")
 
@@ -36,11 +34,6 @@ def relaxed_field(field: bytes) -> bytes:
     return name.strip().lower() + b":" + _one_blank(value).strip(b" ")
 
 
-def simple_field(field: bytes) -> bytes:
-    """A field as it came (§3.4.1)."""
-    return field
-
-
 def relaxed_body(body: bytes) -> bytes:
     """The body with runs of blanks as one, none before a line end, no blank lines at its end."""
     lines = _one_blank(body).replace(b" \r\n", b"\r\n").rstrip(b"\r\n ")
@@ -60,15 +53,15 @@ def _one_blank(value: bytes) -> bytes:
     return value
 
 
-Sign = Callable[[bytes], bytes]
-
 SIGNED = (
     "from", "to", "cc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references",
     "mime-version", "content-type", "content-transfer-encoding",
 )  # fmt: skip
 
 
-def add_signature(raw: bytes, sign: Sign, *, algorithm: str, domain: str, selector: str) -> bytes:
+def add_signature(
+    raw: bytes, sign: Callable[[bytes], bytes], *, algorithm: str, domain: str, selector: str
+) -> bytes:
     """Put a DKIM-Signature in front of a mail whose lines end in CR LF; relaxed/relaxed."""
     header, _, body = raw.partition(b"\r\n\r\n")
     fields = split_fields(header)
@@ -80,21 +73,25 @@ def add_signature(raw: bytes, sign: Sign, *, algorithm: str, domain: str, select
         f" v=1; a={algorithm}; c=relaxed/relaxed; d={domain}; s={selector};\r\n"
         f"\th={':'.join(listed)};\r\n\tbh={body_hash};\r\n\tb="
     )
-    signed = signed_bytes(fields, listed, value.encode())
+    own = b"DKIM-Signature:" + value.encode()
+    signed = _signed_bytes(fields, listed, own, relaxed_field)
     signature = b64encode(sign(signed)).decode()
     lines = "\r\n\t".join(signature[at : at + 72] for at in range(0, len(signature), 72))
     return f"DKIM-Signature:{value}{lines}\r\n".encode() + raw
 
 
-def signed_bytes(fields: list[tuple[str, bytes]], names: list[str], signature: bytes) -> bytes:
-    """The header fields that are signed, the last of each name first, and the signature's own."""
-    left = list(reversed(fields))
-    parts = []
-    for name in names:
-        place = next((at for at, (found, _) in enumerate(left) if found == name), None)
-        if place is not None:
-            parts.append(relaxed_field(left.pop(place)[1]) + b"\r\n")
-    return b"".join(parts) + relaxed_field(b"DKIM-Signature:" + signature)
+def _signed_bytes(
+    fields: list[tuple[str, bytes]], names: list[str], own: bytes, form: Callable[[bytes], bytes]
+) -> bytes:
+    """The fields that are signed, and the signature's own field, in a canonical form.
+
+    Of several fields with one name, they are taken from the last upwards (§5.4.2).
+    """
+    stacks: dict[str, list[bytes]] = {}
+    for name, field in fields:
+        stacks.setdefault(name, []).append(field)
+    taken = [stacks[name].pop() for name in names if stacks.get(name)]
+    return b"".join(form(field) + b"\r\n" for field in taken) + form(own)
 
 
 DkimKeys = Mapping[str, str]
@@ -170,11 +167,9 @@ _MAX_SIGNATURES = 5
 _MAX_HEADER_BYTES = 262_144
 _LEAST_RSA_BITS = 1024
 # A mail has each of these once; a second one that nobody signed is what a reader would see.
-_ONCE = frozenset(
-    ("from", "sender", "reply-to", "to", "cc", "subject", "date", "message-id", "in-reply-to",
-     "references", "mime-version", "content-type", "content-transfer-encoding")
-)  # fmt: skip
-_FIELD_FORMS = {"simple": simple_field, "relaxed": relaxed_field}
+_ONCE = frozenset((*SIGNED, "sender"))
+# A simple field is as it came (§3.4.1).
+_FIELD_FORMS: dict[str, Callable[[bytes], bytes]] = {"simple": bytes, "relaxed": relaxed_field}
 _BODY_FORMS = {"simple": simple_body, "relaxed": relaxed_body}
 
 
@@ -218,19 +213,16 @@ def _check(
     domain = signature["d"].lower()
     names = [name.strip().lower() for name in signature.get("h", "").split(":")]
     field_form, _, body_form = signature.get("c", "simple/simple").partition("/")
-    forms = (_FIELD_FORMS.get(field_form), _BODY_FORMS.get(body_form or "simple"))
+    fields_as, body_as = _FIELD_FORMS.get(field_form), _BODY_FORMS.get(body_form or "simple")
     kind, _, digest = signature.get("a", "").partition("-")
-    if signature.get("v") != "1" or "from" not in names or None in forms:
+    if signature.get("v") != "1" or "from" not in names or not fields_as or not body_as:
         return Verdict("neutral", domain)
     if digest != "sha256" or "l" in signature or _is_other_site(signature, domain):
         return Verdict("policy", domain)
     if _has_unsigned_double(fields, names):
         return Verdict("fail", domain)
-    assert forms[0] is not None
-    assert forms[1] is not None
-    hashed = hashlib.sha256(forms[1](body)).digest()
-    signed = b"".join(forms[0](f) + b"\r\n" for f in _signed(fields, names))
-    signed += forms[0](_without_value(field))
+    hashed = hashlib.sha256(body_as(body)).digest()
+    signed = _signed_bytes(fields, names, _without_value(field), fields_as)
     is_good = hashed == _decoded(signature.get("bh", "")) and _is_signed(
         kind, key, signed, _decoded(signature.get("b", ""))
     )
@@ -246,16 +238,6 @@ def _is_other_site(signature: dict[str, str], domain: str) -> bool:
 def _has_unsigned_double(fields: list[tuple[str, bytes]], names: list[str]) -> bool:
     there, covered = Counter(name for name, _ in fields), Counter(names)
     return any(there[name] > max(covered[name], 1) for name in _ONCE)
-
-
-def _signed(fields: list[tuple[str, bytes]], names: list[str]) -> Iterator[bytes]:
-    """The fields that are signed; of several with one name, from the last upwards (§5.4.2)."""
-    stacks: dict[str, list[bytes]] = {}
-    for name, field in fields:
-        stacks.setdefault(name, []).append(field)
-    for name in names:
-        if stacks.get(name):
-            yield stacks[name].pop()
 
 
 def _without_value(field: bytes) -> bytes:
@@ -279,23 +261,18 @@ def _decoded(text: str) -> bytes:
 def _is_signed(kind: str, key: dict[str, str], signed: bytes, signature: bytes) -> bool:
     """Whether the key made this signature. A record with an empty p= is a key that was revoked."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     if key.get("k", "rsa") != kind or not key.get("p") or not signature:
         return False
     try:
         if kind == "ed25519":
-            return _is_signed_ed25519(_decoded(key["p"]), signed, signature)
+            public = Ed25519PublicKey.from_public_bytes(_decoded(key["p"]))
+            public.verify(signature, hashlib.sha256(signed).digest())
+            return True
         return kind == "rsa" and _is_signed_rsa(_decoded(key["p"]), signed, signature)
     except (InvalidSignature, UnsupportedAlgorithm, ValueError):
         return False
-
-
-def _is_signed_ed25519(key: bytes, signed: bytes, signature: bytes) -> bool:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    digest = hashlib.sha256(signed).digest()
-    Ed25519PublicKey.from_public_bytes(key).verify(signature, digest)
-    return True
 
 
 def _is_signed_rsa(key: bytes, signed: bytes, signature: bytes) -> bool:
@@ -309,20 +286,3 @@ def _is_signed_rsa(key: bytes, signed: bytes, signature: bytes) -> bool:
         return False
     public.verify(signature, signed, PKCS1v15(), SHA256())
     return True
-
-
-_BODY_END = re.compile(r"</body\s*>", re.IGNORECASE)
-
-
-def signed(text: str | None, html: str | None, signature: str) -> tuple[str | None, str | None]:
-    """Both versions of a mail with a signature under them, as RFC 3676 §4.3 parts it off."""
-    if not signature:
-        return text, html
-    if text is not None:
-        text = f"{text.rstrip()}\n\n-- \n{html_to_text(signature).text.strip()}\n"
-    if html is not None:
-        block = f'<div class="signature">-- <br>{signature}</div>'
-        ends = [found.start() for found in _BODY_END.finditer(html)]
-        at = ends[-1] if ends else len(html)
-        html = html[:at] + block + html[at:]
-    return text, html

@@ -1,4 +1,4 @@
-"""Character sets of bodies and of encoded words (RFC 2047)."""
+"""From the bytes of a body or header to text: transfer encodings and character sets."""
 
 from __future__ import annotations
 
@@ -7,50 +7,138 @@ import codecs
 import re
 from encodings import normalize_encoding
 from encodings.aliases import aliases
-from functools import lru_cache
+from functools import cache, lru_cache
 
-from postroom.mail.mime.transfer_encoding import decode_base64
+from postroom.mail.data import load
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+_NOT_BASE64 = bytes(set(range(256)) - set(_ALPHABET))
+_PROSE_SAMPLE, _MUCH = 2_048, 8
+_PADDED = re.compile(rb"[^=]++=*+")
+_MAX_STREAMS = 1_000
+_MAX_UU = 1_000
+_PADDED_BREAKS = tuple(
+    (b"=" + pad + end, b"=" + end) for pad in (b" ", b"\t", b"  ") for end in (b"\n", b"\r\n")
+)
+_UU_BEGIN = re.compile(rb"^begin[ \t]+[0-7]{3,4}[ \t]+([^\r\n]*?)[ \t]*\r?$", re.MULTILINE)
+
+
+def decode_transfer(data: bytes, encoding: str) -> bytes:
+    """Undo a transfer encoding; one we do not know leaves the bytes as they are."""
+    if encoding == "base64":
+        return data if _is_prose(data) else decode_base64(data)
+    if encoding == "quoted-printable":
+        return decode_quoted_printable(data)
+    if encoding in ("x-uuencode", "uuencode", "x-uue", "uue"):
+        return decode_uu(data)
+    return data
+
+
+def _is_prose(data: bytes) -> bool:
+    """Text that only claims to be base64: there is much between the words of its lines."""
+    lines = data[:_PROSE_SAMPLE].split()
+    between = sum(len(line.translate(None, _ALPHABET)) for line in lines)
+    between += len(lines) - 1 - data[:_PROSE_SAMPLE].strip().count(b"\n")
+    return between >= _MUCH and between * 25 > len(data[:_PROSE_SAMPLE])
+
+
+def decode_base64(data: bytes) -> bytes:
+    """Decode base64 with line breaks, stray characters, missing or repeated padding."""
+    compact = data.translate(None, _NOT_BASE64)
+    body = compact.rstrip(b"=")
+    if b"=" not in body:
+        return _decode_unpadded(body)
+    if compact.count(b"=") > _MAX_STREAMS:
+        return _decode_unpadded(body[: body.index(b"=")])
+    first, *others = _PADDED.findall(compact)
+    # after its padding base64 is over, unless whole other streams follow
+    follows = all(len(piece) % 4 == 0 for piece in others)
+    pieces = [first, *others] if follows else [first]
+    return b"".join(_decode_unpadded(piece.rstrip(b"=")) for piece in pieces)
+
+
+def _decode_unpadded(body: bytes) -> bytes:
+    spare = len(body) % 4
+    if spare == 1:  # six bits are no byte
+        body, spare = body[:-1], 0
+    return binascii.a2b_base64(body + b"=" * (-spare % 4))
+
+
+def decode_quoted_printable(data: bytes) -> bytes:
+    """Decode quoted-printable; a soft break may have grown white space on its way."""
+    if b"= " in data or b"=\t" in data:
+        for padded, plain in _PADDED_BREAKS:
+            data = data.replace(padded, plain)
+    return binascii.a2b_qp(data)
+
+
+def decode_uu(data: bytes) -> bytes:
+    """Decode the first uuencoded file in the data."""
+    begin = _UU_BEGIN.search(data)
+    return _uu_lines(data, begin.end())[0] if begin else data
+
+
+def find_uu(data: bytes) -> list[tuple[int, int, str, bytes]]:
+    """Every uuencoded file inside a text: where it starts and ends, its name, its bytes."""
+    found: list[tuple[int, int, str, bytes]] = []
+    at = 0
+    for _ in range(_MAX_UU):
+        begin = _UU_BEGIN.search(data, at)
+        if begin is None:
+            break
+        content, at = _uu_lines(data, begin.end())
+        if content:
+            found.append((begin.start(), at, begin[1].decode("utf-8", "replace"), content))
+    return found
+
+
+def without_uu(text: str) -> str:
+    """The text without the files in it."""
+    if "begin " not in text:
+        return text
+    data = text.encode()
+    pieces: list[bytes] = []
+    at = 0
+    for start, end, _, _ in find_uu(data):
+        pieces.append(data[at:start])
+        at = end
+    return b"".join((*pieces, data[at:])).decode() if pieces else text
+
+
+def _uu_lines(data: bytes, start: int) -> tuple[bytes, int]:
+    """The bytes of the lines up to `end`, and where the next line begins."""
+    pieces: list[bytes] = []
+    at = data.find(b"\n", start) + 1 or len(data)
+    while at < len(data):
+        end = data.find(b"\n", at) + 1 or len(data)
+        line = data[at:end].strip(b"\r\n")
+        if line.strip() == b"end":
+            return b"".join(pieces), end
+        piece = _uu_line(line)
+        if piece is None:
+            break
+        pieces.append(piece)
+        at = end
+    return b"".join(pieces), at
+
+
+def _uu_line(line: bytes) -> bytes | None:
+    try:
+        return binascii.a2b_uu(line)
+    except binascii.Error:
+        pass
+    if not line or not 32 <= line[0] <= 96:
+        return None
+    # some encoders append a checksum, or cut trailing spaces
+    wanted = ((line[0] - 32) & 63) * 4 // 3 + 3
+    try:
+        return binascii.a2b_uu(line[:wanted].ljust(wanted))
+    except binascii.Error:
+        return None
+
 
 REPLACEMENT = "\ufffd"
 
-# Names seen in mail that Python does not know, or knows as something narrower than what
-# senders mean (the WHATWG encoding standard makes the same choices).
-_ALIASES = {
-    "ascii": "ascii", "us-ascii": "ascii", "ansi_x3.4-1968": "ascii", "7bit": "ascii",
-    "8bit": "ascii", "binary": "ascii", "none": "ascii", "unknown": "ascii",
-    "unknown-8bit": "ascii", "x-unknown": "ascii", "default": "ascii", "default_charset": "ascii",
-    "utf8": "utf-8", "utf-8": "utf-8", "unicode-1-1-utf-8": "utf-8", "utf8mb4": "utf-8",
-    "unicode-1-1-utf-7": "utf-7", "x-unicode-2-0-utf-7": "utf-7", "unicode-2-0-utf-7": "utf-7",
-    "cp-850": "cp850", "x-cp850": "cp850", "latin1": "cp1252", "latin-1": "cp1252",
-    "csisolatin1": "cp1252", "latin-2": "iso8859-2",
-    "iso-8859-1": "cp1252", "iso8859-1": "cp1252", "iso_8859-1": "cp1252", "iso88591": "cp1252",
-    "windows-1252": "cp1252", "x-ansi": "cp1252", "ansi": "cp1252", "iso-8859-9": "cp1254",
-    "iso-8859-8-i": "iso8859-8", "iso-8859-8-e": "iso8859-8", "iso-8859-6-i": "iso8859-6",
-    "gb2312": "gb18030", "gbk": "gb18030", "x-gbk": "gb18030", "gb_2312-80": "gb18030",
-    "euc-cn": "gb18030", "x-euc-cn": "gb18030", "gb2312_charset": "gb18030", "cp936": "gb18030",
-    "cn-gb": "gb18030", "chinesebig5": "big5hkscs", "big5": "big5hkscs", "cn-big5": "big5hkscs",
-    "x-x-big5": "big5hkscs", "ks_c_5601-1987": "cp949", "ks_c_5601": "cp949", "euc-kr": "cp949",
-    "ksc5601": "cp949", "x-windows-949": "cp949", "windows-949": "cp949", "ksc_5601": "cp949",
-    "shift_jis": "cp932", "shift-jis": "cp932", "sjis": "cp932", "x-sjis": "cp932",
-    "ms_kanji": "cp932", "windows-31j": "cp932", "x-ms-cp932": "cp932", "x-euc-jp": "euc-jp",
-    "iso-2022-jp": "iso2022_jp_ext", "cp50220": "iso2022_jp_ext", "cp50221": "iso2022_jp_ext",
-    "iso-2022-jp-ms": "iso2022_jp_ext", "x-mac-cyrillic": "mac-cyrillic",
-    "x-mac-roman": "mac-roman", "x-mac-greek": "mac-greek", "x-mac-turkish": "mac-turkish",
-    "x-mac-ce": "mac-latin2", "x-mac-centraleurroman": "mac-latin2", "macintosh": "mac-roman",
-    "windows-874": "cp874", "tis-620": "cp874", "koi8": "koi8-r", "koi8-ru": "koi8-u",
-    "x-koi8-r": "koi8-r", "dos-866": "cp866", "x-cp1251": "cp1251", "x-cp1252": "cp1252",
-    "x-cp1250": "cp1250", "win-1251": "cp1251", "win1251": "cp1251", "utf-16": "utf-16",
-}  # fmt: skip
-
-# Codecs that are no charsets.
-_REFUSED = frozenset(
-    ("base64", "bz2", "hex", "mbcs", "quopri", "rot13", "rot-13", "uu", "zlib", "idna", "punycode",
-     "unicode-escape", "raw-unicode-escape", "undefined", "oem", "charmap")
-)  # fmt: skip
-_CODECS = frozenset(
-    (*aliases, *aliases.values(), "cp720", "cp737", "cp874", "cp856", "koi8_u", "koi8_t",
-     "mac_arabic", "mac_croatian", "mac_romanian", "mac_farsi", "utf_8_sig")
-)  # fmt: skip
 _SAMPLE = 8_000
 _FEW_LETTERS = 4
 _WESTERN = frozenset(("ascii", "cp1252", "iso8859-15"))
@@ -58,18 +146,28 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _UTF8_LEAD = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")
 
 
+@cache
+def _charsets() -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
+    """The codec of each alias, all codecs, and codecs that are no charsets."""
+    data = load("charsets")
+    named = {name: codec for codec, names in data["aliases"].items() for name in names}
+    known = frozenset((*aliases, *aliases.values(), *data["codecs"]))
+    return named, known, frozenset(data["refused"])
+
+
 @lru_cache(maxsize=256)
 def codec_name(charset: str) -> str | None:
     """The Python codec for a charset name as mail writes it, None if there is none."""
     name = charset.strip().strip("'\"").lower()
     name = name.removeprefix("charset=")
-    name = _ALIASES.get(name) or _ALIASES.get(name.replace("_", "-")) or name
+    named, known, refused = _charsets()
+    name = named.get(name) or named.get(name.replace("_", "-")) or name
     if not name or len(name) > 40 or not name.isascii() or "\0" in name:
         return None
-    if normalize_encoding(name) not in _CODECS:  # asking `codecs` would try an import
+    if normalize_encoding(name) not in known:  # asking `codecs` would try an import
         return _without_prefix(name)
     found = codecs.lookup(name).name
-    return None if found in _REFUSED else found
+    return None if found in refused else found
 
 
 def _without_prefix(name: str) -> str | None:
@@ -201,46 +299,24 @@ def decode_words(value: str) -> str:
     """Decode the encoded words of a header; white space between two of them is no content."""
     if "=?" not in value:
         return value
-    pieces: list[str] = []
     found = _words(value)
-    words = _Run(pieces, detects=len(found) <= _FEW_WORDS)
+    # Neighbouring words of one charset are decoded together: senders cut letters in two.
+    runs: list[tuple[str, str, list[bytes]]] = []
     at = 0
     for start, end, charset, data in found:
         between = value[at:start]
-        if between.strip() or not words.is_open:
-            words.close()
-            pieces.append(between)
-        words.add(charset, data)
         at = end
-    words.close()
-    pieces.append(value[at:])
-    return clean("".join(pieces))
-
-
-class _Run:
-    """Neighbouring words of one charset, decoded together: senders cut letters in two."""
-
-    def __init__(self, pieces: list[str], *, detects: bool) -> None:
-        self._pieces = pieces
-        self._detects = detects
-        self._charset = ""
-        self._data: list[bytes] = []
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._data)
-
-    def add(self, charset: str, data: bytes) -> None:
-        if self._data and charset != self._charset:
-            self.close()
-        self._charset = charset
-        self._data.append(data)
-
-    def close(self) -> None:
-        if self._data:
-            data = b"".join(self._data)
-            self._pieces.append(decode(data, self._charset, detects=self._detects)[0])
-            self._data = []
+        follows = bool(runs) and not between.strip()
+        if follows and runs[-1][1] == charset:
+            runs[-1][2].append(data)
+        else:
+            runs.append(("" if follows else between, charset, [data]))
+    detects = len(found) <= _FEW_WORDS
+    pieces = [
+        before + decode(b"".join(data), charset, detects=detects)[0]
+        for before, charset, data in runs
+    ]
+    return clean("".join((*pieces, value[at:])))
 
 
 def _words(value: str) -> list[tuple[int, int, str, bytes]]:
