@@ -44,7 +44,7 @@ async def authenticate(services: Services, secret: str | None) -> Caller:
     key = await services.store.key_of(secret_hash, services.clock())
     if key is None:
         raise Unauthenticated("unknown key; create one with `postroom key create`")
-    from postroom.pipeline.rule_jobs import caller_of_key  # late, for a quick start
+    from postroom.pipeline.apply_rules import caller_of_key  # late, for a quick start
 
     return replace(await caller_of_key(services, key), secret_hash=secret_hash)
 

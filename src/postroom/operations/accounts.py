@@ -10,8 +10,7 @@ from pydantic import Field, SecretStr, model_validator
 from postroom.blocking import in_thread
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import account_of, address_rights
-from postroom.calls.operation import operation
+from postroom.calls.operation import account_of, address_rights, operation
 from postroom.calls.request import Accepts, Paged, Request, argument
 from postroom.errors import Conflict, Forbidden, InvalidInput, ProviderAuthFailed
 from postroom.mail.addresses import canonical_address

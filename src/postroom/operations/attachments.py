@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import model_validator
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import MessageId, attachment_of, message_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import MessageId, attachment_of, message_of, operation
 from postroom.calls.request import (
     Id,
     OptionalId,

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import inbox_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import inbox_of, operation
 from postroom.calls.request import (
     Id,
     Moment,
@@ -35,7 +34,7 @@ from postroom.operations.sending import (
     Subject,
     outgoing_mail_of,
 )
-from postroom.sending.attachment_inputs import AttachmentInputs
+from postroom.sending.outgoing_mail import AttachmentInputs
 from postroom.sending.submission import IdempotencyKey, check_mail, send_draft_once, sent_with_key
 
 DraftId = Annotated[Id, argument("The draft.", "drf_5t2k8n")]

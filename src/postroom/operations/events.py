@@ -10,8 +10,7 @@ from pydantic import AfterValidator
 
 from postroom.calls.authentication import revocation
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import inbox_of, message_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import inbox_of, message_of, operation
 from postroom.calls.request import Accepts, Id, OptionalId, Paged, Request, argument
 from postroom.model.event import Event, EventQuery, EventStream, EventType
 from postroom.model.inbox import Visible

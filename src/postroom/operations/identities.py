@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import address_rights, inbox_of, only_inbox
-from postroom.calls.operation import operation
+from postroom.calls.operation import address_rights, inbox_of, only_inbox, operation
 from postroom.calls.request import (
     Accepts,
     Id,

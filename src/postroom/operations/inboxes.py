@@ -10,8 +10,7 @@ from pydantic import Field, model_validator
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import address_rights, inbox_of, no_inbox
-from postroom.calls.operation import operation
+from postroom.calls.operation import address_rights, inbox_of, no_inbox, operation
 from postroom.calls.request import Accepts, Id, Paged, Request, Together, argument, not_both
 from postroom.errors import Conflict, Forbidden, InvalidInput
 from postroom.mail.addresses import canonical_address

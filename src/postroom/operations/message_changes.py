@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import MessageId
-from postroom.calls.operation import operation
+from postroom.calls.operation import MessageId, operation
 from postroom.calls.request import (
     READERS,
     Accepts,

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import MessageId, message_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import MessageId, message_of, operation
 from postroom.calls.request import Paged, Request, argument
 from postroom.errors import Forbidden
 from postroom.model.key import Scope

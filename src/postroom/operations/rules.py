@@ -12,8 +12,7 @@ from pydantic import model_validator
 
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import inbox_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import inbox_of, operation
 from postroom.calls.request import (
     Id,
     Limit,

@@ -8,8 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import MessageId, message_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import MessageId, message_of, operation
 from postroom.calls.request import (
     Accepts,
     OptionalId,
@@ -24,8 +23,7 @@ from postroom.mail.composing.compose import parse_address_list
 from postroom.model.key import Scope
 from postroom.model.sending import Sent
 from postroom.operations.inboxes import InboxId
-from postroom.sending.attachment_inputs import AttachmentInputs
-from postroom.sending.outgoing_mail import OutgoingMail
+from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail
 from postroom.sending.replies import forward_mail_of, refuse_loop, reply_recipients
 from postroom.sending.submission import Sending, send_once
 

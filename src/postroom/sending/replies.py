@@ -10,9 +10,13 @@ from postroom.errors import Conflict
 from postroom.model.message import Message
 from postroom.model.storage import ReplyLimit
 from postroom.model.view import EVERYTHING
-from postroom.sending.attachment_inputs import AttachmentInput
-from postroom.sending.outgoing_mail import OutgoingMail, Pair, each_once
-from postroom.sending.sender_resolution import own_identities
+from postroom.sending.outgoing_mail import (
+    AttachmentInput,
+    OutgoingMail,
+    Pair,
+    each_once,
+    own_identities,
+)
 
 _LONGEST_NAME = 200
 

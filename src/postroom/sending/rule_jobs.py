@@ -9,13 +9,13 @@ from typing import Annotated
 from pydantic import Field
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import MessageId, message_of
+from postroom.calls.operation import MessageId, message_of
 from postroom.errors import Conflict, Forbidden
 from postroom.model.audit import AuditRecord
 from postroom.model.key import Caller
 from postroom.model.rule import RuleJob
 from postroom.model.view import NOTHING, only
-from postroom.pipeline.rule_jobs import caller_for_rule_job
+from postroom.pipeline.apply_rules import caller_for_rule_job
 from postroom.rules.rights import refusal, with_advice
 from postroom.sending.outgoing_mail import OutgoingMail
 from postroom.sending.replies import (

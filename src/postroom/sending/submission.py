@@ -34,15 +34,18 @@ from postroom.pipeline.ingest import (
 )
 from postroom.pipeline.routing import inboxes_for, route_all
 from postroom.pipeline.services import Services
-from postroom.sending.attachment_inputs import collect
-from postroom.sending.outgoing_mail import OutgoingMail, outgoing_of, recipients_of, refuse_oversize
-from postroom.sending.replies import reply_limit
-from postroom.sending.sender_resolution import (
+from postroom.sending.outgoing_mail import (
+    OutgoingMail,
+    collect,
     identity_of,
     origin_of,
+    outgoing_of,
+    recipients_of,
+    refuse_oversize,
     refuse_undraftable,
     refuse_unsendable,
 )
+from postroom.sending.replies import reply_limit
 
 _MAX_NAMED = 3
 """Addresses that a warning names."""

@@ -123,7 +123,7 @@ def login(
     device: bool,
     paste: bool,
 ) -> None:
-    from postroom.calls.lookups import account_of
+    from postroom.calls.operation import account_of
     from postroom.model.key import OWNER
     from postroom.operations.accounts import log_in_account
 
@@ -142,7 +142,7 @@ def login(
 @click.argument("account_id", metavar="NAME")
 @click.pass_obj
 def sync(session: Session, /, *, account_id: str) -> None:
-    from postroom.calls.lookups import account_of
+    from postroom.calls.operation import account_of
     from postroom.model.key import OWNER
     from postroom.operations.accounts import sync_account
     from postroom.pipeline.sync.scheduler import sync_once

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.operations import attachments, inboxes, message_wait, messages, sending, threads
+from postroom.operations import attachments, inboxes, messages, sending, threads
 from postroom.surfaces.mcp.tool import Tool
 
 TEXT = ("text", "truncated", "next_offset")
@@ -100,7 +100,7 @@ REPLY_TO_MESSAGE = Tool(
 WAIT_FOR_MESSAGE = Tool(
     name="wait_for_message",
     title="Wait for a message",
-    operation=message_wait.wait_for_message,
+    operation=messages.wait_for_message,
     answers=("timed_out", "extracted", "since"),
     go_on="get_message with text_offset reads on in the text",
 )
