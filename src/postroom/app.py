@@ -173,7 +173,7 @@ class App:
     def rule_jobs(self) -> RuleJobs:
         """The worker for forwards and replies of rules."""
         from postroom.pipeline.apply_rules import RuleJobs
-        from postroom.sending.rule_jobs import caller_of, run_rule_job
+        from postroom.sending.replies import caller_of, run_rule_job
 
         return RuleJobs(self.services, lambda e: run_rule_job(self.context(caller_of(e)), e))
 

@@ -160,11 +160,7 @@ async def _answer(
 
 MessageId = Annotated[Id, argument("The message.", "msg_4h8t2w")]
 _THREAD_READERS = {"msg": "get_message", "inb": "list_messages", "att": "get_attachment_content"}
-_ATTACHMENT_READERS = {
-    "msg": "list_attachments",
-    "thr": "list_attachments",
-    "inb": "list_attachments",
-}
+_ATTACHMENT_READERS = dict.fromkeys(("msg", "thr", "inb"), "list_attachments")
 
 
 async def only_inbox(ctx: RequestContext) -> Inbox:
@@ -186,17 +182,21 @@ def _how_to_get_inbox(ctx: RequestContext) -> str:
     return "create_inbox makes one"
 
 
+def require(found: T | None, missing: str) -> T:
+    """The result of a lookup. Raises NotFound with the message *missing* if there is none."""
+    if found is None:
+        raise NotFound(missing)
+    return found
+
+
 async def inbox_of(ctx: RequestContext, inbox_id: str) -> Inbox:
     """The inbox, if it exists for the caller. Raises NotFound."""
-    inbox = await ctx.store.inbox(inbox_id, ctx.visible)
-    if inbox is None:
-        raise no_inbox(inbox_id)
-    return inbox
+    return require(await ctx.store.inbox(inbox_id, ctx.visible), no_inbox(inbox_id))
 
 
-def no_inbox(inbox_id: str) -> NotFound:
-    """The error for an inbox that does not exist for the caller."""
-    return NotFound(f"no inbox {inbox_id}; list_inboxes shows those you may use")
+def no_inbox(inbox_id: str) -> str:
+    """The message for an inbox that does not exist for the caller."""
+    return f"no inbox {inbox_id}; list_inboxes shows those you may use"
 
 
 async def message_of(ctx: RequestContext, message_id: str) -> Message:
@@ -208,26 +208,22 @@ async def message_of(ctx: RequestContext, message_id: str) -> Message:
     """
     refuse_other_kind(message_id, "msg", READERS)
     message = await ctx.store.message(message_id, ctx.visible)
-    if message is None:
-        raise NotFound(no_such("message", message_id))
-    return message
+    return require(message, no_such("message", message_id))
 
 
 async def attachment_of(ctx: RequestContext, attachment_id: str) -> Attachment:
     """The attachment, if it exists for the caller. Raises NotFound."""
     refuse_other_kind(attachment_id, "att", _ATTACHMENT_READERS)
     attachment = await ctx.store.attachment(attachment_id, ctx.visible)
-    if attachment is None:
-        raise NotFound(f"no attachment {attachment_id}; list_attachments shows what there is")
-    return attachment
+    return require(
+        attachment, f"no attachment {attachment_id}; list_attachments shows what there is"
+    )
 
 
 async def account_of(ctx: RequestContext, account_id: str) -> Account:
     """The account, if it exists for the caller. Raises NotFound."""
     account = await ctx.store.account(account_id.lower(), ctx.visible)
-    if account is None:
-        raise NotFound(f"no account {account_id}; get_capabilities lists those you may use")
-    return account
+    return require(account, f"no account {account_id}; get_capabilities lists those you may use")
 
 
 async def thread_of(
@@ -241,9 +237,7 @@ async def thread_of(
     """
     refuse_other_kind(thread_id, "thr", _THREAD_READERS)
     thread = await ctx.store.thread(thread_id, ctx.visible, limit=limit, before=before)
-    if thread is None:
-        raise NotFound(no_such("thread", thread_id))
-    return thread
+    return require(thread, no_such("thread", thread_id))
 
 
 def address_rights(ctx: RequestContext) -> AddressRights:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -105,25 +105,43 @@ class Repeatable:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """A constraint between several arguments as JSON Schema; a validator enforces it."""
+    """A constraint between several arguments as JSON Schema, and its check.
+
+    Without a *problem* to report, it is enforced elsewhere.
+    """
 
     name: str
     arguments: tuple[str, ...]
     schema: Mapping[str, Any]
+    problem: str = ""
+    is_broken_by: Callable[[Any], bool] = bool
 
 
-def one_of(name: str, *arguments: str, may_be_empty: bool = False) -> Together:
+def one_of(
+    name: str, arguments: tuple[str, ...], problem: str = "", *, may_be_empty: bool = False
+) -> Together:
     """At least one of some arguments is present; null counts as absent."""
     given = {"not": {"type": "null"}} if may_be_empty else {"minLength": 1, "minItems": 1}
     branches = [{"required": [a], "properties": {a: given}} for a in arguments]
-    return Together(name, arguments, {"anyOf": branches})
+
+    def is_broken_by(request: Request) -> bool:
+        values = [getattr(request, name) for name in arguments]
+        return all(value is None if may_be_empty else not value for value in values)
+
+    return Together(name, arguments, {"anyOf": branches}, problem, is_broken_by)
 
 
-def not_both(name: str, first: str, second: str) -> Together:
+def change_of(arguments: tuple[str, ...], problem: str) -> Together:
+    """At least one of the things that a request can change is given."""
+    return one_of("change", arguments, problem, may_be_empty=True)
+
+
+def not_both(name: str, first: str, second: str, problem: str = "") -> Together:
     """Two texts exclude each other; null and the empty text count as absent."""
     given = {a: {"not": {"type": "null"}, "minLength": 1} for a in (first, second)}
+    schema = {"not": {"required": [first, second], "properties": given}}
     return Together(
-        name, (first, second), {"not": {"required": [first, second], "properties": given}}
+        name, (first, second), schema, problem, lambda r: getattr(r, first) and getattr(r, second)
     )
 
 
@@ -134,6 +152,13 @@ class Request(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, defer_build=True, validate_by_alias=True, validate_by_name=True
     )
+
+    @model_validator(mode="after")
+    def _keeps_constraints(self) -> Self:
+        for constraint in self.together:
+            if constraint.problem and constraint.is_broken_by(self):
+                raise ValueError(constraint.problem)
+        return self
 
 
 def _nothing_if_empty(value: object) -> object:
@@ -216,18 +241,17 @@ class Paged(Request):
     """A request for a slice of a list."""
 
     together: ClassVar[tuple[Together, ...]] = (
-        # As a member of an object, since `readOnly` has a meaning only there in OpenAPI.
-        Together("next", ("cursor",), {}),
+        Together(
+            "next",
+            ("cursor",),
+            {},  # As a member of an object, since `readOnly` has a meaning only there in OpenAPI.
+            "cursor cannot be combined with offset; drop one",
+            lambda request: request.cursor and "offset" in request.model_fields_set,
+        ),
     )
     limit: Limit = 50
     offset: Offset = 0
     cursor: Cursor = None
-
-    @model_validator(mode="after")
-    def _offset_or_cursor(self) -> Self:
-        if self.cursor and "offset" in self.model_fields_set:
-            raise ValueError("cursor cannot be combined with offset; drop one")
-        return self
 
 
 def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:

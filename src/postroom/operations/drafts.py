@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, operation
@@ -14,7 +14,6 @@ from postroom.calls.request import (
     OptionalId,
     Paged,
     Request,
-    Together,
     argument,
     parse_request,
     refuse_other_kind,
@@ -146,7 +145,7 @@ async def _unsent(ctx: RequestContext, draft_id: str) -> StoredDraft:
 class UpdateDraft(Request):
     """Change a draft; what is not given stays, and null takes a thing away."""
 
-    together: ClassVar[tuple[Together, ...]] = (NOT_BOTH,)
+    together = (NOT_BOTH,)
     draft_id: DraftId
     to: Annotated[Addresses | None, argument("Recipients.", ["ana@example.com"])] = None
     cc: Annotated[Addresses | None, argument("Copies to.", ["bo@example.com"])] = None

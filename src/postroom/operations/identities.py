@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import address_rights, inbox_of, only_inbox, operation
+from postroom.calls.operation import address_rights, inbox_of, only_inbox, operation, require
 from postroom.calls.request import (
     Accepts,
     Id,
     OptionalId,
     Paged,
     Request,
-    Together,
     argument,
-    one_of,
+    change_of,
 )
 from postroom.errors import InvalidInput, NotFound, no_such
 from postroom.mail.addresses import canonical_address
@@ -101,8 +100,7 @@ async def _allow(ctx: RequestContext, inbox: Inbox, alias: RemoteIdentity) -> No
             f"email: we do not serve the domain {domain}; served are {', '.join(ctx.domains)}"
         )
     account = await ctx.store.account(inbox.account_id, ctx.visible)
-    if account is None:
-        raise NotFound(no_such("account", inbox.account_id))
+    account = require(account, no_such("account", inbox.account_id))
     stored = await ctx.store.capabilities_of(account.id) or {}
     if stored.get("can_create_alias"):
         await ctx.providers.create_alias(account, alias)
@@ -123,19 +121,13 @@ def _is_plus_address(email: str, own: str) -> bool:
 class UpdateIdentity(Request):
     """Change the name or the signature of an identity, or make it its inbox's default."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        one_of("change", "name", "signature", "is_default", may_be_empty=True),
+    together = (
+        change_of(("name", "signature", "is_default"), "give name, signature or is_default"),
     )
     identity_id: IdentityId
     name: Annotated[DisplayName | None, argument("The new name.", "Orders")] = None
     signature: Annotated[Signature | None, argument("HTML; empty is none.", "<p>Ana</p>")] = None
     is_default: Annotated[bool | None, argument("Send from it unless told otherwise.", True)] = None
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if self.name is None and self.signature is None and self.is_default is None:
-            raise ValueError("give name, signature or is_default")
-        return self
 
 
 @operation(Scope.WRITE)
@@ -148,9 +140,7 @@ async def update_identity(ctx: RequestContext, request: UpdateIdentity) -> Ident
         signature=signature,
         is_default=request.is_default,
     )
-    if identity is None:
-        raise _no_identity(request.identity_id)
-    return identity
+    return require(identity, _no_identity(request.identity_id))
 
 
 class DeleteIdentity(Request):
@@ -162,8 +152,8 @@ class DeleteIdentity(Request):
 @operation(Scope.ADMIN, destroys=True)
 async def delete_identity(ctx: RequestContext, request: DeleteIdentity) -> None:
     if not await ctx.store.remove_identity(request.identity_id, ctx.visible):
-        raise _no_identity(request.identity_id)
+        raise NotFound(_no_identity(request.identity_id))
 
 
-def _no_identity(identity_id: str) -> NotFound:
-    return NotFound(f"no identity {identity_id}; list_identities shows yours")
+def _no_identity(identity_id: str) -> str:
+    return f"no identity {identity_id}; list_identities shows yours"

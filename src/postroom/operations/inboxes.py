@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, ClassVar, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import address_rights, inbox_of, no_inbox, operation
-from postroom.calls.request import Accepts, Id, Paged, Request, Together, argument, not_both
+from postroom.calls.operation import address_rights, inbox_of, no_inbox, operation, require
+from postroom.calls.request import Accepts, Id, Paged, Request, argument, not_both
 from postroom.errors import Conflict, Forbidden, InvalidInput
 from postroom.mail.addresses import canonical_address
 from postroom.mail.composing.typed_addresses import parse_own_address
@@ -26,7 +26,7 @@ Name = Annotated[str, Field(max_length=256, pattern=request.LINE)]
 class CreateInbox(Request):
     """Create an inbox with its own e-mail address. Without arguments the address is random."""
 
-    together: ClassVar[tuple[Together, ...]] = (not_both("place", "username", "address"),)
+    together = (not_both("place", "username", "address", "give username or address, not both"),)
     name: Annotated[Name | None, argument("The name shown as sender.", "Support agent")] = None
     username: Annotated[
         str | None,
@@ -58,21 +58,14 @@ class CreateInbox(Request):
         ),
     ] = None
 
-    @model_validator(mode="after")
-    def _one_address(self) -> Self:
-        if self.username and self.address:
-            raise ValueError("give username or address, not both")
-        return self
-
 
 @operation(Scope.WRITE)
 async def create_inbox(ctx: RequestContext, request: CreateInbox) -> Inbox:
     if ctx.is_limited:
         raise Forbidden("a key that is limited to inboxes cannot create one; use another key")
-    address = _address(ctx, request)
     inbox = Inbox(
         id=ctx.new_id("inb"),
-        address=address,
+        address=_address(ctx, request),
         name=request.name or "",
         account_id=None,
         created_at=ctx.clock().replace(microsecond=0),
@@ -134,9 +127,7 @@ class RenameInbox(Request):
 @operation(Scope.WRITE)
 async def rename_inbox(ctx: RequestContext, request: RenameInbox) -> Inbox:
     inbox = await ctx.store.rename_inbox(request.inbox_id, request.name, ctx.visible)
-    if inbox is None:
-        raise no_inbox(request.inbox_id)
-    return inbox
+    return require(inbox, no_inbox(request.inbox_id))
 
 
 class DeleteInbox(Request):
@@ -154,6 +145,4 @@ async def delete_inbox(ctx: RequestContext, request: DeleteInbox) -> None:
             f"{inbox.id} is the inbox of the account {inbox.account_id}; remove that instead"
         )
     unused = await ctx.store.remove_inbox(request.inbox_id, ctx.visible, force=request.force)
-    if unused is None:
-        raise no_inbox(request.inbox_id)
-    await discard_unused(ctx, unused)
+    await discard_unused(ctx, require(unused, no_inbox(request.inbox_id)))

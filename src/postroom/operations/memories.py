@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
@@ -17,9 +17,9 @@ from postroom.calls.request import (
     Moment,
     Paged,
     Request,
-    Together,
     argument,
     as_number,
+    change_of,
     one_of,
 )
 from postroom.errors import Forbidden, InvalidInput, NotFound, TooLarge
@@ -160,16 +160,18 @@ async def memory_add(ctx: RequestContext, request: MemoryAdd) -> Memory:
 
 
 _CHANGES = ("text", "summary", "tags", "links", "trust")
-_ANY_CHANGE = one_of("change", *_CHANGES, may_be_empty=True).schema["anyOf"]
-_AN_EXPIRY = one_of("change", "expires_at").schema["anyOf"]
+_CHANGE = change_of(
+    (*_CHANGES, "expires_at"),
+    "give something to change: text, summary, tags, links or expires_at",
+)
+_ANY_CHANGE = one_of("change", _CHANGES, may_be_empty=True).schema["anyOf"]
+_AN_EXPIRY = one_of("change", ("expires_at",)).schema["anyOf"]
 
 
 class MemoryUpdate(Request):
     """Change a memory that exists: what is not given stays. The old version is kept."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        Together("change", (*_CHANGES, "expires_at"), {"anyOf": [*_ANY_CHANGE, *_AN_EXPIRY]}),
-    )
+    together = (replace(_CHANGE, schema={"anyOf": [*_ANY_CHANGE, *_AN_EXPIRY]}),)
     key: Key
     text: Annotated[Text | None, TEXT] = None
     summary: Summary = None
@@ -180,13 +182,6 @@ class MemoryUpdate(Request):
         None
     )
     namespace: Namespace = DEFAULT_NAMESPACE
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        changes = (self.text, self.summary, self.tags, self.links, self.expires_at, self.trust)
-        if all(change is None for change in changes):
-            raise ValueError("give something to change: text, summary, tags, links or expires_at")
-        return self
 
 
 @operation(Scope.WRITE)

@@ -6,9 +6,9 @@ import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from postroom.blocking import in_thread
 from postroom.calls import request
@@ -42,7 +42,10 @@ from postroom.operations.memories import memories_about
 from postroom.operations.memory_search import recall_mail
 from postroom.pipeline.event_watch import WatchedEvent
 
-SOUGHT = Accepts({"pattern": request.SOUGHT})
+Sought = Annotated[
+    str | None, Field(min_length=1, max_length=256), Accepts({"pattern": request.SOUGHT})
+]
+"""A text to look for."""
 
 
 class MessageFilter(Paged):
@@ -52,42 +55,24 @@ class MessageFilter(Paged):
     inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
     thread_id: Annotated[OptionalId, argument("Only this thread.", "thr_9d3f1x")] = None
     q: Annotated[
-        str | None,
+        Sought,
         argument(
             "Literal text, in any case: in subject, body, sender or attachment names.",
             "invoice.pdf",
-            min_length=1,
-            max_length=256,
         ),
-        SOUGHT,
     ] = None
-    query: Annotated[
-        str | None, argument("The same as q.", "invoice", min_length=1, max_length=256), SOUGHT
-    ] = None
+    query: Annotated[Sought, argument("The same as q.", "invoice")] = None
     labels: Annotated[
         list[LabelName], argument("With all of these labels.", ["Work"], max_length=50)
     ] = []
     sender: Annotated[
-        str | None,
+        Sought,
         argument(
-            "Sender: address, @domain, or a part of address or name.",
-            "@example.com",
-            alias="from",
-            min_length=1,
-            max_length=256,
+            "Sender: address, @domain, or a part of address or name.", "@example.com", alias="from"
         ),
-        SOUGHT,
     ] = None
     recipient: Annotated[
-        str | None,
-        argument(
-            "The same for to, cc and bcc.",
-            "ana@example.com",
-            alias="to",
-            min_length=1,
-            max_length=256,
-        ),
-        SOUGHT,
+        Sought, argument("The same for to, cc and bcc.", "ana@example.com", alias="to")
     ] = None
     has_attachment: Annotated[bool | None, argument("With or without attachments.", True)] = None
     after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None
@@ -137,52 +122,33 @@ def folded(name: str, text: str | None) -> str | None:
     return found
 
 
-if TYPE_CHECKING:
-    from postroom.mail.quoting.replies import Reply
-
 RESULT_CHARS = 80_000
 """The size limit of one message: 20,000 tokens of 4 characters."""
 
 
-async def read_message(
-    ctx: RequestContext,
-    message: Message,
-    *,
-    include_attachments: bool,
-    include_html: bool,
-    include_headers: bool,
-    include_quoted: bool,
-    max_chars: int,
-    text_offset: int,
-) -> Message:
+async def _read(ctx: RequestContext, message: Message, request: GetMessage) -> Message:
     """Cut the texts of a message and add the parts that were requested."""
-    texts: dict[str, str | None] = {"new_text": None if text_offset else message.new_text}
+    offset, max_chars = request.text_offset, request.max_chars
+    texts: dict[str, str | None] = {"new_text": None if offset else message.new_text}
     extra: dict[str, Any] = {}
-    if include_quoted:
-        reply = await in_thread(_split, message.text)
+    # Imported where they are used, since they are slow to load.
+    if request.include_quoted:
+        from postroom.mail.quoting.replies import split_reply
+
+        reply = await in_thread(split_reply, message.text)
         texts |= {"quoted_text": reply.quoted_text, "signature": reply.signature}
-    if include_html or include_headers:
+    if request.include_html or request.include_headers:
+        from postroom.mail.html.html import sanitise_html
+
         (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
-        if include_html:
-            texts["html"] = await in_thread(_sanitise, parsed.html) if parsed.html else ""
-        if include_headers:
+        if request.include_html:
+            texts["html"] = await in_thread(sanitise_html, parsed.html) if parsed.html else ""
+        if request.include_headers:
             extra["headers"] = tuple(Header(name, value) for name, value in parsed.headers)
-    read = replace(_cut(message, texts, max_chars, text_offset), **extra)
-    if include_attachments:
+    read = replace(_cut(message, texts, max_chars, offset), **extra)
+    if request.include_attachments:
         read = replace(read, attachments=await _with_content(ctx, read))
     return read
-
-
-def _split(text: str) -> Reply:
-    from postroom.mail.quoting.replies import split_reply
-
-    return split_reply(text)
-
-
-def _sanitise(html: str) -> str:
-    from postroom.mail.html.html import sanitise_html
-
-    return sanitise_html(html)
 
 
 def _cut(
@@ -240,16 +206,14 @@ def fair_cut(lengths: Sequence[int], budget: int) -> int:
 class ListMessages(MessageFilter):
     """List messages of an inbox or a thread (give one), newest first; q and filters narrow it."""
 
-    together: ClassVar[tuple[Together, ...]] = (
+    together = (
         *MessageFilter.together,
-        one_of("filter", "inbox_id", "thread_id"),
+        one_of(
+            "filter",
+            ("inbox_id", "thread_id"),
+            "at least one filter (inbox_id or thread_id) is required",
+        ),
     )
-
-    @model_validator(mode="after")
-    def _inbox_or_thread(self) -> Self:
-        if not self.inbox_id and not self.thread_id:
-            raise ValueError("at least one filter (inbox_id or thread_id) is required")
-        return self
 
 
 @operation(Scope.READ)
@@ -258,8 +222,9 @@ async def list_messages(ctx: RequestContext, request: ListMessages) -> Page[Mess
     return ctx.cursors.page(request, found)
 
 
+_PAGE = {"limit", "offset", "cursor", "mode"}
 _EXACT = {"properties": {"mode": {"enum": ["exact"]}}}
-_QUESTION = one_of("question", "q", "query").schema["anyOf"]
+_QUESTION = one_of("question", ("q", "query")).schema["anyOf"]
 
 
 class SearchMessages(MessageFilter):
@@ -268,12 +233,14 @@ class SearchMessages(MessageFilter):
     The answer has the exact total; `excerpt` shows the match.
     """
 
-    together: ClassVar[tuple[Together, ...]] = (
+    together = (
         *MessageFilter.together,
         one_of(
             "criteria",
-            *("inbox_id", "thread_id", "q", "query", "labels", "from", "to"),
-            *("has_attachment", "after_date", "before_date", "mailbox"),
+            (
+                *("inbox_id", "thread_id", "q", "query", "labels", "from", "to"),
+                *("has_attachment", "after_date", "before_date", "mailbox"),
+            ),
         ),
         Together("question", ("mode", "q", "query"), {"anyOf": [_EXACT, *_QUESTION]}),
     )
@@ -283,17 +250,13 @@ class SearchMessages(MessageFilter):
 
     @model_validator(mode="after")
     def _something_to_look_for(self) -> Self:
-        if self.model_fields_set <= {"limit", "offset", "cursor", "mode"} or not self._criteria():
+        if not self.model_dump(exclude=_PAGE, exclude_defaults=True, exclude_none=True):
             raise ValueError(
                 "at least one criterion is required, such as q, from, labels or inbox_id"
             )
         if self.mode == "hybrid" and self.q is None:
             raise ValueError("mode hybrid needs q: the question to answer")
         return self
-
-    def _criteria(self) -> dict[str, Any]:
-        pages = {"limit", "offset", "cursor", "mode"}
-        return self.model_dump(exclude=pages, exclude_defaults=True, exclude_none=True)
 
 
 @operation(Scope.READ)
@@ -331,20 +294,10 @@ async def get_message(ctx: RequestContext, request: GetMessage) -> Message:
     message = await message_of(ctx, request.message_id)
     if request.include_memories:
         message = replace(message, memories=await memories_about(ctx, message))
-    return await read_message(
-        ctx,
-        message,
-        include_attachments=request.include_attachments,
-        include_html=request.include_html,
-        include_headers=request.include_headers,
-        include_quoted=request.include_quoted,
-        max_chars=request.max_chars,
-        text_offset=request.text_offset,
-    )
+    return await _read(ctx, message, request)
 
 
 REPORT_EVERY_S = 15.0
-_SHOWN_CHARS = 12_000
 
 
 class WaitForMessage(Request):
@@ -354,28 +307,16 @@ class WaitForMessage(Request):
     with `since` of the answer, and nothing is missed.
     """
 
-    together: ClassVar[tuple[Together, ...]] = (one_of("place", "inbox_id", "thread_id"),)
+    together = (
+        one_of("place", ("inbox_id", "thread_id"), "give inbox_id or thread_id: where to wait"),
+    )
     inbox_id: Annotated[OptionalId, argument("Wait in this inbox.", "inb_7k2m9q")] = None
     thread_id: Annotated[OptionalId, argument("Or in this thread.", "thr_9d3f1x")] = None
     sender: Annotated[
-        str | None,
-        argument(
-            "Only from this address, @domain or name.",
-            "@example.com",
-            alias="from",
-            min_length=1,
-            max_length=256,
-        ),
-        SOUGHT,
+        Sought, argument("Only from this address, @domain or name.", "@example.com", alias="from")
     ] = None
-    subject: Annotated[
-        str | None, argument("Only with this in it.", "code", min_length=1, max_length=256), SOUGHT
-    ] = None
-    q: Annotated[
-        str | None,
-        argument("Only with this text.", "invoice", min_length=1, max_length=256),
-        SOUGHT,
-    ] = None
+    subject: Annotated[Sought, argument("Only with this in it.", "code")] = None
+    q: Annotated[Sought, argument("Only with this text.", "invoice")] = None
     since: Annotated[
         OptionalId, argument("After this message or event; default: from now on.", "msg_4h8t2w")
     ] = None
@@ -383,12 +324,6 @@ class WaitForMessage(Request):
     extract: Annotated[
         Literal["code", "link"] | None, argument("Pick out a one-time code or a link.", "code")
     ] = None
-
-    @model_validator(mode="after")
-    def _somewhere(self) -> Self:
-        if not self.inbox_id and not self.thread_id:
-            raise ValueError("give inbox_id or thread_id: where to wait")
-        return self
 
 
 @operation(Scope.READ, waits=True)
@@ -421,7 +356,8 @@ async def wait_for_message(ctx: RequestContext, request: WaitForMessage) -> Wait
             return Waited(None, timed_out=True, since=seen or request.since or FIRST)
         finally:
             reporting.cancel()
-    return await _answer(ctx, request, message)
+    shown = await _read(ctx, message, GetMessage(message_id=message.id))
+    return Waited(shown, timed_out=False, extracted=await _extracted(ctx, request, message))
 
 
 async def _event_number(ctx: RequestContext, since: str) -> int:
@@ -442,18 +378,13 @@ async def _inbox_and_thread(ctx: RequestContext, request: WaitForMessage) -> tup
 
 async def _first_match(arrivals: AsyncIterator[WatchedEvent], text_filter: TextFilter) -> Message:
     async for watched in arrivals:
-        if await _matches(watched, text_filter):
-            message = await watched.message()
-            if message is not None:
-                return message
+        if text_filter != TextFilter():
+            texts = await watched.texts()
+            if texts is None or not text_filter.matches(texts):
+                continue
+        if (message := await watched.message()) is not None:
+            return message
     raise Unavailable("the server is stopping; try again", retry_after=1)
-
-
-async def _matches(watched: WatchedEvent, text_filter: TextFilter) -> bool:
-    if text_filter == TextFilter():
-        return True
-    texts = await watched.texts()
-    return texts is not None and text_filter.matches(texts)
 
 
 async def _report(ctx: RequestContext, timeout_s: int) -> None:
@@ -463,20 +394,6 @@ async def _report(ctx: RequestContext, timeout_s: int) -> None:
         await asyncio.sleep(REPORT_EVERY_S)
         waited += REPORT_EVERY_S
         await ctx.report(waited, f"waiting for mail, {timeout_s - waited:.0f} s left")
-
-
-async def _answer(ctx: RequestContext, request: WaitForMessage, message: Message) -> Waited:
-    shown = await read_message(
-        ctx,
-        message,
-        include_attachments=False,
-        include_html=False,
-        include_headers=False,
-        include_quoted=False,
-        max_chars=_SHOWN_CHARS,
-        text_offset=0,
-    )
-    return Waited(shown, timed_out=False, extracted=await _extracted(ctx, request, message))
 
 
 async def _extracted(ctx: RequestContext, request: WaitForMessage, message: Message) -> str | None:

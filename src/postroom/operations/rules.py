@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, ClassVar, Self
-
-from pydantic import model_validator
+from typing import Annotated
 
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
@@ -19,9 +17,8 @@ from postroom.calls.request import (
     Offset,
     Paged,
     Request,
-    Together,
     argument,
-    one_of,
+    change_of,
     parse_request,
 )
 from postroom.errors import Conflict, Forbidden, NotFound, no_such
@@ -339,18 +336,10 @@ async def get_rule(ctx: RequestContext, request: GetRule) -> Rule:
 class UpdateRule(Request):
     """Switch a rule on or off, or let it run earlier or later."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        one_of("change", "enabled", "position", may_be_empty=True),
-    )
+    together = (change_of(("enabled", "position"), "give enabled or position, or both"),)
     rule_id: RuleId
     enabled: Annotated[bool | None, argument("Whether it runs.", False)] = None
     position: Annotated[int | None, argument("Its place; 1 runs first.", 1, ge=1, le=1000)] = None
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if self.enabled is None and self.position is None:
-            raise ValueError("give enabled or position, or both")
-        return self
 
 
 @operation(Scope.WRITE)

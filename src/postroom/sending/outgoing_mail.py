@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from pydantic import ConfigDict, model_validator
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import attachment_of, inbox_of, message_of, only_inbox
+from postroom.calls.operation import attachment_of, inbox_of, message_of, only_inbox, require
 from postroom.calls.request import Accepts, Request, Together, argument
 from postroom.errors import Conflict, InvalidInput, NotFound, TooLarge, no_such
 from postroom.mail.authentication.dkim import signed
@@ -35,28 +34,23 @@ from postroom.model.rule import OWN_MARK
 from postroom.model.view import EVERYTHING
 
 _TEXT, _NONE = {"type": "string"}, {"type": "null"}
+_CONTENT = {
+    "required": ["filename", "content"],
+    "properties": {"filename": _TEXT, "content": _TEXT, "attachment_id": _NONE},
+}
+_STORED = {
+    "required": ["attachment_id"],
+    "properties": {"attachment_id": _TEXT, "content": _NONE},
+}
 
 
 class AttachmentInput(Request):
     """A file to send: its content as base64, or the id of an attachment we hold."""
 
     model_config = ConfigDict(title="Enclosure")  # the name in the published OpenAPI document
-    together: ClassVar[tuple[Together, ...]] = (
+    together = (
         Together(
-            "source",
-            ("filename", "content", "attachment_id"),
-            {
-                "oneOf": [
-                    {
-                        "required": ["filename", "content"],
-                        "properties": {"filename": _TEXT, "content": _TEXT, "attachment_id": _NONE},
-                    },
-                    {
-                        "required": ["attachment_id"],
-                        "properties": {"attachment_id": _TEXT, "content": _NONE},
-                    },
-                ]
-            },
+            "source", ("filename", "content", "attachment_id"), {"oneOf": [_CONTENT, _STORED]}
         ),
     )
     filename: Annotated[
@@ -115,10 +109,7 @@ async def collect(
         raise InvalidInput(
             f"attachments: {len(attachments_in)} files; the limit is {ctx.limits.attachments_count}"
         )
-    files = [
-        await _file(ctx, attachment_input, number)
-        for number, attachment_input in enumerate(attachments_in)
-    ]
+    files = [await _file(ctx, file, number) for number, file in enumerate(attachments_in)]
     total = sum(len(file.content) for file in files)
     if total > ctx.limits.attachments_bytes:
         raise TooLarge(
@@ -128,33 +119,26 @@ async def collect(
     return tuple(files)
 
 
-async def _file(
-    ctx: RequestContext, attachment_input: AttachmentInput, number: int
-) -> OutgoingAttachment:
-    if attachment_input.content is not None:
-        name = attachment_input.filename or ""
-        content = decode_strictly(attachment_input.content, f"attachments[{number}] ({name})")
-        return OutgoingAttachment(
-            name, _bare_type(attachment_input.content_type) or "application/octet-stream", content
-        )
-    held = await attachment_of(ctx, attachment_input.attachment_id or "")
+async def _file(ctx: RequestContext, file: AttachmentInput, number: int) -> OutgoingAttachment:
+    """A file to send: its media type without parameters, its bytes unchanged."""
+    media_type = (file.content_type or "").partition(";")[0].strip()
+    if file.content is not None:
+        name = file.filename or ""
+        content = decode_strictly(file.content, f"attachments[{number}] ({name})")
+        return OutgoingAttachment(name, media_type or "application/octet-stream", content)
+    held = await attachment_of(ctx, file.attachment_id or "")
     return OutgoingAttachment(
-        attachment_input.filename or held.filename or "attachment",
-        _bare_type(attachment_input.content_type) or held.content_type,
+        file.filename or held.filename or "attachment",
+        media_type or held.content_type,
         await ctx.blobs.read(held.sha256),
     )
-
-
-def _bare_type(content_type: str | None) -> str | None:
-    """The media type without parameters; the bytes are sent unchanged."""
-    return content_type and content_type.partition(";")[0].strip()
 
 
 def decode_strictly(text: str, where: str) -> bytes:
     """Decode strict base64: padded, without stray bits. Raises InvalidInput."""
     try:
         content = b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise InvalidInput(f"{where}: the content is not valid base64 ({error})") from None
     if b64encode(content).decode() != text:
         raise InvalidInput(f"{where}: the content is not valid base64 (stray bits at its end)")
@@ -222,6 +206,10 @@ def outgoing_of(
     )
     message_id = f"{ctx.new_id('mail')}@{sender.email.rpartition('@')[2]}"
     text, html = signed(outgoing_mail.text, outgoing_mail.html, sender.signature)
+    headers = [*(AUTOMATIC if outgoing_mail.is_automatic else ()), *outgoing_mail.headers]
+    if outgoing_mail.rule_id is not None:
+        kind = "forward" if outgoing_mail.is_forward else "reply"
+        headers.append((OWN_MARK, rule_mark(ctx.rule_key, outgoing_mail.rule_id, kind, message_id)))
     return Outgoing(
         sender=(sender.name, sender.email),
         to=tuple(outgoing_mail.to),
@@ -235,19 +223,8 @@ def outgoing_of(
         date=(outgoing_mail.send_at or ctx.clock()).replace(microsecond=0),
         in_reply_to=parent.internet_message_id,
         references=parent.references,
-        headers=(
-            *(AUTOMATIC if outgoing_mail.is_automatic else ()),
-            *outgoing_mail.headers,
-            *_mark(ctx, outgoing_mail, message_id),
-        ),
+        headers=tuple(headers),
     )
-
-
-def _mark(ctx: RequestContext, outgoing_mail: OutgoingMail, message_id: str) -> Iterator[Pair]:
-    """The header that identifies mail of our rules."""
-    if outgoing_mail.rule_id is not None:
-        kind = "forward" if outgoing_mail.is_forward else "reply"
-        yield OWN_MARK, rule_mark(ctx.rule_key, outgoing_mail.rule_id, kind, message_id)
 
 
 def recipients_of(outgoing: Outgoing) -> list[str]:
@@ -314,21 +291,16 @@ async def origin_of(ctx: RequestContext, outgoing_mail: OutgoingMail) -> tuple[I
 
 async def _sender(ctx: RequestContext, outgoing_mail: OutgoingMail, default: str | None) -> Inbox:
     if outgoing_mail.sender:
-        inbox = await _inbox_at(ctx, outgoing_mail.sender)
+        _, address = parse_address(outgoing_mail.sender)
+        inbox = (await ctx.store.inboxes_at([address])).get(address.lower())
+        if inbox is None or not ctx.visible.sees(inbox.id):
+            raise NotFound(f"from: you have no inbox with the address {address}")
         if outgoing_mail.inbox_id not in (None, inbox.id):
             raise Conflict(f"from: {inbox.address} is not the address of {outgoing_mail.inbox_id}")
         return inbox
     if outgoing_mail.inbox_id or default:
         return await inbox_of(ctx, outgoing_mail.inbox_id or default or "")
     return await only_inbox(ctx)
-
-
-async def _inbox_at(ctx: RequestContext, sender: str) -> Inbox:
-    _, address = parse_address(sender)
-    inbox = (await ctx.store.inboxes_at([address])).get(address.lower())
-    if inbox is None or not ctx.visible.sees(inbox.id):
-        raise NotFound(f"from: you have no inbox with the address {address}")
-    return inbox
 
 
 def _parent_of(message: Message) -> Parent:
@@ -373,9 +345,7 @@ async def identity_of(
         own = {identity.email: identity for identity in await own_identities(ctx, inbox.id)}
         found = next((own[a.lower()] for a in parent.written_to if a.lower() in own), None)
     found = found or await ctx.store.default_identity(inbox.id)
-    if found is None:
-        raise NotFound(no_such("inbox", inbox.id))
-    return found
+    return require(found, no_such("inbox", inbox.id))
 
 
 async def own_identities(ctx: RequestContext, inbox_id: str) -> tuple[Identity, ...]:
@@ -410,8 +380,7 @@ async def refuse_undraftable(ctx: RequestContext, inbox: Inbox) -> None:
 async def _scopes(ctx: RequestContext, account_id: str) -> tuple[str, ...]:
     """The scopes that an account was added with."""
     account = await ctx.store.account(account_id, EVERYTHING)
-    if account is None:
-        raise NotFound(no_such("account", account_id))
+    account = require(account, no_such("account", account_id))
     return tuple(account.options.get("scopes", ("read", "draft", "send")))
 
 
