@@ -10,7 +10,7 @@ from postroom.calls.operation import call
 from postroom.errors import Forbidden, InvalidInput
 from postroom.model.view import NOTHING, only
 from postroom.operations import keys, memories, rules
-from postroom.operations.memory_export import export_memories, import_memories
+from postroom.operations.memories import export_memories, import_memories
 from tests.mails import deliver, mail, new_inbox
 from tests.operations.ruling import plan_of, rule, saved
 

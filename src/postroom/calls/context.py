@@ -8,25 +8,24 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from postroom.admission.fair_queue import FairQueue
 from postroom.admission.rate_limits import RateLimits
 from postroom.errors import InvalidInput
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
-from postroom.model.page import Found, Page, Place, Slice
+from postroom.model.page import Found, Page, Slice
 from postroom.model.view import Everything
 from postroom.pipeline.services import Services
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     from postroom.calls.request import Paged
 
 T = TypeVar("T")
-_Crypt = Callable[[bytes, bytes, bytes], bytes]
-"""Encrypts or decrypts: nonce, text, associated data."""
-
-_KEY_BYTES, _NONCE_BYTES, _TAG_BYTES, _NUMBER_BYTES = 32, 12, 16, 8
+_NONCE_BYTES, _TAG_BYTES, _NUMBER_BYTES = 12, 16, 8
 _PURPOSE = b"postroom cursors 2"
 _BLOCK = 32
 """Texts are padded to whole blocks, so that the length of a cursor does not reveal its place."""
@@ -53,21 +52,23 @@ class Cursors:
         """The slice that a request asks for. Raises InvalidInput on an invalid cursor."""
         after = None
         if request.cursor:
-            after = _unpacked(self.unseal(request.cursor, _binding_of(request)))
+            after = tuple(_parts(self.unseal(request.cursor, _binding_of(request))))
         return Slice(request.limit, request.offset, after)
 
     def page(self, request: Paged, found: Found[T]) -> Page[T]:
         """The page that answers a request."""
-        cursor = self.seal(_packed(found.next), _binding_of(request)) if found.next else None
+        cursor = None
+        if found.next:
+            cursor = self.seal(b"".join(map(_packed, found.next)), _binding_of(request))
         return Page(found.rows, found.total, request.limit, found.offset, next_cursor=cursor)
 
     def seal(self, body: bytes, binding: bytes) -> str:
-        """A cursor that carries *body*, good for *question* only."""
-        ciphers, associated_data = _ciphers(self.secret), self._associated_data(binding)
+        """A cursor that carries *body*, valid with the same *binding* only."""
+        (cipher, nonce_key), associated_data = _cipher(self.secret), self._associated_data(binding)
         padded = body + _END
         padded += bytes(-len(padded) % _BLOCK)
-        nonce = hmac.digest(ciphers.nonce_key, associated_data + padded, "sha256")[:_NONCE_BYTES]
-        return _text(nonce + ciphers.encrypt(nonce, padded, associated_data))
+        nonce = hmac.digest(nonce_key, associated_data + padded, "sha256")[:_NONCE_BYTES]
+        return _text(nonce + cipher.encrypt(nonce, padded, associated_data))
 
     def unseal(self, cursor: str, binding: bytes) -> bytes:
         """The body of a cursor.
@@ -88,52 +89,35 @@ class Cursors:
 
         nonce, sealed = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
         try:
-            return _ciphers(self.secret).decrypt(nonce, sealed, self._associated_data(binding))
+            cipher, _ = _cipher(self.secret)
+            return cipher.decrypt(nonce, sealed, self._associated_data(binding))
         except InvalidTag:
             return None
 
     def _associated_data(self, binding: bytes) -> bytes:
-        caller = hashlib.sha256(self.caller.encode()).digest()
-        return caller + binding
-
-
-class _Ciphers(NamedTuple):
-    encrypt: _Crypt
-    decrypt: _Crypt
-    nonce_key: bytes
+        return hashlib.sha256(self.caller.encode()).digest() + binding
 
 
 @lru_cache(maxsize=4)
-def _ciphers(secret: bytes) -> _Ciphers:
+def _cipher(secret: bytes) -> tuple[AESGCM, bytes]:
+    """The cipher of the cursors, and the key of their nonces.
+
+    Their keys are derived from the secret of the store by HKDF with SHA-256 (RFC 5869), no salt.
+    """
     # Imported on first use: it is slow to load.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    keys = _derive_keys(secret)
-    cipher = AESGCM(keys[:_KEY_BYTES])
-    return _Ciphers(cipher.encrypt, cipher.decrypt, keys[_KEY_BYTES:])
-
-
-def _derive_keys(secret: bytes) -> bytes:
-    """Two keys from the secret of the store, by HKDF with SHA-256 (RFC 5869) and no salt."""
     key = hmac.digest(bytes(32), secret, "sha256")
     first = hmac.digest(key, _PURPOSE + b"\x01", "sha256")
-    return first + hmac.digest(key, first + _PURPOSE + b"\x02", "sha256")
+    return AESGCM(first), hmac.digest(key, first + _PURPOSE + b"\x02", "sha256")
 
 
-def _packed(place: Place) -> bytes:
-    """A place as bytes; numbers have a fixed size."""
-    return b"".join(map(_packed_part, place))
-
-
-def _packed_part(part: int | str) -> bytes:
+def _packed(part: int | str) -> bytes:
+    """A part of a place as bytes; numbers have a fixed size."""
     if isinstance(part, int):
         return _NUMBER + part.to_bytes(_NUMBER_BYTES, "big", signed=True)
     text = part.encode("utf-8", "surrogatepass")
     return _TEXT + len(text).to_bytes(_NUMBER_BYTES, "big") + text
-
-
-def _unpacked(body: bytes) -> Place:
-    return tuple(_parts(body))
 
 
 def _parts(body: bytes) -> Iterator[int | str]:

@@ -106,12 +106,8 @@ class DownloadAttachment(Request):
 @operation(Scope.READ)
 async def download_attachment(ctx: RequestContext, request: DownloadAttachment) -> Download:
     attachment = await attachment_of(ctx, request.attachment_id)
-    return Download(
-        chunks=ctx.blobs.stream(attachment.sha256),
-        size=attachment.size,
-        content_type=attachment.content_type,
-        filename=attachment.filename,
-    )
+    chunks = ctx.blobs.stream(attachment.sha256)
+    return Download(chunks, attachment.size, attachment.content_type, attachment.filename)
 
 
 class LinkAttachment(Request):
@@ -140,12 +136,8 @@ class DownloadMessage(Request):
 @operation(Scope.READ)
 async def download_message(ctx: RequestContext, request: DownloadMessage) -> Download:
     message = await message_of(ctx, request.message_id)
-    return Download(
-        chunks=ctx.blobs.stream(message.raw),
-        size=message.size_bytes,
-        content_type="message/rfc822",
-        filename=f"{message.id}.eml",
-    )
+    chunks = ctx.blobs.stream(message.raw)
+    return Download(chunks, message.size_bytes, "message/rfc822", f"{message.id}.eml")
 
 
 class LinkMessage(Request):

@@ -97,7 +97,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("attachment save", "attachments.download_attachment", ("attachment_id",), saves_to=""),
     Bound("attachment link", "attachments.link_attachment", ("attachment_id",)),
     Bound("label list", "message_changes.list_labels"),
-    Bound("memory list", "memories.memory_list"),
+    Bound("memory list", "memory_search.memory_list"),
     Bound("memory add", "memories.memory_add", ("key", "text")),
     Bound("memory show", "memories.memory_get", ("key",)),
     Bound("memory update", "memories.memory_update", ("key", "text")),

@@ -202,7 +202,7 @@ async def find_inbox(app: App, name: str, *, create: bool) -> Inbox:
 
 if TYPE_CHECKING:
     from postroom.app import App
-    from postroom.operations.memory_export import ImportedMemories
+    from postroom.operations.memories import ImportedMemories
 
 
 @click.command(
@@ -212,7 +212,7 @@ if TYPE_CHECKING:
 @click.argument("path", metavar="PATH")
 @click.pass_obj
 def import_memories(session: Session, *, path: str) -> int:
-    from postroom.operations.memory_export import import_memories
+    from postroom.operations.memories import import_memories
 
     async def work(app: App) -> ImportedMemories:
         with _opened(path) as lines:
@@ -257,7 +257,7 @@ def _opened(path: str) -> Iterator[BinaryIO]:
 )
 @click.pass_obj
 def export_memories(session: Session, *, path: str, namespace: tuple[str, ...]) -> int:
-    from postroom.operations.memory_export import export_memories
+    from postroom.operations.memories import export_memories
 
     async def work(app: App) -> int:
         written = 0

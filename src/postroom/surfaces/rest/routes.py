@@ -129,7 +129,7 @@ ROUTES = (
         memories.memory_add,
         statuses={"created": 201, "updated": 200},
     ),
-    Route("GET", "/v1/memories", memories.memory_list),
+    Route("GET", "/v1/memories", memory_search.memory_list),
     Route("GET", "/v1/memories/search", memory_search.memory_search),
     Route("GET", "/v1/memories/fulltext", memory_search.memory_fulltext_search),
     Route("GET", "/v1/memories/{key}", memories.memory_get),

@@ -43,7 +43,7 @@ TOOLS = (
     Tool(
         name="memory_list",
         title="List memories",
-        operation=memories.memory_list,
+        operation=memory_search.memory_list,
         go_on=READ_ON,
     ),
     Tool(
