@@ -24,7 +24,7 @@ from postroom.model.inbox import HIDDEN_MAILBOXES, Visible
 from postroom.model.key import AGENT, NOBODY, OWNER, Caller, Key, Scope
 from postroom.model.rule import Facts, Head, Named, Rule, RuleEffect, RuleJob, State
 from postroom.model.storage import FIELD_BORDER, NewMessage
-from postroom.model.view import NOTHING, Everything, Only, View, only
+from postroom.model.view import NOTHING, Everything, Only, only
 from postroom.pipeline.services import Services, wait_for_notification
 from postroom.rules.actions import Chain, run_chain
 from postroom.rules.definition import Definition
@@ -41,11 +41,15 @@ from postroom.rules.rights import (
 
 async def caller_of_key(services: Services, key: Key) -> Caller:
     """The caller with this key, and what the key allows now."""
+    is_for_accounts = isinstance(key.inboxes, Everything) or not isinstance(
+        key.accounts, Everything
+    )
     return Caller(
         key_id=key.id,
         scopes=frozenset(Scope(scope) for scope in key.scopes),
         inboxes=await _inboxes_of(services, key),
-        accounts=_accounts_of(key),
+        # One that is limited to inboxes alone sees no live account.
+        accounts=key.accounts if is_for_accounts else NOTHING,
         namespaces=key.namespaces,
         is_owner=key.id == OWNER.key_id,
     )
@@ -60,12 +64,6 @@ async def _inboxes_of(services: Services, key: Key) -> Visible:
     if key.accounts.is_empty:
         return Only(named, gone)
     return Only((*named, *await services.store.inboxes_of_accounts(key.accounts.named)), gone)
-
-
-def _accounts_of(key: Key) -> View:
-    """The live accounts that exist for a key; one that is limited to inboxes alone sees none."""
-    is_limited = not isinstance(key.inboxes, Everything)
-    return NOTHING if is_limited and isinstance(key.accounts, Everything) else key.accounts
 
 
 async def callers_for_rules(services: Services, rules: Iterable[Rule]) -> dict[str, Caller | None]:
@@ -133,15 +131,13 @@ class RuleJobs:
         while await store.next_rule_job_at() is not None:
             now = self.services.clock()
             if not await store.claim("rule_jobs", holder, now=now, lasting=LEASE):
-                return done
-            rule_jobs = await store.claim_rule_jobs(
-                holder, now=now, until=now + LEASE, limit=_AT_ONCE
-            )
-            for job in rule_jobs:
+                break
+            jobs = await store.claim_rule_jobs(holder, now=now, until=now + LEASE, limit=_AT_ONCE)
+            for job in jobs:
                 await self._run_job(job)
-            done += len(rule_jobs)
-            if not rule_jobs:
-                return done
+            done += len(jobs)
+            if not jobs:
+                break
         return done
 
     async def _until_next(self) -> float:
@@ -195,7 +191,6 @@ async def run_rules(
     services: Services, messages: Sequence[NewMessage], parsed: Sequence[ParsedMessage]
 ) -> list[NewMessage]:
     """The messages after the rules ran. Sent, imported and hidden mail is left unchanged."""
-    pairs = list(zip(messages, parsed, strict=True))
     if not any(_is_arrival(message) for message in messages):
         return list(messages)
     rules = await services.store.every_rule()
@@ -203,19 +198,14 @@ async def run_rules(
         return list(messages)
     callers = await callers_for_rules(services, rules)
     run = RuleRun(rules, callers, services.clock(), services.rule_key)
-    return await in_thread(_run_on_all, run, pairs)
+    pairs = zip(messages, parsed, strict=True)
+    return await in_thread(lambda: [_run_on(run, m, p) if _is_arrival(m) else m for m, p in pairs])
 
 
 def _is_arrival(message: NewMessage) -> bool:
     if message.direction != "inbound" or message.is_imported:
         return False
     return any(name not in HIDDEN_MAILBOXES for name in message.mailboxes)
-
-
-def _run_on_all(
-    run: RuleRun, pairs: Sequence[tuple[NewMessage, ParsedMessage]]
-) -> list[NewMessage]:
-    return [_run_on(run, m, parsed) if _is_arrival(m) else m for m, parsed in pairs]
 
 
 def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMessage:
@@ -271,8 +261,7 @@ def _effects(
     for link in chain.links:
         problems = (*link.problems, *refused[link.rule_id])
         if link.actions or problems:
-            caller = callers[link.rule_id] or NOBODY
-            acts = as_acts(link.actions)
+            caller, acts = callers[link.rule_id] or NOBODY, as_acts(link.actions)
             found.append(
                 RuleEffect(link.rule_id, link.rule.name, acts, problems, caller, caller.key_id)
             )
@@ -300,23 +289,18 @@ def facts_of(parsed: ParsedMessage, arrival: ArrivalFacts, rule_key: bytes = b""
         files=tuple((a.filename, a.content_type) for a in parsed.attachments),
         has_attachment=any(not a.inline for a in parsed.attachments),
         auth=arrival.auth,
-        head=head_of(parsed, rule_key),
+        head=Head(
+            headers=parsed.headers,
+            list_id=parsed.list_id,
+            is_automatic=parsed.auto_submitted,
+            is_report=parsed.report is not None,
+            is_ours=is_own_forward(rule_key, parsed.headers),
+        ),
     )
 
 
 def _people(parsed: ParsedMessage, role: str) -> tuple[Named, ...]:
     return tuple(Named(a.name, a.address) for a in parsed.addresses if a.role == role)
-
-
-def head_of(parsed: ParsedMessage, rule_key: bytes) -> Head:
-    """The facts that come from the headers."""
-    return Head(
-        headers=parsed.headers,
-        list_id=parsed.list_id,
-        is_automatic=parsed.auto_submitted,
-        is_report=parsed.report is not None,
-        is_ours=is_own_forward(rule_key, parsed.headers),
-    )
 
 
 _ANY_INBOX = "inb_of_anybody"
