@@ -200,12 +200,7 @@ def no_inbox(inbox_id: str) -> str:
 
 
 async def message_of(ctx: RequestContext, message_id: str) -> Message:
-    """The message, if it exists for the caller.
-
-    Raises:
-        InvalidInput: the id is one of another kind.
-        NotFound: there is no such message.
-    """
+    """The message, if it exists for the caller. Raises NotFound, InvalidInput."""
     refuse_other_kind(message_id, "msg", READERS)
     message = await ctx.store.message(message_id, ctx.visible)
     return require(message, no_such("message", message_id))
@@ -229,12 +224,7 @@ async def account_of(ctx: RequestContext, account_id: str) -> Account:
 async def thread_of(
     ctx: RequestContext, thread_id: str, *, limit: int = 1, before: str | None = None
 ) -> Thread:
-    """The thread, if it exists for the caller, with its newest messages.
-
-    Raises:
-        InvalidInput: the id is one of another kind.
-        NotFound: there is no such thread.
-    """
+    """The thread with its newest messages, if it exists. Raises NotFound, InvalidInput."""
     refuse_other_kind(thread_id, "thr", _THREAD_READERS)
     thread = await ctx.store.thread(thread_id, ctx.visible, limit=limit, before=before)
     return require(thread, no_such("thread", thread_id))

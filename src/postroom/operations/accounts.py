@@ -28,6 +28,7 @@ from postroom.model.key import Scope
 from postroom.model.limits import MB
 from postroom.model.page import Page, Slice
 from postroom.model.view import EVERYTHING
+from postroom.operations.inboxes import Name
 from postroom.pipeline.blobs import discard_unused
 from postroom.pipeline.sync.scheduler import sign_in_advice
 
@@ -249,9 +250,7 @@ class AddAccount(Credentials):
     address: Annotated[
         str, argument("Its address.", "ana@example.com", max_length=320), Accepts(request.MAILBOX)
     ]
-    name: Annotated[
-        str, argument("The name shown as sender.", "Ana Lee", max_length=256, pattern=request.LINE)
-    ] = ""
+    name: Annotated[Name, argument("The name shown as sender.", "Ana Lee")] = ""
     user: Annotated[
         str | None, argument("The user name, if not the address.", "ana", max_length=320)
     ] = None

@@ -74,8 +74,7 @@ async def stream_events(ctx: RequestContext, request: StreamEvents) -> EventStre
     if request.inbox_id is not None:
         await inbox_of(ctx, request.inbox_id)
     visible = ctx.visible if request.inbox_id is None else only(request.inbox_id)
-    newest = await ctx.store.newest_event(visible)
-    since = newest
+    since = await ctx.store.newest_event(visible)
     if request.since is not None:
         since = await ctx.store.event_number(request.since, ctx.visible)
     return EventStream(_events(ctx, request, visible, since))

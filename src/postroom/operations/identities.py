@@ -26,9 +26,9 @@ from postroom.model.account import Identity, RemoteIdentity
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
 from postroom.model.page import Page
+from postroom.operations.inboxes import Name, OwnAddress
 
 IdentityId = Annotated[Id, argument("The identity.", "idn_5c1r8v")]
-DisplayName = Annotated[str, Field(max_length=256, pattern=request.LINE)]
 Signature = Annotated[str, Field(max_length=20_000)]
 
 
@@ -50,16 +50,11 @@ class CreateAlias(Request):
     """Make another address of an inbox, to send from and receive at."""
 
     email: Annotated[
-        str,
-        argument(
-            "At a domain of ours, or a plus-address.",
-            "orders@postroom.localhost",
-            min_length=3,
-            max_length=254,
-        ),
+        OwnAddress,
+        argument("At a domain of ours, or a plus-address.", "orders@postroom.localhost"),
         Accepts(request.OWN_ADDRESS),
     ]
-    name: Annotated[DisplayName, argument("The name shown as sender.", "Orders")] = ""
+    name: Annotated[Name, argument("The name shown as sender.", "Orders")] = ""
     signature: Annotated[Signature, argument("HTML under what is sent.", "<p>Orders</p>")] = ""
     inbox_id: Annotated[OptionalId, argument("Whose, if there are several.", "inb_7k2m9q")] = None
 
@@ -125,7 +120,7 @@ class UpdateIdentity(Request):
         change_of(("name", "signature", "is_default"), "give name, signature or is_default"),
     )
     identity_id: IdentityId
-    name: Annotated[DisplayName | None, argument("The new name.", "Orders")] = None
+    name: Annotated[Name | None, argument("The new name.", "Orders")] = None
     signature: Annotated[Signature | None, argument("HTML; empty is none.", "<p>Ana</p>")] = None
     is_default: Annotated[bool | None, argument("Send from it unless told otherwise.", True)] = None
 

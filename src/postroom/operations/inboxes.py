@@ -21,6 +21,9 @@ from postroom.model.page import Page
 from postroom.pipeline.blobs import discard_unused
 
 Name = Annotated[str, Field(max_length=256, pattern=request.LINE)]
+Username = Annotated[str, Field(min_length=1, max_length=64, pattern=request.USERNAME)]
+OwnAddress = Annotated[str, Field(min_length=3, max_length=254)]
+ClientId = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class CreateInbox(Request):
@@ -29,33 +32,15 @@ class CreateInbox(Request):
     together = (not_both("place", "username", "address", "give username or address, not both"),)
     name: Annotated[Name | None, argument("The name shown as sender.", "Support agent")] = None
     username: Annotated[
-        str | None,
-        argument(
-            "The part before the @; the domain is ours.",
-            "orders",
-            min_length=1,
-            max_length=64,
-            pattern=request.USERNAME,
-        ),
+        Username | None, argument("The part before the @; the domain is ours.", "orders")
     ] = None
     address: Annotated[
-        str | None,
-        argument(
-            "The whole address instead, at a domain we serve.",
-            "orders@postroom.localhost",
-            min_length=3,
-            max_length=254,
-        ),
+        OwnAddress | None,
+        argument("The whole address instead, at a domain we serve.", "orders@postroom.localhost"),
         Accepts(request.OWN_ADDRESS),
     ] = None
     client_id: Annotated[
-        str | None,
-        argument(
-            "Your own id: repeated, it gives the same inbox.",
-            "agent-7",
-            min_length=1,
-            max_length=256,
-        ),
+        ClientId | None, argument("Your own id: repeated, it gives the same inbox.", "agent-7")
     ] = None
 
 

@@ -138,12 +138,6 @@ class ListAudit(Paged):
 
 @operation(Scope.ADMIN)
 async def list_audit(ctx: RequestContext, request: ListAudit) -> Page[AuditEntry]:
-    query = AuditQuery(
-        ctx.visible,
-        ctx.caller.namespaces,
-        request.actor,
-        request.action,
-        request.target,
-        ctx.cursors.slice(request),
-    )
+    about = request.model_dump(include={"actor", "action", "target"})
+    query = AuditQuery(ctx.visible, ctx.caller.namespaces, page=ctx.cursors.slice(request), **about)
     return ctx.cursors.page(request, await ctx.store.audit(query))

@@ -14,7 +14,6 @@ from postroom.errors import MailError
 from postroom.model.message import Recipient
 from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
 from postroom.pipeline.counters import HAPPENED
-from postroom.pipeline.heartbeats import is_without_relay
 from postroom.pipeline.ingest import (
     Arrival,
     arrived_messages,
@@ -22,7 +21,13 @@ from postroom.pipeline.ingest import (
     restore_blobs,
     write_blobs,
 )
-from postroom.pipeline.routing import AccountSenders, NoLogin, inboxes_for, route_all
+from postroom.pipeline.routing import (
+    AccountSenders,
+    NoLogin,
+    inboxes_for,
+    is_without_relay,
+    route_all,
+)
 from postroom.pipeline.services import Services
 from postroom.ports.provider import Sender
 

@@ -13,7 +13,7 @@ from postroom.model.account import Account
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.heartbeats import can_relay
+from postroom.pipeline.heartbeats import RELAY_SEEN
 from postroom.pipeline.services import Services
 from postroom.ports.provider import Sender
 
@@ -58,14 +58,25 @@ def _choose(
     return inbox
 
 
+async def is_without_relay(services: Services) -> bool:
+    """Whether no running process has a relay."""
+    if services.has_relay or await services.store.has_heartbeat("relaying", services.clock()):
+        return False
+    return not await services.store.has_heartbeat("lending", services.clock())
+
+
 async def route_all(
     services: Services,
     addresses: Sequence[str],
     local: Mapping[str, Inbox],
     account_id: str | None = None,
 ) -> dict[str, Recipient]:
-    """The route of each recipient: an inbox here, the account's provider, the relay, or none."""
-    goes_out = account_id is not None or await can_relay(services)
+    """The route of each recipient: an inbox here, the account's provider, the relay, or none.
+
+    The relay may be one of this process, or of a process that was running lately.
+    """
+    goes_out = account_id is not None or services.has_relay
+    goes_out = goes_out or await services.store.has_heartbeat(RELAY_SEEN, services.clock())
     return {address: _route(services, address, local, goes_out=goes_out) for address in addresses}
 
 
