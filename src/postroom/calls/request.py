@@ -161,10 +161,6 @@ class Request(BaseModel):
         return self
 
 
-def _nothing_if_empty(value: object) -> object:
-    return None if value == "" else value
-
-
 def _parse_moment(value: object) -> object:
     """Parse RFC 3339 or a bare date; without an offset it is UTC."""
     if value is None or value == "" or isinstance(value, datetime):
@@ -212,7 +208,7 @@ _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[
 Id = Annotated[str, Field(min_length=1, max_length=64), Accepts({"pattern": "^[A-Za-z0-9_-]+$"})]
 OptionalId = Annotated[
     Annotated[str, Field(max_length=64)] | None,
-    BeforeValidator(_nothing_if_empty),
+    BeforeValidator(lambda value: None if value == "" else value),
     Accepts({"pattern": "^[A-Za-z0-9_-]*$"}),
 ]
 Moment = Annotated[
@@ -281,15 +277,12 @@ def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:
 @cache
 def _scalar_types(model: type[Request]) -> dict[str, type]:
     """The type of each argument that is a whole number or a boolean."""
-    kinds = {
-        info.alias or name: next((k for k in (bool, int) if _has_type(k, info.annotation)), None)
-        for name, info in model.model_fields.items()
-    }
-    return {name: kind for name, kind in kinds.items() if kind is not None}
-
-
-def _has_type(kind: type, annotation: Any) -> bool:
-    return kind in (annotation, *get_args(annotation))
+    found: dict[str, type] = {}
+    for name, info in model.model_fields.items():
+        types = (info.annotation, *get_args(info.annotation))
+        if bool in types or int in types:
+            found[info.alias or name] = bool if bool in types else int
+    return found
 
 
 def _scalar(kind: type | None, value: object) -> object:
@@ -328,18 +321,15 @@ def argument_names(model: type[Request]) -> list[str]:
 
 def _problem(model: type[Request], item: Any) -> dict[str, object]:
     field = ".".join(str(part) for part in item["loc"])
-    if item["type"] == "extra_forbidden":
-        return {"field": field, "problem": _unknown(field, argument_names(model))}
-    if item["type"] == "missing":
-        return {"field": field, "problem": "is required"}
-    return {"field": field, "problem": _pydantic_problem(item)}
-
-
-def _pydantic_problem(item: Any) -> str:
-    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] in PATTERN_PROBLEMS:
-        return PATTERN_PROBLEMS[item["ctx"]["pattern"]]
     message = str(item["msg"]).removeprefix("Value error, ")
-    return re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
+    problem = re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
+    if item["type"] == "extra_forbidden":
+        problem = _unknown(field, argument_names(model))
+    elif item["type"] == "missing":
+        problem = "is required"
+    elif item["type"] == "string_pattern_mismatch":
+        problem = PATTERN_PROBLEMS.get(item["ctx"]["pattern"], problem)
+    return {"field": field, "problem": problem}
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -97,20 +97,14 @@ async def _allow(ctx: RequestContext, inbox: Inbox, alias: RemoteIdentity) -> No
     account = await ctx.store.account(inbox.account_id, ctx.visible)
     account = require(account, no_such("account", inbox.account_id))
     stored = await ctx.store.capabilities_of(account.id) or {}
+    local, _, own = account.address.rpartition("@")
     if stored.get("can_create_alias"):
         await ctx.providers.create_alias(account, alias)
-    elif not _is_plus_address(alias.email, account.address):
-        local, _, own = account.address.rpartition("@")
+    elif not (alias.email.startswith(f"{local}+") and alias.email.endswith(f"@{own}")):
         raise InvalidInput(
             f"email: the provider of {account.id} makes no addresses for us; give one of its own, "
             f"such as {local}+sales@{own}, or one at {', '.join(ctx.domains)}"
         )
-
-
-def _is_plus_address(email: str, own: str) -> bool:
-    """Whether *email* is a plus-address of *own*."""
-    local, _, domain = own.rpartition("@")
-    return email.startswith(f"{local}+") and email.endswith(f"@{domain}")
 
 
 class UpdateIdentity(Request):

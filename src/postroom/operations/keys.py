@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated
 
@@ -63,7 +62,10 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
         raise Forbidden(f"scopes: your own key lacks {', '.join(beyond)}, so it cannot give it")
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
-    await _check_accounts(ctx, request.accounts or ())
+    live = {account.account_id for account in accounts_of(ctx)}
+    for account_id in request.accounts or ():
+        if account_id not in live and await ctx.store.account(account_id, ctx.visible) is None:
+            raise NotFound(f"no account {account_id}; `postroom account list` shows yours")
     secret = new_secret()
     key = Key(
         id=ctx.new_id("key"),
@@ -77,13 +79,6 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
     )
     await ctx.store.add_key(key, hash_secret(secret))
     return replace(key, key=secret)
-
-
-async def _check_accounts(ctx: RequestContext, account_ids: Iterable[str]) -> None:
-    live = {account.account_id for account in accounts_of(ctx)}
-    for account_id in account_ids:
-        if account_id not in live and await ctx.store.account(account_id, ctx.visible) is None:
-            raise NotFound(f"no account {account_id}; `postroom account list` shows yours")
 
 
 class ListKeys(Paged):

@@ -81,13 +81,9 @@ Summary = Annotated[
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-def _never(value: object) -> object:
-    return NEVER if value == "never" else value
-
-
 Expiry = Annotated[
     Moment,
-    BeforeValidator(_never),
+    BeforeValidator(lambda value: NEVER if value == "never" else value),
     Accepts({"anyOf": [{"format": "date-time"}, {"format": "date"}, {"enum": ["", "never"]}]}),
 ]
 

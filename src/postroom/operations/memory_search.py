@@ -161,10 +161,6 @@ def _as_text(value: object) -> object:
     return value
 
 
-def _upper(value: object) -> object:
-    return value.upper() if isinstance(value, str) else value
-
-
 class MemoryFulltextSearch(MemoryFilter):
     """Search memories by keywords, stemmed and in any case; matches are in <mark> in `excerpt`."""
 
@@ -182,7 +178,9 @@ class MemoryFulltextSearch(MemoryFilter):
         Repeatable(),
     ]
     operator: Annotated[
-        Literal["OR", "AND"], BeforeValidator(_upper), argument("Any or all keywords.", "AND")
+        Literal["OR", "AND"],
+        BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value),
+        argument("Any or all keywords.", "AND"),
     ] = "OR"
 
 

@@ -41,14 +41,12 @@ NOT_BOTH = not_both(
 )
 
 
-def _as_list(value: object) -> object:
-    """Accept a text with commas instead of a list."""
-    return [value] if isinstance(value, str) else value
-
-
 Addresses = Annotated[
-    list[Annotated[str, Accepts(request.MAILBOX)]], BeforeValidator(_as_list), Field(max_length=500)
+    list[Annotated[str, Accepts(request.MAILBOX)]],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    Field(max_length=500),
 ]
+"""A list, or a text with commas."""
 
 
 class SendEmail(Sending):

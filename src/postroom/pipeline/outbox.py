@@ -151,11 +151,10 @@ class Outbox:
 
     async def _is_busy(self) -> bool:
         async with self._claiming:  # a mail that is being claimed is neither due nor active
-            return bool(self._active) or await self._is_due()
-
-    async def _is_due(self) -> bool:
-        next_at = await self.services.store.next_mail_at(self._transports())
-        return next_at is not None and next_at <= self.services.clock()
+            if self._active:
+                return True
+            next_at = await self.services.store.next_mail_at(self._transports())
+            return next_at is not None and next_at <= self.services.clock()
 
     def _transports(self) -> tuple[Transport, ...]:
         if self.only_relays:
@@ -184,7 +183,9 @@ class Outbox:
                 self._failures += 1
                 return False
             except asyncio.CancelledError:
-                await self._release_claimed(claim)
+                with suppress(MailError):  # we were told to stop: release what was claimed
+                    for job in (await claim).jobs:
+                        await self.services.store.release_mail(job)
                 raise
             self._failures = 0
             for message_id, recipients in claimed.lost.items():
@@ -205,12 +206,6 @@ class Outbox:
             max_per_domain=self.services.limits.domain_sends_per_hour,
             active=list(self._active.values()),
         )
-
-    async def _release_claimed(self, claim: asyncio.Task[Claimed]) -> None:
-        """Release what was claimed while we were told to stop."""
-        with suppress(MailError):
-            for job in (await claim).jobs:
-                await self.services.store.release_mail(job)
 
     async def _wait_for_work(self, position: int) -> None:
         """Return on a notification, when a mail is done, or when the next is due."""

@@ -29,33 +29,22 @@ async def inboxes_for(services: Services, addresses: Iterable[str]) -> dict[str,
     if services.catch_all is not None:
         candidates.add(services.catch_all)
     found = await services.store.inboxes_at(candidates)
-    chosen = {address: _choose(services, names, found) for address, names in forms.items()}
-    return {
-        address: inbox
-        for address, inbox in chosen.items()
-        if inbox is not None and _is_received_here(services, forms[address][0], inbox)
-    }
+    chosen: dict[str, Inbox] = {}
+    for address, names in forms.items():
+        inbox = next((found[name] for name in names if name in found), None)
+        is_ours = names[0].rpartition("@")[2] in services.domains
+        if inbox is None and is_ours and services.catch_all is not None:
+            inbox = found.get(services.catch_all)
+        # Mail to an account arrives at its provider, unless its domain is ours.
+        if inbox is not None and (is_ours or inbox.account_id is None):
+            chosen[address] = inbox
+    return chosen
 
 
 def _forms(address: str) -> tuple[str, str, str]:
     """The forms under which an address may be stored: canonical, as written, without its tag."""
     plain = canonical_address(address)
     return plain, address.lower(), base_address(plain)
-
-
-def _is_received_here(services: Services, address: str, inbox: Inbox) -> bool:
-    """Whether we receive for an address; mail to an account arrives at its provider."""
-    return inbox.account_id is None or address.rpartition("@")[2] in services.domains
-
-
-def _choose(
-    services: Services, forms: tuple[str, str, str], found: dict[str, Inbox]
-) -> Inbox | None:
-    inbox = next((found[form] for form in forms if form in found), None)
-    is_ours = forms[0].rpartition("@")[2] in services.domains
-    if inbox is None and is_ours and services.catch_all is not None:
-        return found.get(services.catch_all)
-    return inbox
 
 
 async def is_without_relay(services: Services) -> bool:

@@ -134,8 +134,12 @@ class Webhooks:
 
     async def _attempt(self, job: WebhookJob) -> Posted:
         """The result of an attempt; any failure is a result, and tried again later."""
+        if job.event is None:
+            return Posted(None, "the event was removed with its message")
+        if not job.secrets:
+            return Posted(None, _NOT_SIGNED.format(job.webhook_id))
         try:
-            return await self._post(job)
+            return await self._post(job, job.event)
         except Exception:
             log.exception("webhooks.failed")
             return Posted(None, "internal error; see the log")
@@ -150,17 +154,12 @@ class Webhooks:
         if is_last:
             self.services.counts.failed("webhooks_dead", delivery)
 
-    async def _post(self, job: WebhookJob) -> Posted:
-        if job.event is None:
-            return Posted(None, "the event was removed with its message")
-        if not job.secrets:
-            return Posted(None, _NOT_SIGNED.format(job.webhook_id))
-        timestamp = int(self.services.clock().timestamp())
-        body = payload(job.event)
-        signatures = [sign(s, job.event.id, timestamp, body) for s in job.secrets]
+    async def _post(self, job: WebhookJob, event: Event) -> Posted:
+        timestamp, body = int(self.services.clock().timestamp()), payload(event)
+        signatures = [sign(s, event.id, timestamp, body) for s in job.secrets]
         headers = {
             "Content-Type": "application/json",
-            "webhook-id": job.event.id,
+            "webhook-id": event.id,
             "webhook-timestamp": str(timestamp),
             "webhook-signature": " ".join(signatures),
         }

@@ -283,7 +283,10 @@ async def origin_of(ctx: RequestContext, outgoing_mail: OutgoingMail) -> tuple[I
         return inbox, _parent_of(answered)
     inbox = await _sender(ctx, outgoing_mail, None)
     if outgoing_mail.thread_id:
-        return inbox, await _thread_parent(ctx, outgoing_mail.thread_id, inbox)
+        newest = await ctx.store.newest_message(outgoing_mail.thread_id, ctx.visible)
+        if newest is None or newest.inbox_id != inbox.id:
+            raise NotFound(f"no thread {outgoing_mail.thread_id} in the inbox {inbox.id}")
+        return inbox, _parent_of(newest)
     if outgoing_mail.in_reply_to:
         return inbox, await _parent_by_internet_id(ctx, outgoing_mail.in_reply_to, inbox)
     return inbox, Parent()
@@ -316,13 +319,6 @@ def _parent_of(message: Message) -> Parent:
         (message.from_address,) if message.direction == "outbound" else recipients,
         (message.from_address, *message.reply_to_addresses),
     )
-
-
-async def _thread_parent(ctx: RequestContext, thread_id: str, inbox: Inbox) -> Parent:
-    newest = await ctx.store.newest_message(thread_id, ctx.visible)
-    if newest is None or newest.inbox_id != inbox.id:
-        raise NotFound(f"no thread {thread_id} in the inbox {inbox.id}")
-    return _parent_of(newest)
 
 
 async def _parent_by_internet_id(ctx: RequestContext, in_reply_to: str, inbox: Inbox) -> Parent:

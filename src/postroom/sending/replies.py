@@ -194,8 +194,9 @@ async def run_rule_job(ctx: RequestContext, job: RuleJob) -> None:
     request = RuleMail(
         message_id=job.message_id, rule_id=job.rule_id, value=act.value, idempotency_key=job.id
     )
-    if await _was_sent_before(ctx, job, request):
-        return
+    for earlier_caller in (f"rules:{job.inbox_id}", f"rule:{job.rule_id}"):
+        if await was_sent_by(ctx, earlier_caller, request):  # by an earlier version
+            return
     message = await message_of(ctx, job.message_id)
     if act.type == "forward":
         await refuse_forward_loop(ctx, message)
@@ -208,12 +209,6 @@ async def run_rule_job(ctx: RequestContext, job: RuleJob) -> None:
         log.info("rule.not_answered", extra={"message_id": job.message_id, "reason": str(loop)})
         return
     await send_once(acting, request, _reply)
-
-
-async def _was_sent_before(ctx: RequestContext, job: RuleJob, request: RuleMail) -> bool:
-    """Whether an earlier version sent it under another caller id."""
-    former = (f"rules:{job.inbox_id}", f"rule:{job.rule_id}")
-    return any([await was_sent_by(ctx, caller, request) for caller in former])
 
 
 async def _forward(ctx: RequestContext, request: RuleMail) -> OutgoingMail:

@@ -15,7 +15,6 @@ from postroom.calls.context import RequestContext
 from postroom.calls.request import Request, argument
 from postroom.errors import InvalidInput
 from postroom.mail.composing.compose import compose
-from postroom.model.event import Event
 from postroom.model.inbox import SENT, Inbox
 from postroom.model.memory import TiedMemory
 from postroom.model.message import AddressLine, Recipient
@@ -115,12 +114,11 @@ async def _earlier(
 
 async def _outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
     """Wait until the relay has answered for every recipient, or the time is over."""
-
-    def is_about_message(event: Event) -> bool:
-        return event.message_id == sent.message_id
-
+    message_id = sent.message_id
     release()
-    with ctx.watch.subscribe(ctx.store, is_about_message, ctx.visible) as subscription:
+    with ctx.watch.subscribe(
+        ctx.store, lambda event: event.message_id == message_id, ctx.visible
+    ) as subscription:
         newest = await ctx.store.newest_event(ctx.visible)
         events = aiter(ctx.watch.after(subscription, newest))
         with suppress(TimeoutError):
@@ -246,7 +244,11 @@ async def _compose(
     check_account: Callable[[RequestContext, Inbox], Awaitable[None]],
 ) -> _ComposedMail:
     """Compose and check a mail; one that is too large for us or its provider is refused."""
-    _check_recipients(ctx, outgoing_mail)
+    count = len(outgoing_mail.to) + len(outgoing_mail.cc) + len(outgoing_mail.bcc)
+    if not count:
+        raise InvalidInput("to: at least one recipient is required")
+    if count > ctx.limits.recipients:
+        raise InvalidInput(f"to: {count} recipients; the limit is {ctx.limits.recipients}")
     inbox, parent = await origin_of(ctx, outgoing_mail)
     await check_account(ctx, inbox)
     sender = await identity_of(ctx, outgoing_mail, inbox, parent)
@@ -258,14 +260,6 @@ async def _compose(
     if inbox.account_id is not None and any(a.lower() not in local for a in addresses):
         await refuse_oversize(ctx, inbox.account_id, outgoing, raw)
     return _ComposedMail(raw, inbox, parent, addresses, local)
-
-
-def _check_recipients(ctx: RequestContext, outgoing_mail: OutgoingMail) -> None:
-    count = len(outgoing_mail.to) + len(outgoing_mail.cc) + len(outgoing_mail.bcc)
-    if not count:
-        raise InvalidInput("to: at least one recipient is required")
-    if count > ctx.limits.recipients:
-        raise InvalidInput(f"to: {count} recipients; the limit is {ctx.limits.recipients}")
 
 
 async def build_sent_message(
@@ -303,9 +297,8 @@ async def warn_of_disclosure(
 
 
 def _sentence(memory: TiedMemory) -> str:
-    whose = f"is about {_names(memory.about)}"
-    if not memory.about:
-        whose = f"comes from {_names(memory.sources)}"
+    about, sources = _names(memory.about), _names(memory.sources)
+    whose = f"is about {about}" if memory.about else f"comes from {sources}"
     return (
         f"this mail repeats the memory {memory.key} ({memory.namespace}), which {whose}, "
         f"to {_names(memory.others)}; check that they may know it"
