@@ -41,35 +41,6 @@ NO_RELAY = "no running process has a relay; start one with POSTROOM_RELAY_URL, o
 NO_LOGIN = "no running process has a password or token for {0}; run: postroom account login {0}"
 
 
-@dataclass(eq=False)
-class Undeliverable:
-    """Records why mail waits that no process can send, and bounces it after 48 hours.
-
-    Each method returns the number of bounced recipients by message.
-    """
-
-    services: Services
-    _next_check: float = 0.0
-
-    async def defer(self, job: OutboxJob) -> Mapping[str, int]:
-        """Leave a mail to processes that have the login of its account."""
-        now, why = self.services.clock(), NO_LOGIN.format(job.account_id)
-        return await self.services.store.defer_mail(job, why, now=now, next_at=now + NO_LOGIN_WAIT)
-
-    async def check(self) -> Mapping[str, int]:
-        """Check, once in a while, the mail that waits for a relay while no process has one."""
-        now = asyncio.get_running_loop().time()
-        if now < self._next_check:
-            return {}
-        self._next_check = now + MAX_WAIT_S
-        try:
-            if await is_without_relay(self.services):
-                return await self.services.store.defer_unrelayed(NO_RELAY, self.services.clock())
-        except MailError as error:
-            log.warning("outbox.failed", extra={"error": str(error)})
-        return {}
-
-
 LEASE = timedelta(seconds=30)
 RENEW_S = 10.0
 """How often claims are renewed."""
@@ -114,12 +85,11 @@ class Outbox:
     _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
     _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
     _accounts: AccountSenders = field(init=False)
-    _undeliverable: Undeliverable = field(init=False)
+    _next_relay_check: float = 0.0
     _failures: int = 0
 
     def __post_init__(self) -> None:
         self._accounts = AccountSenders(self.services)
-        self._undeliverable = Undeliverable(self.services)
 
     async def run(self) -> None:
         """Send mail until cancelled; a hand-over in progress gets a moment to finish."""
@@ -129,7 +99,7 @@ class Outbox:
             while True:
                 position = self.services.store.notifier.position("outbox")
                 if self.sender is None:
-                    self._count_bounced(await self._undeliverable.check())
+                    await self.check_unrelayed()
                 if await self._start_due(holder):
                     await self._wait_for_work(position)
                 else:
@@ -140,6 +110,22 @@ class Outbox:
             await self._accounts.close()
             if self.sender is not None:
                 await self.sender.close()
+
+    async def check_unrelayed(self) -> None:
+        """Record, once in a while, why mail waits while no process has a relay for it.
+
+        After 48 hours it is bounced.
+        """
+        now = asyncio.get_running_loop().time()
+        if now < self._next_relay_check:
+            return
+        self._next_relay_check = now + MAX_WAIT_S
+        try:
+            if await is_without_relay(self.services):
+                clock = self.services.clock()
+                self._count_bounced(await self.services.store.defer_unrelayed(NO_RELAY, clock))
+        except MailError as error:
+            log.warning("outbox.failed", extra={"error": str(error)})
 
     async def finish(self, within_s: float) -> None:
         """Wait until nothing is due and nothing is in progress, within a limit."""
@@ -272,8 +258,11 @@ class Outbox:
                     await self._defer(job, "its account was removed")
                 else:
                     await self._hand_over(job, sender)
-        except NoLogin:
-            self._count_bounced(await self._undeliverable.defer(job))
+        except NoLogin:  # left to processes that have the login of its account
+            now, why = self.services.clock(), NO_LOGIN.format(job.account_id)
+            self._count_bounced(
+                await self.services.store.defer_mail(job, why, now=now, next_at=now + NO_LOGIN_WAIT)
+            )
 
     async def _defer(self, job: OutboxJob, detail: str) -> None:
         """Defer recipients that were not handed over; others are settled by the next worker."""

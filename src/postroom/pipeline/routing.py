@@ -94,6 +94,10 @@ class _OpenSender:
     users: int = 0
     is_current: bool = True
 
+    async def close_if_unused(self) -> None:
+        if not self.users and not self.is_current:
+            await self.sender.close()
+
 
 @dataclass(eq=False)
 class AccountSenders:
@@ -110,7 +114,7 @@ class AccountSenders:
         """The sender of an account for one mail; None if the account is gone. Raises NoLogin."""
         account = await self.services.store.account(account_id, EVERYTHING)
         if account is None:
-            await self._retire(account_id)
+            await _retire(self._senders.pop(account_id, None))
             yield None
             return
         entry = await self._current(account)
@@ -119,12 +123,12 @@ class AccountSenders:
             yield entry.sender
         finally:
             entry.users -= 1
-            await _close_if_unused(entry)
+            await entry.close_if_unused()
 
     async def close(self) -> None:
         """Close all senders."""
         for account_id in list(self._senders):
-            await self._retire(account_id)
+            await _retire(self._senders.pop(account_id, None))
 
     async def _current(self, account: Account) -> _OpenSender:
         login = await in_thread(self.services.providers.login_mark, account.id)
@@ -134,22 +138,13 @@ class AccountSenders:
         entry = self._senders.get(account.id)
         if entry is not None and entry.made_from == made_from:
             return entry
-        self._senders[account.id] = now = _OpenSender(
-            self.services.providers.sender(account), made_from
-        )
-        await _retire_sender(entry)
-        return now
-
-    async def _retire(self, account_id: str) -> None:
-        await _retire_sender(self._senders.pop(account_id, None))
+        new = _OpenSender(self.services.providers.sender(account), made_from)
+        self._senders[account.id] = new
+        await _retire(entry)
+        return new
 
 
-async def _retire_sender(entry: _OpenSender | None) -> None:
+async def _retire(entry: _OpenSender | None) -> None:
     if entry is not None:
         entry.is_current = False
-        await _close_if_unused(entry)
-
-
-async def _close_if_unused(entry: _OpenSender) -> None:
-    if not entry.users and not entry.is_current:
-        await entry.sender.close()
+        await entry.close_if_unused()

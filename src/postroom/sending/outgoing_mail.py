@@ -350,41 +350,23 @@ async def own_identities(ctx: RequestContext, inbox_id: str) -> tuple[Identity, 
     return tuple(found.rows)
 
 
-async def refuse_unsendable(ctx: RequestContext, inbox: Inbox) -> None:
-    """Refuse to send from an account that cannot send. Raises Conflict."""
-    if inbox.account_id is None:
+async def refuse_unsendable(ctx: RequestContext, inbox: Inbox, *, is_draft: bool) -> None:
+    """Refuse mail from an account that cannot send, or was not added for it. Raises Conflict."""
+    account_id = inbox.account_id
+    if account_id is None:
         return
-    _refuse_missing_scope(await _scopes(ctx, inbox.account_id), ("send",), inbox.account_id)
-    stored = await ctx.store.capabilities_of(inbox.account_id)
-    if stored is not None and not stored["can_send"]:
-        raise Conflict(
-            f"the account {inbox.account_id} cannot send: it was added without an SMTP server, or "
-            "its provider does not accept mail"
-        )
-
-
-async def refuse_undraftable(ctx: RequestContext, inbox: Inbox) -> None:
-    """Refuse drafts for an account that is read-only or cannot send. Raises Conflict."""
-    if inbox.account_id is None:
-        return
-    scopes = await _scopes(ctx, inbox.account_id)
-    _refuse_missing_scope(scopes, ("draft", "send"), inbox.account_id)
-    if "send" in scopes:
-        await refuse_unsendable(ctx, inbox)
-
-
-async def _scopes(ctx: RequestContext, account_id: str) -> tuple[str, ...]:
-    """The scopes that an account was added with."""
     account = await ctx.store.account(account_id, EVERYTHING)
-    account = require(account, no_such("account", account_id))
-    return tuple(account.options.get("scopes", ("read", "draft", "send")))
-
-
-def _refuse_missing_scope(
-    scopes: tuple[str, ...], needed: tuple[str, ...], account_id: str
-) -> None:
+    options = require(account, no_such("account", account_id)).options
+    scopes = options.get("scopes", ("read", "draft", "send"))
+    needed = ("draft", "send") if is_draft else ("send",)
     if not set(scopes) & set(needed):
         raise Conflict(
             f"the account {account_id} was added for {', '.join(scopes)} only; to {needed[0]} "
             f"with it, remove it and add it with --scope {needed[0]}"
+        )
+    stored = await ctx.store.capabilities_of(account_id)
+    if "send" in scopes and stored is not None and not stored["can_send"]:
+        raise Conflict(
+            f"the account {account_id} cannot send: it was added without an SMTP server, or "
+            "its provider does not accept mail"
         )

@@ -43,7 +43,6 @@ from postroom.sending.outgoing_mail import (
     outgoing_of,
     recipients_of,
     refuse_oversize,
-    refuse_undraftable,
     refuse_unsendable,
 )
 
@@ -169,7 +168,7 @@ async def _send(
     payload: bytes,
     draft: StoredDraft | None = None,
 ) -> Sent:
-    raw, inbox, parent, addresses, local = await _compose(ctx, outgoing_mail, refuse_unsendable)
+    raw, inbox, parent, addresses, local = await _compose(ctx, outgoing_mail)
     (mail,) = await parse_mails(ctx, [raw])
     warnings = await warn_of_disclosure(
         ctx, f"{mail.parsed.subject}\n{mail.parsed.text}", addresses
@@ -225,7 +224,7 @@ def reply_limit(ctx: RequestContext, outgoing_mail: OutgoingMail) -> ReplyLimit 
 
 async def check_mail(ctx: RequestContext, outgoing_mail: OutgoingMail) -> Inbox:
     """Check a mail without sending it; returns its inbox. Raises what `send_once` raises."""
-    return (await _compose(ctx, outgoing_mail, refuse_undraftable)).inbox
+    return (await _compose(ctx, outgoing_mail, is_draft=True)).inbox
 
 
 class _ComposedMail(NamedTuple):
@@ -239,9 +238,7 @@ class _ComposedMail(NamedTuple):
 
 
 async def _compose(
-    ctx: RequestContext,
-    outgoing_mail: OutgoingMail,
-    check_account: Callable[[RequestContext, Inbox], Awaitable[None]],
+    ctx: RequestContext, outgoing_mail: OutgoingMail, *, is_draft: bool = False
 ) -> _ComposedMail:
     """Compose and check a mail; one that is too large for us or its provider is refused."""
     count = len(outgoing_mail.to) + len(outgoing_mail.cc) + len(outgoing_mail.bcc)
@@ -250,7 +247,7 @@ async def _compose(
     if count > ctx.limits.recipients:
         raise InvalidInput(f"to: {count} recipients; the limit is {ctx.limits.recipients}")
     inbox, parent = await origin_of(ctx, outgoing_mail)
-    await check_account(ctx, inbox)
+    await refuse_unsendable(ctx, inbox, is_draft=is_draft)
     sender = await identity_of(ctx, outgoing_mail, inbox, parent)
     files = await collect(ctx, outgoing_mail.attachments_in)
     outgoing = outgoing_of(ctx, outgoing_mail, sender, parent, files)
