@@ -234,9 +234,7 @@ AccountScope = Literal["read", "draft", "send"]
 SCOPES: tuple[AccountScope, ...] = get_args(AccountScope)
 
 
-_IMAP_OPTIONS = (
-    *("host", "port", "security", "smtp_host", "smtp_port", "smtp_security", "ca_file", "insecure"),
-)
+_SERVERS = ("host", "port", "security", "smtp_host", "smtp_port", "smtp_security")
 
 
 class AddAccount(Credentials):
@@ -296,7 +294,7 @@ class AddAccount(Credentials):
         scopes = [scope for scope in SCOPES if scope in ("read", *self.scopes)]
         options: dict[str, Any] = {"user": self.user or self.address, "scopes": scopes}
         if self.provider == "imap":
-            options |= {name: getattr(self, name) for name in _IMAP_OPTIONS}
+            options |= {name: getattr(self, name) for name in (*_SERVERS, "ca_file", "insecure")}
             options["smtp_user"] = options["user"]
         elif self.user is not None:
             options["basic"] = True

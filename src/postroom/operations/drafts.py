@@ -52,8 +52,9 @@ async def create_draft(ctx: RequestContext, request: CreateDraft) -> Draft:
     arguments = request.model_dump(
         mode="json", by_alias=True, exclude={"send_at"}, exclude_defaults=True
     )
-    draft = StoredDraft(ctx.new_id("drf"), "", arguments, request.send_at, now, now)
-    return await _save(ctx, draft)
+    return await _save(
+        ctx, StoredDraft(ctx.new_id("drf"), "", arguments, request.send_at, now, now)
+    )
 
 
 async def _save(ctx: RequestContext, unsaved: StoredDraft) -> Draft:

@@ -263,11 +263,9 @@ _MAX_RECALLED = 10
 async def memories_about(ctx: RequestContext, mail: Message | Thread) -> tuple[RecalledMemory, ...]:
     """Memories about the participants of a message or thread, and memories made from it."""
     if isinstance(mail, Message):
-        people: Iterable[str] = (line.address for line in mail.addresses)
-        ids = [mail.id, mail.thread_id]
+        people, ids = [a.address for a in mail.addresses], [mail.id, mail.thread_id]
     else:
-        people = mail.participants
-        ids = [mail.id, *(message.id for message in mail.messages)]
+        people, ids = list(mail.participants), [mail.id, *(m.id for m in mail.messages)]
     inbox = await ctx.store.inbox(mail.inbox_id, ctx.visible)
     own = inbox.address.lower() if inbox else ""
     return await ctx.store.recall_about(

@@ -1,4 +1,4 @@
-"""Search of memories by words and by meaning."""
+"""Lists and searches of memories, by words and by meaning."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from postroom.model.inbox import HIDDEN_MAILBOXES, Visible
 from postroom.model.key import AGENT, NOBODY, OWNER, Caller, Key, Scope
 from postroom.model.rule import Facts, Head, Named, Rule, RuleEffect, RuleJob, State
 from postroom.model.storage import FIELD_BORDER, NewMessage
-from postroom.model.view import NOTHING, Everything, Only, only
+from postroom.model.view import EVERYTHING, NOTHING, Everything, Only, only
 from postroom.pipeline.services import Services, wait_for_notification
 from postroom.rules.actions import Chain, run_chain
 from postroom.rules.definition import Definition
@@ -41,15 +41,13 @@ from postroom.rules.rights import (
 
 async def caller_of_key(services: Services, key: Key) -> Caller:
     """The caller with this key, and what the key allows now."""
-    is_for_accounts = isinstance(key.inboxes, Everything) or not isinstance(
-        key.accounts, Everything
-    )
+    is_limited = not isinstance(key.inboxes, Everything)
     return Caller(
         key_id=key.id,
         scopes=frozenset(Scope(scope) for scope in key.scopes),
         inboxes=await _inboxes_of(services, key),
-        # One that is limited to inboxes alone sees no live account.
-        accounts=key.accounts if is_for_accounts else NOTHING,
+        # A key that is limited to inboxes alone sees no live account.
+        accounts=NOTHING if is_limited and key.accounts == EVERYTHING else key.accounts,
         namespaces=key.namespaces,
         is_owner=key.id == OWNER.key_id,
     )
@@ -191,9 +189,7 @@ async def run_rules(
     services: Services, messages: Sequence[NewMessage], parsed: Sequence[ParsedMessage]
 ) -> list[NewMessage]:
     """The messages after the rules ran. Sent, imported and hidden mail is left unchanged."""
-    if not any(_is_arrival(message) for message in messages):
-        return list(messages)
-    rules = await services.store.every_rule()
+    rules = await services.store.every_rule() if any(map(_is_arrival, messages)) else ()
     if not rules:
         return list(messages)
     callers = await callers_for_rules(services, rules)
@@ -316,19 +312,15 @@ async def rules_without_rights(services: Services) -> list[tuple[Rule, str]]:
     """The enabled rules whose key may no longer do all of their actions, and what it lacks."""
     rules = [rule for rule in await services.store.every_rule() if rule.enabled]
     callers = await callers_for_rules(services, rules)
-    found = []
-    for rule in rules:
-        definition = definition_of(rule.yaml)
-        if isinstance(definition, Definition):
-            reason = await _refusal(services, rule, definition, callers[rule.id])
-            found += [(rule, reason)] if reason else []
-    return found
+    refusals = [(rule, await _refusal(services, rule, callers[rule.id])) for rule in rules]
+    return [(rule, reason) for rule, reason in refusals if reason]
 
 
-async def _refusal(
-    services: Services, rule: Rule, definition: Definition, caller: Caller | None
-) -> str:
-    """Why a rule may not do one of its actions; empty if it may do all."""
+async def _refusal(services: Services, rule: Rule, caller: Caller | None) -> str:
+    """Why a rule may not do one of its actions; empty if it may do all, or cannot be parsed."""
+    definition = definition_of(rule.yaml)
+    if isinstance(definition, str):
+        return ""
     inboxes = (_ANY_INBOX,) if isinstance(rule.inboxes, Everything) else rule.inboxes.named
     for inbox_id in inboxes:
         for action in definition.then:
