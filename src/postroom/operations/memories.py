@@ -56,14 +56,8 @@ def _key(key: str) -> str:
 NamespaceName = Annotated[str, Field(min_length=1, max_length=128, pattern=request.KEY)]
 Namespace = Annotated[NamespaceName, argument("The namespace.", DEFAULT_NAMESPACE)]
 Key = Annotated[
-    str,
-    argument(
-        "Its name in the namespace.",
-        "ana/invoices",
-        min_length=1,
-        max_length=256,
-        pattern=request.KEY,
-    ),
+    Annotated[str, Field(min_length=1, max_length=256, pattern=request.KEY)],
+    argument("Its name in the namespace.", "ana/invoices"),
     AfterValidator(_key),
     Accepts({"not": {"enum": sorted(RESERVED_KEYS)}}),
 ]

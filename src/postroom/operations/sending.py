@@ -36,6 +36,9 @@ InReplyTo = Annotated[
     Accepts({"pattern": request.MESSAGE_ID_OR_NONE, "maxLength": None}),
 ]
 InThread = Annotated[OptionalId, argument("Reply in this thread.", "thr_9d3f1x")]
+SOME_BODY = one_of(
+    "body", ("body_text", "body_html"), "give body_text or body_html, or both", may_be_empty=True
+)
 NOT_BOTH = not_both(
     "answered", "in_reply_to", "thread_id", "give in_reply_to or thread_id, not both"
 )
@@ -54,13 +57,8 @@ class SendEmail(Sending):
 
     inbox_id: Annotated[InboxId, Field(description="The inbox to send from.")]
     recipient: Annotated[
-        str,
-        argument(
-            "The address, or several with commas.",
-            "ana@example.com",
-            min_length=1,
-            max_length=20_000,
-        ),
+        Annotated[str, Field(min_length=1, max_length=20_000)],
+        argument("The address, or several with commas.", "ana@example.com"),
     ]
     subject: Subject
     body: Annotated[Body, argument("The text.", "Hi Ana, thanks!")]
@@ -100,16 +98,7 @@ async def _plain_mail(_: RequestContext, request: SendEmail) -> OutgoingMail:
 class Composed(Request):
     """What a mail says, to whom, and from which inbox."""
 
-    together = (
-        one_of("recipients", ("to", "cc", "bcc")),
-        one_of(
-            "body",
-            ("body_text", "body_html"),
-            "give body_text or body_html, or both",
-            may_be_empty=True,
-        ),
-        NOT_BOTH,
-    )
+    together = (one_of("recipients", ("to", "cc", "bcc")), SOME_BODY, NOT_BOTH)
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])]
     subject: Subject
     body_text: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, NamedTuple, TypeVar
 
+from pydantic import Field
+
 from postroom.admission.spool import release
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
@@ -53,13 +55,8 @@ S = TypeVar("S", bound="Sending")
 
 
 IdempotencyKey = Annotated[
-    str | None,
-    argument(
-        "Your key for this send: repeated, the mail goes out once.",
-        "order-1042",
-        min_length=1,
-        max_length=256,
-    ),
+    Annotated[str, Field(min_length=1, max_length=256)] | None,
+    argument("Your key for this send: repeated, the mail goes out once.", "order-1042"),
 ]
 
 
