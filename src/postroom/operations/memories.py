@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -313,29 +314,25 @@ async def export_memories(
 
 async def import_memories(ctx: RequestContext, lines: Iterable[bytes]) -> ImportedMemories:
     """Import lines; a line that cannot be read is reported and skipped."""
-    read = created = changed = 0
     problems: list[str] = []
-    batch: list[Memory] = []
+    memories = _read_lines(ctx, lines, problems)
+    stored = created = changed = 0
+    while batch := list(islice(memories, _AT_ONCE)):
+        new, other = await ctx.store.put_memories(batch, author_of(ctx), now=ctx.clock())
+        stored, created, changed = stored + len(batch), created + new, changed + other
+    refused, shown = len(problems), tuple(problems[:_MAX_PROBLEMS])
+    return ImportedMemories(stored + refused, created, changed, refused, shown)
 
-    async def store_batch() -> tuple[int, int]:
-        counts = await ctx.store.put_memories(batch, author_of(ctx), now=ctx.clock())
-        batch.clear()
-        return counts
 
+def _read_lines(
+    ctx: RequestContext, lines: Iterable[bytes], problems: list[str]
+) -> Iterator[Memory]:
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        read += 1
         try:
-            batch.append(read_line(ctx, line))
+            if line.strip():
+                yield read_line(ctx, line)
         except InvalidInput as error:
             problems.append(f"line {number}: {error}")
-        if len(batch) == _AT_ONCE:
-            new, other = await store_batch()
-            created, changed = created + new, changed + other
-    new, other = await store_batch()
-    shown = tuple(problems[:_MAX_PROBLEMS])
-    return ImportedMemories(read, created + new, changed + other, len(problems), shown)
 
 
 def read_line(ctx: RequestContext, line: bytes) -> Memory:

@@ -315,14 +315,13 @@ class Outbox:
         while True:
             try:
                 await self.services.store.settle_mail(job, recipients, now=now, next_at=next_at)
+                break
             except MailError as error:
                 if not is_logged:
                     context = {"message_id": job.message_id, "error": str(error)}
                     self.services.counts.failed("outbox_unsettled", context)
                 is_logged = True
                 await asyncio.sleep(SETTLE_RETRY_S)
-            else:
-                break
         self._count("outbox_bounced", bounced, job.message_id)
 
     async def _deliver_scheduled(self, job: OutboxJob) -> None:
