@@ -71,11 +71,7 @@ class Cursors:
         return _text(nonce + cipher.encrypt(nonce, padded, associated_data))
 
     def unseal(self, cursor: str, binding: bytes) -> bytes:
-        """The body of a cursor.
-
-        Raises:
-            InvalidInput: it is forged, or of another caller or another list.
-        """
+        """The body. Raises InvalidInput if it is forged, or of another caller or list."""
         data = _bytes(cursor)
         padded = self._decrypted(data, binding) if _text(data) == cursor else None
         if padded is None:

@@ -33,7 +33,7 @@ LINE = rf"^[^{CONTROL}]*$"
 NAME = rf"^[^{CONTROL}]*[^{CONTROL}{SPACE}{IGNORABLE}][^{CONTROL}]*$"
 """One line with a visible character."""
 
-SOUGHT = rf"^[^\x00]*[^\x00{SPACE}{IGNORABLE}][^\x00]*$"
+SEARCH_TEXT = rf"^[^\x00]*[^\x00{SPACE}{IGNORABLE}][^\x00]*$"
 """A text that is not empty after folding."""
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -104,7 +104,7 @@ class Repeatable:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class Constraint:
     """A constraint between several arguments as JSON Schema, and its check.
 
     Without a *problem* to report, it is enforced elsewhere.
@@ -119,7 +119,7 @@ class Together:
 
 def one_of(
     name: str, arguments: tuple[str, ...], problem: str = "", *, may_be_empty: bool = False
-) -> Together:
+) -> Constraint:
     """At least one of some arguments is present; null counts as absent."""
     given = {"not": {"type": "null"}} if may_be_empty else {"minLength": 1, "minItems": 1}
     branches = [{"required": [a], "properties": {a: given}} for a in arguments]
@@ -128,19 +128,19 @@ def one_of(
         values = [getattr(request, name) for name in arguments]
         return all(value is None if may_be_empty else not value for value in values)
 
-    return Together(name, arguments, {"anyOf": branches}, problem, is_broken_by)
+    return Constraint(name, arguments, {"anyOf": branches}, problem, is_broken_by)
 
 
-def change_of(arguments: tuple[str, ...], problem: str) -> Together:
+def change_of(arguments: tuple[str, ...], problem: str) -> Constraint:
     """At least one of the things that a request can change is given."""
     return one_of("change", arguments, problem, may_be_empty=True)
 
 
-def not_both(name: str, first: str, second: str, problem: str = "") -> Together:
+def not_both(name: str, first: str, second: str, problem: str = "") -> Constraint:
     """Two texts exclude each other; null and the empty text count as absent."""
     given = {a: {"not": {"type": "null"}, "minLength": 1} for a in (first, second)}
     schema = {"not": {"required": [first, second], "properties": given}}
-    return Together(
+    return Constraint(
         name, (first, second), schema, problem, lambda r: getattr(r, first) and getattr(r, second)
     )
 
@@ -148,14 +148,14 @@ def not_both(name: str, first: str, second: str, problem: str = "") -> Together:
 class Request(BaseModel):
     """The arguments of an operation. The docstring is the description on every surface."""
 
-    together: ClassVar[tuple[Together, ...]] = ()
+    constraints: ClassVar[tuple[Constraint, ...]] = ()
     model_config = ConfigDict(
         extra="forbid", frozen=True, defer_build=True, validate_by_alias=True, validate_by_name=True
     )
 
     @model_validator(mode="after")
     def _keeps_constraints(self) -> Self:
-        for constraint in self.together:
+        for constraint in self.constraints:
             if constraint.problem and constraint.is_broken_by(self):
                 raise ValueError(constraint.problem)
         return self
@@ -236,8 +236,8 @@ Cursor = Annotated[
 class Paged(Request):
     """A request for a slice of a list."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        Together(
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        Constraint(
             "next",
             ("cursor",),
             {},  # As a member of an object, since `readOnly` has a meaning only there in OpenAPI.
@@ -251,11 +251,7 @@ class Paged(Request):
 
 
 def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:
-    """Build a request from the arguments of a caller.
-
-    Raises:
-        InvalidInput: with `problems`, one for each bad field.
-    """
+    """Build a request. Raises InvalidInput with `problems`, one for each bad field."""
     given: dict[str, object] = {}
     problems: list[dict[str, object]] = []
     for name, value in arguments.items():

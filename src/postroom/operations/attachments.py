@@ -32,8 +32,8 @@ LastingSeconds = Annotated[int, argument("Seconds until it expires.", 300, ge=1,
 class ListAttachments(Paged):
     """List the attachments (metadata) of a message, a thread or an inbox, newest first."""
 
-    together = (
-        *Paged.together,
+    constraints = (
+        *Paged.constraints,
         one_of(
             "filter",
             ("message_id", "thread_id", "inbox_id"),

@@ -137,7 +137,7 @@ async def _unsent(ctx: RequestContext, draft_id: str) -> StoredDraft:
 class UpdateDraft(Request):
     """Change a draft; what is not given stays, and null takes a thing away."""
 
-    together = (NOT_BOTH,)
+    constraints = (NOT_BOTH,)
     draft_id: DraftId
     to: Annotated[Addresses | None, argument("Recipients.", ["ana@example.com"])] = None
     cc: Annotated[Addresses | None, argument("Copies to.", ["bo@example.com"])] = None

@@ -110,7 +110,7 @@ async def _allow(ctx: RequestContext, inbox: Inbox, alias: RemoteIdentity) -> No
 class UpdateIdentity(Request):
     """Change the name or the signature of an identity, or make it its inbox's default."""
 
-    together = (
+    constraints = (
         change_of(("name", "signature", "is_default"), "give name, signature or is_default"),
     )
     identity_id: IdentityId

@@ -29,7 +29,7 @@ ClientId = Annotated[str, Field(min_length=1, max_length=256)]
 class CreateInbox(Request):
     """Create an inbox with its own e-mail address. Without arguments the address is random."""
 
-    together = (not_both("place", "username", "address", "give username or address, not both"),)
+    constraints = (not_both("place", "username", "address", "give username or address, not both"),)
     name: Annotated[Name | None, argument("The name shown as sender.", "Support agent")] = None
     username: Annotated[
         Username | None, argument("The part before the @; the domain is ours.", "orders")

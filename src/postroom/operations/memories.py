@@ -162,7 +162,7 @@ _AN_EXPIRY = one_of("change", ("expires_at",)).schema["anyOf"]
 class MemoryUpdate(Request):
     """Change a memory that exists: what is not given stays. The old version is kept."""
 
-    together = (replace(_CHANGE, schema={"anyOf": [*_ANY_CHANGE, *_AN_EXPIRY]}),)
+    constraints = (replace(_CHANGE, schema={"anyOf": [*_ANY_CHANGE, *_AN_EXPIRY]}),)
     key: Key
     text: Annotated[Text | None, TEXT] = None
     summary: Summary = None

@@ -121,7 +121,7 @@ class MemorySearch(MemoryFilter):
     query: Annotated[
         str,
         argument("The question.", "how does Ana like to be billed?", min_length=1, max_length=1000),
-        Accepts({"pattern": request.SOUGHT}),
+        Accepts({"pattern": request.SEARCH_TEXT}),
     ]
 
 
@@ -174,7 +174,7 @@ class MemoryFulltextSearch(MemoryFilter):
             max_length=1000,
         ),
         BeforeValidator(_as_text),
-        Accepts({"pattern": request.SOUGHT}),
+        Accepts({"pattern": request.SEARCH_TEXT}),
         Repeatable(),
     ]
     operator: Annotated[

@@ -32,7 +32,7 @@ from postroom.pipeline.blobs import discard_unused
 class UpdateMessage(Request):
     """Set the flags or the labels of a message; each list replaces the one before."""
 
-    together = (change_of(("flags", "labels"), "give flags or labels, or both"),)
+    constraints = (change_of(("flags", "labels"), "give flags or labels, or both"),)
     message_id: MessageId
     flags: Annotated[
         list[Literal["seen", "flagged", "answered", "draft"]] | None,

@@ -17,13 +17,13 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, inbox_of, message_of, operation, thread_of
 from postroom.calls.request import (
     Accepts,
+    Constraint,
     LabelName,
     MailboxName,
     Moment,
     OptionalId,
     Paged,
     Request,
-    Together,
     argument,
     check_kinds,
     not_both,
@@ -42,8 +42,8 @@ from postroom.operations.memories import memories_about
 from postroom.operations.memory_search import recall_mail
 from postroom.pipeline.event_watch import WatchedEvent
 
-Sought = Annotated[
-    str | None, Field(min_length=1, max_length=256), Accepts({"pattern": request.SOUGHT})
+SearchText = Annotated[
+    str | None, Field(min_length=1, max_length=256), Accepts({"pattern": request.SEARCH_TEXT})
 ]
 """A text to look for."""
 
@@ -51,28 +51,31 @@ Sought = Annotated[
 class MessageFilter(Paged):
     """The filters that lists and searches share."""
 
-    together: ClassVar[tuple[Together, ...]] = (*Paged.together, not_both("text", "q", "query"))
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        *Paged.constraints,
+        not_both("text", "q", "query"),
+    )
     inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
     thread_id: Annotated[OptionalId, argument("Only this thread.", "thr_9d3f1x")] = None
     q: Annotated[
-        Sought,
+        SearchText,
         argument(
             "Literal text, in any case: in subject, body, sender or attachment names.",
             "invoice.pdf",
         ),
     ] = None
-    query: Annotated[Sought, argument("The same as q.", "invoice")] = None
+    query: Annotated[SearchText, argument("The same as q.", "invoice")] = None
     labels: Annotated[
         list[LabelName], argument("With all of these labels.", ["Work"], max_length=50)
     ] = []
     sender: Annotated[
-        Sought,
+        SearchText,
         argument(
             "Sender: address, @domain, or a part of address or name.", "@example.com", alias="from"
         ),
     ] = None
     recipient: Annotated[
-        Sought, argument("The same for to, cc and bcc.", "ana@example.com", alias="to")
+        SearchText, argument("The same for to, cc and bcc.", "ana@example.com", alias="to")
     ] = None
     has_attachment: Annotated[bool | None, argument("With or without attachments.", True)] = None
     after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None
@@ -114,10 +117,8 @@ class MessageFilter(Paged):
 
 def folded(name: str, text: str | None) -> str | None:
     """A folded text. Raises InvalidInput if it is empty after folding."""
-    if text is None:
-        return None
-    found = fold(text)
-    if not found:
+    found = None if text is None else fold(text)
+    if found == "":
         raise InvalidInput(f"{name}: contains only white space")
     return found
 
@@ -206,8 +207,8 @@ def fair_cut(lengths: Sequence[int], budget: int) -> int:
 class ListMessages(MessageFilter):
     """List messages of an inbox or a thread (give one), newest first; q and filters narrow it."""
 
-    together = (
-        *MessageFilter.together,
+    constraints = (
+        *MessageFilter.constraints,
         one_of(
             "filter",
             ("inbox_id", "thread_id"),
@@ -233,8 +234,8 @@ class SearchMessages(MessageFilter):
     The answer has the exact total; `excerpt` shows the match.
     """
 
-    together = (
-        *MessageFilter.together,
+    constraints = (
+        *MessageFilter.constraints,
         one_of(
             "criteria",
             (
@@ -242,7 +243,7 @@ class SearchMessages(MessageFilter):
                 *("has_attachment", "after_date", "before_date", "mailbox"),
             ),
         ),
-        Together("question", ("mode", "q", "query"), {"anyOf": [_EXACT, *_QUESTION]}),
+        Constraint("question", ("mode", "q", "query"), {"anyOf": [_EXACT, *_QUESTION]}),
     )
     mode: Annotated[Literal["exact", "hybrid"], argument("hybrid ranks by meaning.", "hybrid")] = (
         "exact"
@@ -307,16 +308,17 @@ class WaitForMessage(Request):
     with `since` of the answer, and nothing is missed.
     """
 
-    together = (
+    constraints = (
         one_of("place", ("inbox_id", "thread_id"), "give inbox_id or thread_id: where to wait"),
     )
     inbox_id: Annotated[OptionalId, argument("Wait in this inbox.", "inb_7k2m9q")] = None
     thread_id: Annotated[OptionalId, argument("Or in this thread.", "thr_9d3f1x")] = None
     sender: Annotated[
-        Sought, argument("Only from this address, @domain or name.", "@example.com", alias="from")
+        SearchText,
+        argument("Only from this address, @domain or name.", "@example.com", alias="from"),
     ] = None
-    subject: Annotated[Sought, argument("Only with this in it.", "code")] = None
-    q: Annotated[Sought, argument("Only with this text.", "invoice")] = None
+    subject: Annotated[SearchText, argument("Only with this in it.", "code")] = None
+    q: Annotated[SearchText, argument("Only with this text.", "invoice")] = None
     since: Annotated[
         OptionalId, argument("After this message or event; default: from now on.", "msg_4h8t2w")
     ] = None

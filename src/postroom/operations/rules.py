@@ -326,7 +326,7 @@ async def get_rule(ctx: RequestContext, request: GetRule) -> Rule:
 class UpdateRule(Request):
     """Switch a rule on or off, or let it run earlier or later."""
 
-    together = (change_of(("enabled", "position"), "give enabled or position, or both"),)
+    constraints = (change_of(("enabled", "position"), "give enabled or position, or both"),)
     rule_id: RuleId
     enabled: Annotated[bool | None, argument("Whether it runs.", False)] = None
     position: Annotated[int | None, argument("Its place; 1 runs first.", 1, ge=1, le=1000)] = None

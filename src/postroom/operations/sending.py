@@ -98,7 +98,7 @@ async def _plain_mail(_: RequestContext, request: SendEmail) -> OutgoingMail:
 class Composed(Request):
     """What a mail says, to whom, and from which inbox."""
 
-    together = (one_of("recipients", ("to", "cc", "bcc")), SOME_BODY, NOT_BOTH)
+    constraints = (one_of("recipients", ("to", "cc", "bcc")), SOME_BODY, NOT_BOTH)
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])]
     subject: Subject
     body_text: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None

@@ -28,11 +28,11 @@ async def back_test(
         refused += [mail for mail in batch if isinstance(mail, Unreadable)]
         found = [mail for mail in batch if isinstance(mail, SourceMail)]
         parsed = await parser.parse([mail.raw for mail in found])
-        await in_thread(_look_at_all, test, list(zip(found, parsed, strict=True)), now)
+        await in_thread(_test_batch, test, list(zip(found, parsed, strict=True)), now)
     return refused
 
 
-def _look_at_all(
+def _test_batch(
     test: BackTest, pairs: list[tuple[SourceMail, ParsedMessage]], now: datetime
 ) -> None:
     for mail, parsed in pairs:

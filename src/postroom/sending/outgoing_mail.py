@@ -13,7 +13,7 @@ from pydantic import ConfigDict, model_validator
 from postroom.calls import request
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import attachment_of, inbox_of, message_of, only_inbox, require
-from postroom.calls.request import Accepts, Request, Together, argument
+from postroom.calls.request import Accepts, Constraint, Request, argument
 from postroom.errors import Conflict, InvalidInput, NotFound, TooLarge, no_such
 from postroom.mail.authentication.dkim import signed
 from postroom.mail.composing.compose import (
@@ -48,8 +48,8 @@ class AttachmentInput(Request):
     """A file to send: its content as base64, or the id of an attachment we hold."""
 
     model_config = ConfigDict(title="Enclosure")  # the name in the published OpenAPI document
-    together = (
-        Together(
+    constraints = (
+        Constraint(
             "source", ("filename", "content", "attachment_id"), {"oneOf": [_CONTENT, _STORED]}
         ),
     )

@@ -179,9 +179,7 @@ def caller_of(job: RuleJob) -> Caller:
 async def run_rule_job(ctx: RequestContext, job: RuleJob) -> None:
     """Send a forward or a reply of a rule, once; nothing if the message was removed.
 
-    Raises:
-        Forbidden: the key of the rule may no longer send.
-        MailError: what `send_once` raises.
+    Raises Forbidden if the key of the rule may no longer send, and what `send_once` raises.
     """
     if await ctx.store.message(job.message_id, ctx.visible) is None:
         return
