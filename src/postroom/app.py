@@ -13,8 +13,7 @@ from postroom.admission.rate_limits import ConcurrencyLimit, FairQueue, RateLimi
 from postroom.admission.request_bodies import RequestBodies
 from postroom.blocking import finish_threads
 from postroom.calls.authentication import OWNER_KEY_ID, authenticate, hash_secret, new_secret
-from postroom.calls.context import RequestContext
-from postroom.calls.cursors import Cursors
+from postroom.calls.context import Cursors, RequestContext
 from postroom.config import Settings
 from postroom.errors import Conflict, StorageFull, Unavailable
 from postroom.mail.rule_marks import mark_key
@@ -41,8 +40,8 @@ from postroom.wiring import (
 )
 
 if TYPE_CHECKING:
+    from postroom.pipeline.apply_rules import RuleJobs
     from postroom.pipeline.outbox import Outbox
-    from postroom.pipeline.rule_jobs import RuleJobs
 
 log = logging.getLogger(__name__)
 
@@ -154,8 +153,8 @@ class App:
 
     def rule_jobs(self) -> RuleJobs:
         """The worker for forwards and replies of rules."""
-        from postroom.pipeline.rule_jobs import RuleJobs
-        from postroom.sending.rule_jobs import caller_of, run_rule_job
+        from postroom.pipeline.apply_rules import RuleJobs
+        from postroom.sending.replies import caller_of, run_rule_job
 
         return RuleJobs(self.services, lambda e: run_rule_job(self.context(caller_of(e)), e))
 

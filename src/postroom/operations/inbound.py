@@ -41,8 +41,7 @@ async def receive_message(ctx: RequestContext, request: ReceiveMessage) -> Recei
     inbox = (await inboxes_for(ctx, [address])).get(address.lower())
     if inbox is None or not ctx.visible.sees(inbox.id):
         raise NotFound(f"no inbox has the address {address}")
-    added = await receive(ctx, Arrival(request.raw, inbox.id))
-    return _received(added)
+    return _received(await receive(ctx, Arrival(request.raw, inbox.id)))
 
 
 def _received(added: Added) -> Received:
@@ -97,10 +96,11 @@ def _provider(ctx: RequestContext, name: str) -> Inbound:
 async def receive_posting(ctx: RequestContext, request: ReceivePosting) -> ReceivedPosting:
     provider = _provider(ctx, request.provider)
     posting = InboundRequest(request.headers, request.raw, ctx.clock())
-    arrivals: list[Arrival] = []
-    for mail in await provider.read(posting):
-        inboxes = await _inboxes(ctx, mail.recipients)
-        arrivals += [Arrival(mail.raw, inbox_id) for inbox_id in inboxes]
+    arrivals = [
+        Arrival(mail.raw, inbox_id)
+        for mail in await provider.read(posting)
+        for inbox_id in await _inboxes(ctx, mail.recipients)
+    ]
     if not arrivals:
         return ReceivedPosting("nothing", ())
     messages = tuple(map(_received, _stored(await BatchIngest(ctx).receive(arrivals))))

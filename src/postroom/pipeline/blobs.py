@@ -20,11 +20,7 @@ _SAMPLE_SIZE = 200
 
 
 async def own_blobs(store: Store, blobs: BlobStore) -> None:
-    """Check that the blobs belong to this installation, and mark them if they have no mark.
-
-    Raises:
-        Conflict: they belong to another installation.
-    """
+    """Mark the blobs as ours. Raises Conflict if they belong to another installation."""
     name = await store.ensure_installation_id()
     if await check_owner(store, blobs, name) is None or blobs.mark.is_outdated:
         await blobs.mark.write(name)
@@ -34,10 +30,8 @@ async def own_blobs(store: Store, blobs: BlobStore) -> None:
 async def check_owner(store: Store, blobs: BlobStore, name: str | None) -> str | None:
     """The installation in the mark of the blobs; None if they have no mark and may be ours.
 
-    Blobs have no mark if an older version wrote them, or a copy was interrupted.
-
-    Raises:
-        Conflict: they belong to another installation.
+    Blobs have no mark if an older version wrote them, or a copy was interrupted. Raises Conflict
+    if they belong to another installation.
     """
     location, owner = blobs.mark.place, await blobs.mark.read()
     if owner is not None and owner != name:

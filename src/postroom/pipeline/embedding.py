@@ -31,12 +31,8 @@ async def finish_embedding(services: Services, collection: CollectionName) -> No
     """Embed the rest of a collection before a search, if it is little."""
     if services.embedder is None:
         return
-    model = services.embedder.model
-    if (
-        not 0
-        < await services.store.count_unembedded(collection, model=model, most=EMBED_LIMIT + 1)
-        <= EMBED_LIMIT
-    ):
+    model, most = services.embedder.model, EMBED_LIMIT + 1
+    if not 0 < await services.store.count_unembedded(collection, model=model, most=most) < most:
         return
     # One at a time: whoever waits finds it done.
     async with services.embedding_lock:

@@ -19,13 +19,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
 
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge, Unavailable
 from postroom.mail.authentication import Auth, authenticate
 from postroom.mail.identifiers import fingerprint
-from postroom.mail.message import PARSER_VERSION, ParsedAttachment, ParsedMessage, ReportRecipient
+from postroom.mail.message import PARSER_VERSION, ParsedMessage, ReportRecipient
 from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
 from postroom.model.inbox import INBOX
@@ -205,29 +204,21 @@ def build_message(
         fingerprint=fingerprint(parsed),
         parser_version=PARSER_VERSION,
         attachments=tuple(
-            _new_attachment(services, attachment, key)
+            NewAttachment(
+                id=services.new_id("att"),
+                filename=attachment.filename,
+                content_type=attachment.content_type,
+                size=len(attachment.content),
+                is_inline=attachment.inline,
+                sha256=key,
+            )
             for attachment, key in zip(parsed.attachments, files, strict=True)
         ),
         defects=parsed.defects,
         auth=asdict(auth),
-        security=_security(parsed),
+        # An ordinary mail has none.
+        security={name: value for name, value in asdict(parsed.security).items() if value},
     )
-
-
-def _new_attachment(services: Services, attachment: ParsedAttachment, key: str) -> NewAttachment:
-    return NewAttachment(
-        id=services.new_id("att"),
-        filename=attachment.filename,
-        content_type=attachment.content_type,
-        size=len(attachment.content),
-        is_inline=attachment.inline,
-        sha256=key,
-    )
-
-
-def _security(parsed: ParsedMessage) -> dict[str, Any]:
-    """The security findings; an ordinary mail has none."""
-    return {name: value for name, value in asdict(parsed.security).items() if value}
 
 
 def effective_date(stated: datetime | None, received_at: datetime) -> datetime:
@@ -347,12 +338,11 @@ class BatchIngest:
             arrivals, mails = [p.arrival for p in batch], [p.mail for p in batch]
             results = await _store(self.services, arrivals, mails)
         except Exception as error:  # noqa: BLE001 - the connection that waits raises it
-            if len(batch) == 1 or isinstance(error, Unavailable):
-                for pending in batch:
-                    pending.finish(error)
-                return
             for pending in batch:
-                await self._store([pending])
+                if len(batch) == 1 or isinstance(error, Unavailable):
+                    pending.finish(error)
+                else:
+                    await self._store([pending])
             return
         for pending, added in zip(batch, results, strict=True):
             pending.finish(added)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from postroom.mail.authentication import Trust
@@ -37,11 +38,6 @@ async def wait_for_notification(
     return position
 
 
-def utc_now() -> datetime:
-    """The time, aware and in UTC."""
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Services:
     """What `app` puts together; tests replace the clock and the ids.
@@ -65,7 +61,7 @@ class Services:
     inbound: Mapping[str, Inbound] = field(default_factory=dict)
     providers: Providers = field(default_factory=NoProviders)
     rule_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    clock: Callable[[], datetime] = utc_now
+    clock: Callable[[], datetime] = partial(datetime.now, UTC)
     new_id: Callable[[str], str] = random_id
     watch: Watch = field(default_factory=Watch)
     counts: Counts = field(default_factory=Counts)

@@ -12,8 +12,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from postroom.calls.context import RequestContext
-from postroom.calls.cursors import Cursors
+from postroom.calls.context import Cursors, RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Request, argument
 from postroom.errors import InvalidInput

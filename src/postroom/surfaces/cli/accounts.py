@@ -92,7 +92,7 @@ def add(session: Session, /, *, provider: str, **given: Any) -> None:
 @_with_sign_in
 @click.pass_obj
 def login(session: Session, /, *, account_id: str, **ways: bool) -> None:
-    from postroom.calls.lookups import account_of
+    from postroom.calls.operation import account_of
     from postroom.model.key import OWNER
     from postroom.operations.accounts import log_in_account
 
@@ -109,7 +109,7 @@ def login(session: Session, /, *, account_id: str, **ways: bool) -> None:
 @click.argument("account_id", metavar="NAME")
 @click.pass_obj
 def sync(session: Session, /, *, account_id: str) -> None:
-    from postroom.calls.lookups import account_of
+    from postroom.calls.operation import account_of
     from postroom.model.key import OWNER
     from postroom.operations.accounts import sync_account
     from postroom.pipeline.sync.scheduler import sync_once

@@ -36,7 +36,7 @@ from postroom.surfaces.to_json import came_from_mail, to_json
 
 if TYPE_CHECKING:
     from postroom.app import App
-    from postroom.operations.memory_export import ImportedMemories
+    from postroom.operations.memories import ImportedMemories
 
 _KINDS = click.Choice(["mbox", "maildir", "eml"])
 
@@ -200,7 +200,7 @@ async def find_inbox(app: App, name: str, *, create: bool) -> Inbox:
 @click.argument("path", metavar="PATH")
 @click.pass_obj
 def import_memories(session: Session, *, path: str) -> int:
-    from postroom.operations.memory_export import import_memories
+    from postroom.operations.memories import import_memories
 
     async def work(app: App) -> ImportedMemories:
         with _opened(path, "rb") as lines:
@@ -246,7 +246,7 @@ def _opened(path: str, mode: Literal["rb", "xb"]) -> Iterator[BinaryIO]:
 )
 @click.pass_obj
 def export_memories(session: Session, *, path: str, namespace: tuple[str, ...]) -> int:
-    from postroom.operations.memory_export import export_memories
+    from postroom.operations.memories import export_memories
 
     async def work(app: App) -> int:
         written = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.operations import attachments, inboxes, message_wait, messages, sending, threads
+from postroom.operations import attachments, inboxes, messages, sending, threads
 from postroom.surfaces.mcp.tool import Tool
 
 TEXT = ("text", "truncated", "next_offset")
@@ -96,7 +96,7 @@ TOOLS = (
     Tool(
         "wait_for_message",
         "Wait for a message",
-        message_wait.wait_for_message,
+        messages.wait_for_message,
         answers=("timed_out", "extracted", "since"),
         go_on="get_message with text_offset reads on in the text",
     ),

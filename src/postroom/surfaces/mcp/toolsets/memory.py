@@ -35,7 +35,7 @@ TOOLS = (
         answers=MEMORY,
     ),
     Tool("memory_delete", "Forget a memory", memories.memory_delete, is_idempotent=True),
-    Tool("memory_list", "List memories", memories.memory_list, go_on=READ_ON),
+    Tool("memory_list", "List memories", memory_search.memory_list, go_on=READ_ON),
     Tool(
         "memory_search",
         "Search memories",
